@@ -1,0 +1,66 @@
+# Needs only make, git and a Python >= 3.11; everything else goes into .venv.
+
+PYTHONS ?= python3.13 python3.12 python3.11 python3
+CPUS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+# Tests mostly wait, so there are four test processes even on a small machine.
+WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 4)
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check faults bench bench-quick docs clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## run the demo
+	$(BIN)/python examples/demo.py
+
+test: $(READY) ## run every test, fault tests included
+	$(PYTEST)
+
+check: $(READY) ## format, lint, types, layers and the fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(PYTEST) -m "not faults"
+
+faults: $(READY) ## run only the slow fault tests
+	$(PYTEST) -m faults
+
+bench: $(READY) ## run the full benchmark
+	$(BIN)/python -m bench
+
+bench-quick: $(READY) ## run the benchmark in its short form
+	$(BIN)/python -m bench --quick
+
+docs: $(READY) ## check that every relative link in the documentation resolves
+	$(BIN)/python docs/check_links.py
+
+clean: ## remove everything the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A name on PATH may be a shim that cannot run, and a Python may lack venv: try each before choosing.
+$(READY): pyproject.toml
+	@set -eu; \
+	uv=; if uv --version >/dev/null 2>&1; then uv=uv; fi; \
+	if ! $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		python=; \
+		for name in $(PYTHONS); do \
+			if $$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+			then python=$$(command -v $$name); break; fi; \
+		done; \
+		rm -rf $(VENV); \
+		if [ -n "$$uv" ]; then uv venv --quiet --seed --python "$${python:->=3.11}" $(VENV); \
+		elif [ -n "$$python" ]; then "$$python" -m venv $(VENV); \
+		else echo "No working Python >= 3.11 with venv among: $(PYTHONS)" >&2; exit 1; fi; \
+	fi; \
+	echo "Installing docket and its development tools into $(VENV) ..."; \
+	if [ -n "$$uv" ]; then uv pip install --quiet --python $(BIN)/python -e '.[dev]'; \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; fi; \
+	touch $@
