@@ -1,0 +1,22 @@
+"""Bytes ⇄ values: one seam for arguments, results and exceptions.
+
+Every payload is an envelope (version, codec, flags) round the codec's bytes. The envelope leaves room for other codecs, for
+signing and for encryption without a change to the ledger.
+"""
+
+from .envelope import Codec, PickleCodec, open_envelope, seal
+from .payloads import Call, decode_call, decode_error, decode_result, encode_call, encode_error, encode_result
+
+__all__ = [
+    "Call",
+    "Codec",
+    "PickleCodec",
+    "decode_call",
+    "decode_error",
+    "decode_result",
+    "encode_call",
+    "encode_error",
+    "encode_result",
+    "open_envelope",
+    "seal",
+]

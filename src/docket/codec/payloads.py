@@ -1,0 +1,86 @@
+"""What docket stores of a call and of its ending."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from docket.model.errors import TaskFailed, Unserializable, Undecodable
+
+from .envelope import open_envelope, seal
+
+_ERROR_TEXT = 2_000
+
+
+@dataclass(slots=True)
+class Call:
+    """The arguments of a task and the trace it belongs to."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    trace_context: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], trace_context: dict[str, str] | None = None) -> bytes:
+    try:
+        body = seal((args, kwargs))
+    except Exception as error:
+        raise Unserializable(f"arguments cannot be serialised: {type(error).__name__}: {error}"[:500]) from error
+    if not trace_context:
+        return b"\0\0" + body
+    headers = msgpack.packb(trace_context)
+    return len(headers).to_bytes(2, "little") + headers + body
+
+
+def decode_trace(data: bytes) -> dict[str, str]:
+    """The trace context alone; never fails, since a broken one must not cost a task."""
+    length = int.from_bytes(data[:2], "little")
+    if not length:
+        return {}
+    try:
+        return dict(msgpack.unpackb(data[2 : 2 + length]))
+    except (ValueError, TypeError):
+        return {}
+
+
+def decode_call(data: bytes) -> Call:
+    length = int.from_bytes(data[:2], "little")
+    value = open_envelope(data[2 + length :])
+    try:
+        args, kwargs = value
+    except (TypeError, ValueError):
+        raise Undecodable("payload holds no call") from None
+    return Call(args, kwargs, decode_trace(data) if length else {})
+
+
+def encode_result(value: Any) -> bytes:
+    try:
+        return seal(value)
+    except Exception as error:
+        raise Unserializable(f"result of type {type(value).__name__} cannot be serialised: {error}"[:500]) from error
+
+
+decode_result = open_envelope
+
+
+def encode_error(error: BaseException) -> bytes:
+    """The exception itself if it can be stored, else one that shows it."""
+    try:
+        data = seal(error)
+        if isinstance(open_envelope(data), BaseException):
+            return data
+    except Exception:
+        pass
+    shown = "".join(traceback.format_exception_only(error)).strip()[:_ERROR_TEXT]
+    return seal(TaskFailed(shown))
+
+
+def decode_error(data: bytes) -> BaseException:
+    try:
+        error = open_envelope(data)
+    except Undecodable as problem:
+        return TaskFailed(str(problem))
+    return error if isinstance(error, BaseException) else TaskFailed(repr(error)[:_ERROR_TEXT])

@@ -1,0 +1,29 @@
+"""How a task is written down: the lifecycle's verbs, each one script. The only caller of scripts."""
+
+from .batching import Batcher
+from .endings import Ending, read_ending
+from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
+from .settlements import Answer, Settlement, finish, hand_back, reschedule
+from .values import Delivery, Entry, Order, Renewal, StrayEntry
+
+__all__ = [
+    "Answer",
+    "Batcher",
+    "Census",
+    "Delivery",
+    "Ending",
+    "Entry",
+    "Ledger",
+    "Look",
+    "Order",
+    "PageRow",
+    "Receipt",
+    "Renewal",
+    "Settlement",
+    "StrayEntry",
+    "WorkerRow",
+    "finish",
+    "hand_back",
+    "read_ending",
+    "reschedule",
+]

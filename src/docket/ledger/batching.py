@@ -1,0 +1,79 @@
+"""Calls made in one tick of the event loop share a round trip."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batcher(Generic[Item, Result]):
+    """Collects items and sends them together: at once when the line is idle, so that only load makes batches."""
+
+    def __init__(
+        self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]], *, most: int, in_flight: int, name: str
+    ) -> None:
+        self._send = send
+        self._most = most
+        self._allowed = in_flight
+        self._name = name
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._scheduled = False
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def submit(self, item: Item) -> asyncio.Future[Result]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self._waiting.append((item, future))
+        self._schedule(loop)
+        return future
+
+    async def drain(self) -> None:
+        """Returns when everything submitted so far has been answered."""
+        while self._waiting or self._under_way:
+            if self._under_way:
+                await asyncio.wait(set(self._under_way))
+            else:
+                await asyncio.sleep(0)
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._scheduled and len(self._under_way) < self._allowed:
+            self._scheduled = True
+            loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._scheduled = False
+        loop = asyncio.get_running_loop()
+        while self._waiting and len(self._under_way) < self._allowed:
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            task = loop.create_task(self._carry(batch), name=self._name)
+            self._under_way.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if self._waiting:
+            self._schedule(asyncio.get_running_loop())
+
+    async def _carry(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        try:
+            answers = await self._send([item for item, _ in batch])
+        except BaseException as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error if isinstance(error, Exception) else ConnectionAbortedError(str(error)))
+                    # A caller that was cancelled meanwhile will not look.
+                    future.exception()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -1,0 +1,251 @@
+"""The ledger of one docket: every verb is one script on the server's clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from docket.codec import encode_error
+from docket.model.states import ExecutionState
+from docket.storage.keys import Keys, bytes_text, segment, text_bytes
+from docket.storage.records import (
+    SCHEDULED,
+    FinishedRecord,
+    RunRecord,
+    TaskRecord,
+    read_finished,
+    read_run,
+    read_task,
+)
+from docket.storage.server import Server
+
+from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
+from .settlements import Answer, Settlement
+from .values import Delivery, Entry, Order, Renewal, StrayEntry
+
+# Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
+BATCH = 500
+_FRESH, _REPLACE = 1, 2
+_PAGE = 500
+
+# Lua's cmsgpack knows raw strings only, so bytes are packed as such.
+_pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
+
+
+@dataclass(slots=True)
+class Receipt:
+    """What became of an order."""
+
+    scheduled: bool
+    generation: int
+    due_ms: float
+    state: ExecutionState
+
+
+@dataclass(slots=True)
+class Look:
+    """Everything known of one task."""
+
+    task: TaskRecord | None = None
+    run: RunRecord | None = None
+    progress: bytes | None = None
+    finished: FinishedRecord | None = None
+
+
+@dataclass(slots=True)
+class PageRow:
+    key: str
+    task: TaskRecord
+    run: RunRecord | None
+
+
+@dataclass(slots=True)
+class Census:
+    """How much there is of what. `waiting` is what no worker has begun: ready, scheduled or parked."""
+
+    server_ms: float
+    unfinished: int
+    running: int
+    scheduled: int
+    parked: int
+    dead: int
+    limits_in_use: int
+    slots_in_use: int
+    oldest_waiting_ms: float | None
+
+    @property
+    def ready(self) -> int:
+        return max(self.unfinished - self.running - self.scheduled - self.parked, 0)
+
+
+@dataclass(slots=True)
+class WorkerRow:
+    id: str
+    last_seen_ms: float
+    tasks: set[str]
+
+
+class Ledger:
+    """The books of one docket. Safe to share between tasks of one event loop."""
+
+    def __init__(self, server: Server, keys: Keys, ttl_ms: int) -> None:
+        self.server = server
+        self.keys = keys
+        self.ttl_ms = ttl_ms
+        self._channels = text_bytes(keys.channels)
+        self._lost_tail, self._lost_event = lost_ending(encode_error(LOST_ERROR))
+
+    async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
+        reply = await self._run(
+            "enqueue",
+            [
+                (
+                    text_bytes(o.key),
+                    o.due_ms,
+                    (_FRESH if o.fresh else 0) | (_REPLACE if o.replace else 0),
+                    text_bytes(o.function_name),
+                    o.call,
+                    o.attempt,
+                )
+                for o in orders
+            ],
+        )
+        return [
+            Receipt(
+                reply[i] == 1,
+                reply[i + 1],
+                reply[i + 2],
+                ExecutionState.SCHEDULED if reply[i + 3] == SCHEDULED else ExecutionState.QUEUED,
+            )
+            for i in range(1, len(reply), 4)
+        ]
+
+    async def take(self, worker: str, worker_json: str, count: int) -> list[Delivery] | None:
+        """Claims up to `count` ready tasks without waiting; None if the worker has no lease."""
+        return _deliveries(await self._run("take", (worker.encode(), worker_json, min(count, BATCH))))
+
+    async def claim(self, worker: str, worker_json: str, entries: Sequence[Entry]) -> list[Delivery] | None:
+        """Claims what a blocking read delivered."""
+        rows = [(int(e.from_front), e.id, e.key or False) for e in entries]
+        return _deliveries(await self._run("claim", (worker.encode(), worker_json, rows)))
+
+    async def strays(self, worker: str, known: Sequence[str], seen: Sequence[str]) -> list[StrayEntry]:
+        reply = await self._run("strays", (worker.encode(), [text_bytes(key) for key in known], list(seen)))
+        return [StrayEntry(bool(front), id.decode(), key, bool(before)) for front, id, key, before in reply]
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[int, list[Answer]]:
+        """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement."""
+        reply = await self._run("settle", (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, [s.item for s in settlements]))
+        return reply[0], [Answer(code) for code in reply[1:]]
+
+    async def stage(self, most: int = BATCH) -> tuple[int, float, float | None]:
+        """Moves due tasks to the stream: how many, the server's time, when the next one is due."""
+        moved, now, following = await self._run("stage", (most,))
+        return moved, now, None if following < 0 else following
+
+    async def cancel(self, key: str) -> int:
+        """0 nothing there, 1 cancelled, 2 its worker was told."""
+        return await self._run("cancel", (text_bytes(key), self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT))
+
+    async def clear(self) -> int:
+        cursor, removed = "0", 0
+        while True:
+            cursor, count = await self._run("clear", (cursor, 200, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT))
+            removed += count
+            cursor = cursor.decode()
+            if cursor == "0":
+                return removed
+
+    async def progress(self, items: Sequence[tuple[str, int, bytes, str]]) -> list[bool]:
+        reply = await self._run("progress", [(text_bytes(key), epoch, data, event) for key, epoch, data, event in items])
+        return [code == 1 for code in reply]
+
+    async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]]) -> int:
+        """1 all slots acquired, 2 parked (this run is over), 0 lost."""
+        return await self._run(
+            "acquire", (text_bytes(key), epoch, list(limits), self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
+        )
+
+    async def look(self, key: str) -> Look:
+        task, run, progress, finished = await self._run("look", (text_bytes(key),))
+        return Look(
+            read_task(task) if task else None,
+            read_run(run) if run else None,
+            progress or None,
+            read_finished(finished) if finished else None,
+        )
+
+    async def pages(self, *, with_calls: bool = False) -> AsyncIterator[list[PageRow]]:
+        """Every unfinished task, page by page; one that moves meanwhile may be seen twice."""
+        cursor = "0"
+        while True:
+            reply = await self._run("page", (cursor, _PAGE, int(with_calls)))
+            yield [
+                PageRow(bytes_text(reply[i]), read_task(reply[i + 1]), read_run(reply[i + 2]) if reply[i + 2] else None)
+                for i in range(1, len(reply), 3)
+            ]
+            cursor = reply[0].decode()
+            if cursor == "0":
+                return
+
+    async def census(self) -> Census:
+        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest = await self._run("census", ())
+        oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
+        return Census(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms)
+
+    async def roster(self, task: str | None = None) -> list[WorkerRow]:
+        reply = await self._run("roster", (text_bytes(task) if task is not None else False,))
+        return [WorkerRow(id.decode(), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply]
+
+    async def unfinished(self) -> int:
+        return (await self.census()).unfinished
+
+    async def register(self, worker: str, lease_ms: int, tasks: Sequence[str]) -> float:
+        return await self._run("register", (worker.encode(), lease_ms, [text_bytes(name) for name in tasks]))
+
+    async def leave(self, worker: str) -> bool:
+        return bool(await self._run("leave", (worker.encode(),)))
+
+    # For the thread that keeps the lease; `client` is a blocking one of its own.
+
+    def renew(self, client: Any, worker: str, lease_ms: int, orders_done: int) -> Renewal:
+        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, orders_done))
+        orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[3:])]
+        return Renewal(reply[0] == 0, float(reply[1]), bool(reply[2]), orders)
+
+    def reclaim(self, client: Any, least_ms: int) -> list[int]:
+        """One step for the fleet: declared dead, put back, buried, cancelled, dying workers left."""
+        args = (least_ms, self.ttl_ms, self._lost_tail, self._lost_event, CANCELLED_TAIL, CANCELLED_EVENT)
+        return self._run_blocking(client, "reclaim", args)
+
+    def sweep(self, client: Any, size: int, least_ms: int) -> list[int]:
+        return self._run_blocking(client, "sweep", (size, least_ms))
+
+    async def _run(self, script: str, arguments: Any) -> Any:
+        return await self.server.run(script, self.keys.all, self._channels, _pack(arguments))
+
+    def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
+        return self.server.run_blocking(client, script, self.keys.all, self._channels, _pack(arguments))
+
+
+def _deliveries(reply: list[Any]) -> list[Delivery] | None:
+    if reply[0] == -1:
+        return None
+    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
+
+
+def worker_id(name: str, suffix: str) -> str:
+    """A worker's id is part of key names, so it is a segment; the name stays readable."""
+    return f"{segment(name)}~{suffix}"
+
+
+def worker_name(id: str) -> str:
+    return id.rpartition("~")[0].replace("%3A", ":").replace("%25", "%")
+
+
+def as_json(text: str) -> str:
+    return json.dumps(text)

@@ -1,0 +1,53 @@
+"""The plain values that go into and come out of the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Order:
+    """A call to be written down. Without a `due_ms` it is due now; a `fresh` key is known to be unused."""
+
+    key: str
+    function_name: str
+    call: bytes
+    due_ms: float = 0
+    attempt: int = 1
+    replace: bool = False
+    fresh: bool = False
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A claimed task: its record as stored, and the epoch that fences every later write of this run."""
+
+    key: str
+    record: bytes
+    epoch: int
+
+
+@dataclass(slots=True)
+class Entry:
+    """A stream entry that a blocking read delivered and that is not claimed yet."""
+
+    from_front: bool
+    id: str
+    key: bytes
+
+
+@dataclass(slots=True)
+class StrayEntry(Entry):
+    """A delivery the server counts as a worker's and the worker does not know."""
+
+    seen_before: bool = False
+
+
+@dataclass(slots=True)
+class Renewal:
+    """The server's answer to a renewal."""
+
+    lost: bool
+    server_ms: float
+    on_roster: bool
+    orders: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

@@ -1,0 +1,1 @@
+"""Plain values: states, errors, clocks. No I/O."""

@@ -1,0 +1,70 @@
+"""Every error docket raises. Leaves also inherit the builtin a caller would expect."""
+
+from __future__ import annotations
+
+
+class DocketError(Exception):
+    """Root of all errors raised by docket."""
+
+
+class UnknownScheme(DocketError, ValueError):
+    """The URL names no kind of server docket knows."""
+
+
+class ServerUnreachable(DocketError, ConnectionError):
+    """The server cannot be reached, or went away before it answered."""
+
+
+class ServerFull(DocketError, RuntimeError):
+    """The server is out of memory and refuses writes; nothing was stored."""
+
+
+class ServerUnsuitable(DocketError, RuntimeError):
+    """The server answers, but cannot be used (wrong password, missing permission, too old)."""
+
+
+class TaskNotRegistered(DocketError, KeyError):
+    """No function is registered under that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class Unserializable(DocketError, TypeError):
+    """An argument cannot be turned into bytes; nothing was stored."""
+
+
+class PayloadTooLarge(DocketError, ValueError):
+    """The arguments or the result are larger than the docket accepts."""
+
+
+class Undecodable(DocketError, ValueError):
+    """Stored bytes cannot be turned back into a value."""
+
+
+class UnknownVersion(Undecodable):
+    """Stored bytes were written by a newer release."""
+
+
+class WorkerLost(DocketError, RuntimeError):
+    """The task took its worker down, or lost it, too many times."""
+
+
+class TaskFailed(DocketError, RuntimeError):
+    """The task failed with an exception that could not be stored; the message shows it."""
+
+
+class ResultExpired(DocketError, LookupError):
+    """The task's record is gone: it expired, or the docket keeps none (execution_ttl=0)."""
+
+
+class ExecutionCancelled(DocketError):
+    """The task was cancelled before it finished."""
+
+
+class TaskDropped(ExecutionCancelled):
+    """The task was dropped before it ran (a strike, a cooldown, a rate limit that drops)."""
+
+
+class LeaseLost(DocketError, RuntimeError):
+    """This run no longer counts: another worker has it, or it was replaced."""

@@ -1,0 +1,1 @@
+"""Everything that knows Redis: connections, keys, records, scripts."""

@@ -1,0 +1,67 @@
+"""What a failure of the server means: passing ones are waited out, final ones are told to the user."""
+
+from __future__ import annotations
+
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    ClusterError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from docket.model.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsuitable
+
+
+class ServerUnavailable(ServerUnreachable):
+    """The server answers, but cannot serve right now (loading, read-only, failing over)."""
+
+
+_PASSING_PREFIXES = (
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MISCONF",
+    "NOREPLICAS",
+    "NOGROUP",
+    "UNBLOCKED",
+    "BUSY",
+    "MOVED",
+    "ASK",
+    "ERR max number of clients",
+)
+
+PASSING = (ServerUnreachable, ServerFull)
+
+
+def translate(error: BaseException, where: str) -> DocketError | None:
+    """The docket error for a redis-py one, or None if it is not about the server."""
+    text = f"{where}: {error}"
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
+        return ServerUnsuitable(text)
+    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)[:60]):
+        return ServerFull(f"{text} (raise maxmemory or let workers catch up; nothing was stored)")
+    if isinstance(error, (BusyLoadingError, ReadOnlyError, ClusterDownError, ClusterError, TryAgainError, RedisClusterException)):
+        return ServerUnavailable(text)
+    if isinstance(error, ResponseError) and _is_passing_text(str(error)):
+        return ServerUnavailable(text)
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
+        return ServerUnreachable(text)
+    if isinstance(error, RedisError):
+        return ServerUnsuitable(text)
+    return None
+
+
+def _is_passing_text(text: str) -> bool:
+    return any(prefix in text[:120] for prefix in _PASSING_PREFIXES)

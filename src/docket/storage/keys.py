@@ -1,0 +1,102 @@
+"""The only place that builds a key or a channel name (docs/design/key-layout.md)."""
+
+from __future__ import annotations
+
+GROUP = "docket-workers"
+
+# The order in which scripts receive them: lua/parts/keys.lua names them in the same order.
+_FIXED = (
+    "stream",
+    "queue",
+    "tasks",
+    "running",
+    "ghosts",
+    "progress",
+    "leases",
+    "lost",
+    "dying",
+    "suspects",
+    "workers",
+    "epoch",
+    "reclaimed",
+    "dead",
+    "dead-records",
+    "limits",
+    "parked",
+    "slots:=",
+    "line:=",
+    "orders:=",
+    "worker-tasks:=",
+    "task-workers:=",
+    "runs:=",
+    "front",
+    "lengths",
+    "graced",
+    "swept",
+)
+
+
+def segment(text: str) -> str:
+    """A user's text as the last segment of a key: it cannot contain a separator."""
+    if "%" in text or ":" in text:
+        return text.replace("%", "%25").replace(":", "%3A")
+    return text
+
+
+def text_bytes(text: str) -> bytes:
+    """Any Python string as bytes, lone surrogates included: user keys are opaque."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def bytes_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+class Keys:
+    """The names of everything one docket stores."""
+
+    def __init__(self, name: str, *, database: int = 0, cluster: bool = False) -> None:
+        self.prefix = f"{{{name}}}" if cluster else name
+        self.database = database
+        self.all = [text_bytes(self.key(suffix)) for suffix in _FIXED]
+        self.stream = self.key("stream")
+        self.front = self.key("front")
+        self.queue = self.key("queue")
+        self.workers = self.key("workers")
+        self.tasks = self.key("tasks")
+        self.running = self.key("running")
+        self.dead = self.key("dead")
+        self.dead_records = self.key("dead-records")
+        self.strikes = self.key("strikes")
+        self.results = self.key("results")
+        self.channels = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
+
+    def key(self, suffix: str) -> str:
+        return f"{self.prefix}:{suffix}"
+
+    def named(self, family: str, text: str) -> str:
+        """A key of which a user's text is a part."""
+        return f"{self.prefix}:{family}:={segment(text)}"
+
+    def run(self, key: str) -> str:
+        return self.named("runs", key)
+
+    def worker_tasks(self, worker: str) -> str:
+        return self.named("worker-tasks", worker)
+
+    def task_workers(self, task: str) -> str:
+        return self.named("task-workers", task)
+
+    def task_channel(self, key: str) -> bytes:
+        return text_bytes(f"{self.channels}task/{key}")
+
+    def worker_channel(self, worker: str) -> bytes:
+        return text_bytes(f"{self.channels}worker/{worker}")
+
+    @property
+    def wake_channel(self) -> bytes:
+        return text_bytes(f"{self.channels}wake/")
+
+    @property
+    def strike_channel(self) -> bytes:
+        return text_bytes(f"{self.channels}strikes/")

@@ -1,0 +1,27 @@
+-- Cancels a task: a waiting one ends at once; a running one gets the mark, and its worker the order.
+-- KEYS: all. ARGV[2]: msgpack {key, ttl ms, tail, event}.
+-- Returns: 0 nothing there, 1 cancelled, 2 its worker was told.
+--- include keys
+--- include records
+--- include moves
+--- include ending
+local key, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
+insist()
+local bytes = call('HGET', TASKS, key)
+if not bytes then return 0 end
+local run_bytes = call('HGET', RUNNING, key)
+if run_bytes then
+  local run = unpack_run(run_bytes)
+  if not has_flag(run, CANCEL_ASKED) then
+    run.flags = run.flags + CANCEL_ASKED
+    call('HSET', RUNNING, key, pack_run(run))
+    if call('ZSCORE', LEASES, run.worker) then
+      call('RPUSH', ORDERS .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
+    end
+  end
+  call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
+  return 2
+end
+withdraw(key, unpack_task(bytes))
+finish(key, 5, 0, 0, server_ms(), bytes, ttl, tail, event)
+return 1

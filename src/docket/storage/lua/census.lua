@@ -1,0 +1,27 @@
+-- How much there is of what.
+-- KEYS: all.
+-- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in use, oldest ready entry id or false.
+--- include keys
+local slots = 0
+for i, limit in ipairs(call('HKEYS', LIMITS)) do
+  if i > 1000 then break end
+  slots = slots + call('SCARD', SLOTS .. limit)
+end
+
+-- The first entry that no worker has begun is the first after the last one delivered.
+local function oldest_waiting()
+  local groups = redis.pcall('XINFO', 'GROUPS', STREAM)
+  if type(groups) ~= 'table' or groups.err then return false end
+  for _, g in ipairs(groups) do
+    local fields = {}
+    for i = 1, #g, 2 do fields[g[i]] = g[i + 1] end
+    if fields['name'] == GROUP then
+      local next_one = call('XRANGE', STREAM, '(' .. fields['last-delivered-id'], '+', 'COUNT', 1)[1]
+      return next_one and next_one[1] or false
+    end
+  end
+  return false
+end
+local now = server_ms()
+return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', QUEUE), call('HLEN', PARKED), call('ZCARD', DEAD),
+  call('HLEN', LIMITS), slots, oldest_waiting()}

@@ -1,0 +1,20 @@
+-- Cancels a page of waiting tasks; running ones are left alone.
+-- KEYS: all. ARGV[2]: msgpack {cursor, count, ttl ms, tail, event}.
+-- Returns: next cursor ('0' at the end), how many were removed.
+--- include keys
+--- include records
+--- include moves
+--- include ending
+local cursor, count, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
+local now = server_ms()
+local page = call('HSCAN', TASKS, cursor, 'COUNT', count)
+local removed = 0
+for i = 1, #page[2], 2 do
+  local key, bytes = page[2][i], call('HGET', TASKS, page[2][i])
+  if bytes and call('HEXISTS', RUNNING, key) == 0 then
+    withdraw(key, unpack_task(bytes))
+    finish(key, 5, 0, 0, now, bytes, ttl, tail, event)
+    removed = removed + 1
+  end
+end
+return {page[1], removed}

@@ -1,0 +1,18 @@
+-- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others, uncounted: they never ran.
+-- KEYS: all. ARGV[2]: msgpack {worker id}.
+-- Returns: whether it left deliveries behind.
+--- include keys
+--- include records
+--- include moves
+--- include roster
+local worker = unpack(cmsgpack.unpack(ARGV[2]))
+insist()
+strike_off(worker)
+lay_ghosts(worker)
+call('ZADD', LOST, server_ms(), worker)
+if #pending_of(worker, STREAM, 1) + #pending_of(worker, FRONT, 1) > 0 then
+  call('SADD', DYING, worker)
+  return 1
+end
+delete_consumer(worker)
+return 0

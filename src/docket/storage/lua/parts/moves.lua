@@ -1,0 +1,104 @@
+-- What scripts do to a task: put it on the stream or the queue, take it out again, end its run, wake those who wait.
+
+local function drop_entries(stream, ids)
+  if #ids > 0 then
+    call('XACK', stream, GROUP, unpack(ids))
+    call('XDEL', stream, unpack(ids))
+  end
+end
+
+local function to_stream(key, task)
+  task.place = QUEUED
+  set_entry(task, call('XADD', STREAM, '*', 'k', key))
+end
+
+-- For a task that had its turn before (recovered, handed back, woken in a line): not behind a million newer ones.
+local function to_front(key, task)
+  task.place = FIRST
+  set_entry(task, call('XADD', FRONT, '*', 'k', key))
+end
+
+-- An earlier due time than any before wakes the stagers, which sleep until the earliest they know.
+local function to_queue(key, task)
+  task.place, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
+  call('ZADD', QUEUE, task.due, key)
+  if call('ZRANGE', QUEUE, 0, 0)[1] == key then
+    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', task.due))
+  end
+end
+
+local function place(key, task, now)
+  if task.due <= now then to_stream(key, task) else to_queue(key, task) end
+end
+
+local function waiting_event(task)
+  local state = task.place == SCHEDULED and 'scheduled' or 'queued'
+  return '{"type":"state","state":"' .. state .. '","when":' .. string.format('%.0f', task.due) .. '}'
+end
+
+-- Gives free slots of a limit to those first in line: the slot is theirs from now on, so a newcomer cannot take it.
+local function wake_line(limit)
+  local slots, line = SLOTS .. limit, LINE .. limit
+  local most = tonumber(call('HGET', LIMITS, limit) or '0')
+  for _ = 1, 100 do
+    if call('SCARD', slots) >= most then return end
+    local first = call('ZPOPMIN', line)
+    if #first == 0 then break end
+    local key = first[1]
+    local bytes = call('HGET', TASKS, key)
+    if bytes then
+      local task = unpack_task(bytes)
+      call('SADD', slots, 'w' .. key)
+      to_front(key, task)
+      call('HSET', TASKS, key, pack_task(task))
+    else
+      call('HDEL', PARKED, key)
+    end
+  end
+  if call('EXISTS', slots, line) == 0 then call('HDEL', LIMITS, limit) end
+end
+
+local function release_slots(run)
+  if run.limits == '' then return end
+  local holder = 'r' .. string.format('%.0f', run.epoch)
+  for limit in string.gmatch(run.limits, '[^\n]+') do
+    call('SREM', SLOTS .. limit, holder)
+    wake_line(limit)
+  end
+end
+
+-- A task that waits in a limit's line, or was woken with a slot kept for it, gives that up.
+local function leave_line(key)
+  local limit = call('HGET', PARKED, key)
+  if not limit then return end
+  call('HDEL', PARKED, key)
+  call('ZREM', LINE .. limit, key)
+  call('SREM', SLOTS .. limit, 'w' .. key)
+  wake_line(limit)
+end
+
+-- The run is over for the books. Its slots stay with it when its body may still be running.
+local function end_run(key, run, keep_slots)
+  call('HDEL', RUNNING, key)
+  if has_flag(run, SUSPECT) then call('HDEL', SUSPECTS, run.worker) end
+  drop_entries(stream_of_run(run), {entry_id(run)})
+  if keep_slots then
+    if run.limits ~= '' then call('HSET', GHOSTS, string.format('%.0f', run.epoch), pack_run(run)) end
+  else
+    release_slots(run)
+  end
+end
+
+-- Takes a task out of wherever it is; a run of it loses its epoch.
+local function withdraw(key, task)
+  local run_bytes = call('HGET', RUNNING, key)
+  if run_bytes then
+    end_run(key, unpack_run(run_bytes), true)
+    call('HDEL', PROGRESS, key)
+  elseif task.place == SCHEDULED then
+    call('ZREM', QUEUE, key)
+  elseif task.place ~= LINED then
+    drop_entries(stream_of_task(task), {entry_id(task)})
+  end
+  leave_line(key)
+end

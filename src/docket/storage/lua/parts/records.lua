@@ -1,0 +1,68 @@
+-- Task and run records (docs/design/key-layout.md), packed as storage/records.py packs them.
+local TASK_HEADER = '<BBI4BI4ddI4H'
+local TASK_HEADER_SIZE = 33
+-- Places: the queue, the stream, a limit's line, the front stream (put back: goes before what is new).
+local SCHEDULED, QUEUED, LINED, FIRST = 0, 1, 2, 3
+local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
+local SUSPECT_AFTER = 2
+local LOST_AFTER = 3
+
+local function unpack_task(bytes)
+  local task = {}
+  local name_length
+  task.version, task.place, task.attempt, task.recoveries, task.generation, task.due, task.entry_ms, task.entry_seq,
+    name_length = struct.unpack(TASK_HEADER, bytes)
+  task.name = string.sub(bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + name_length)
+  task.call = string.sub(bytes, TASK_HEADER_SIZE + name_length + 1)
+  return task
+end
+
+local function pack_task(task)
+  return struct.pack(TASK_HEADER, 1, task.place, task.attempt, task.recoveries, task.generation, task.due,
+    task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
+end
+
+local function entry_id(record)
+  if record.entry_ms == 0 then return nil end
+  return string.format('%.0f-%.0f', record.entry_ms, record.entry_seq)
+end
+
+local function set_entry(record, id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  record.entry_ms, record.entry_seq = tonumber(ms), tonumber(seq)
+end
+
+local function unpack_run(bytes)
+  local run = {}
+  run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, run.worker, run.limits =
+    struct.unpack('<dddI4BHc0Hc0', bytes)
+  return run
+end
+
+local function pack_run(run)
+  return struct.pack('<dddI4BHc0Hc0', run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, #run.worker,
+    run.worker, #run.limits, run.limits)
+end
+
+local function has_flag(run, flag)
+  return math.floor(run.flags / flag) % 2 == 1
+end
+
+local function stream_of_run(run)
+  return has_flag(run, FROM_FRONT) and FRONT or STREAM
+end
+
+local function stream_of_task(task)
+  return task.place == FIRST and FRONT or STREAM
+end
+
+-- The entry is live only if the task's record names it.
+local function is_at(task, stream, id)
+  return (task.place == QUEUED or task.place == FIRST) and stream_of_task(task) == stream and entry_id(task) == id
+end
+
+-- Version, state, epoch, started, completed, task record, progress, then what only Python reads.
+local function pack_finished(state, epoch, started, completed, task_bytes, progress, tail)
+  return struct.pack('<BBdddI4', 1, state, epoch, started, completed, #task_bytes) .. task_bytes ..
+    struct.pack('<I4', #progress) .. progress .. tail
+end

@@ -1,0 +1,12 @@
+-- Who works here, all of them or those who know a task.
+-- KEYS: all. ARGV[2]: msgpack {task name or false}.
+-- Returns: per worker: id, last seen (server ms), list of task names.
+--- include keys
+local name = unpack(cmsgpack.unpack(ARGV[2]))
+local ids = name and call('SMEMBERS', TASK_WORKERS .. segment(name)) or call('ZRANGE', WORKERS, 0, -1)
+local answer = {}
+for _, id in ipairs(ids) do
+  local seen = call('ZSCORE', WORKERS, id)
+  if seen then answer[#answer + 1] = {id, tonumber(seen), call('SMEMBERS', WORKER_TASKS .. id)} end
+end
+return answer

@@ -1,0 +1,61 @@
+-- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind (docs/design/state-machine.md).
+-- KEYS: all. ARGV[2]: msgpack {page size, least ms between sweeps}.
+-- Returns: how many were looked at, how many were mended.
+--- include keys
+--- include records
+--- include moves
+local size, least = unpack(cmsgpack.unpack(ARGV[2]))
+local now = server_ms()
+local state = call('HMGET', SWEPT, 'at', 'cursor')
+if state[1] and now - tonumber(state[1]) >= 0 and now - tonumber(state[1]) < least then return {0, 0} end
+local page = call('HSCAN', TASKS, state[2] or '0', 'COUNT', size)
+call('HSET', SWEPT, 'at', string.format('%.0f', now), 'cursor', page[1])
+local mended = 0
+
+local function delivered_up_to(stream)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  if type(groups) ~= 'table' or groups.err then return nil end
+  for _, g in ipairs(groups) do
+    local fields = {}
+    for i = 1, #g, 2 do fields[g[i]] = g[i + 1] end
+    if fields['name'] == GROUP then
+      local ms, seq = string.match(fields['last-delivered-id'], '^(%d+)-(%d+)$')
+      return {tonumber(ms), tonumber(seq)}
+    end
+  end
+end
+local last = {}
+
+-- An entry can be reached if it exists and is either still to be delivered or pending with somebody.
+local function can_be_reached(task)
+  local stream, id = stream_of_task(task), entry_id(task)
+  if not id or #call('XRANGE', stream, id, id) == 0 then return false end
+  last[stream] = last[stream] or delivered_up_to(stream)
+  local up_to = last[stream]
+  if not up_to then return true end
+  if task.entry_ms > up_to[1] or (task.entry_ms == up_to[1] and task.entry_seq > up_to[2]) then return true end
+  return #call('XPENDING', stream, GROUP, id, id, 1) > 0
+end
+
+local function is_well(key, task, run)
+  if run and not call('ZSCORE', LEASES, run.worker) and call('SISMEMBER', DYING, run.worker) == 0 then return false end
+  if task.place == SCHEDULED then return call('ZSCORE', QUEUE, key) end
+  if task.place == LINED then
+    local limit = call('HGET', PARKED, key)
+    return limit and call('ZSCORE', LINE .. limit, key)
+  end
+  return can_be_reached(task)
+end
+
+for i = 1, #page[2], 2 do
+  local key, task = page[2][i], unpack_task(page[2][i + 1])
+  local run_bytes = call('HGET', RUNNING, key)
+  local run = run_bytes and unpack_run(run_bytes)
+  if not is_well(key, task, run) then
+    mended = mended + 1
+    withdraw(key, task)
+    to_front(key, task)
+    call('HSET', TASKS, key, pack_task(task))
+  end
+end
+return {#page[2] / 2, mended}

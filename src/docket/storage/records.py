@@ -1,0 +1,100 @@
+"""Records as the scripts pack them (lua/parts/records.lua)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from docket.model.errors import Undecodable, UnknownVersion
+from docket.model.states import STATES_BY_NUMBER, ExecutionState
+
+_TASK = struct.Struct("<BBIBIddIH")
+_RUN = struct.Struct("<dddIBH")
+_FINISHED = struct.Struct("<BBdddI")
+_LENGTH = struct.Struct("<I")
+
+RECORD_VERSION = 1
+SCHEDULED, QUEUED, LINED, FIRST = 0, 1, 2, 3
+CANCEL_ASKED = 1
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """An unfinished task as it is written down."""
+
+    place: int
+    attempt: int
+    recoveries: int
+    generation: int
+    due_ms: float
+    entry: str | None
+    function_name: str
+    call: bytes
+
+    @property
+    def state(self) -> ExecutionState:
+        return ExecutionState.SCHEDULED if self.place == SCHEDULED else ExecutionState.QUEUED
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A running task: who runs it, since when, under which epoch."""
+
+    epoch: int
+    started_ms: float
+    worker: str
+    cancel_asked: bool
+
+
+@dataclass(slots=True)
+class FinishedRecord:
+    """A task that ended."""
+
+    state: ExecutionState
+    epoch: int
+    started_ms: float
+    completed_ms: float
+    task: TaskRecord
+    progress: bytes
+    tail: bytes
+
+
+def read_task(data: bytes) -> TaskRecord:
+    try:
+        version, place, attempt, recoveries, generation, due, entry_ms, entry_seq, length = _TASK.unpack_from(data)
+    except struct.error as error:
+        raise Undecodable(f"task record of {len(data)} bytes: {error}") from None
+    if version != RECORD_VERSION:
+        raise UnknownVersion(f"task record of version {version}; this release reads version {RECORD_VERSION}")
+    start = _TASK.size
+    return TaskRecord(
+        place,
+        attempt,
+        recoveries,
+        generation,
+        due,
+        f"{entry_ms:.0f}-{entry_seq}" if entry_ms else None,
+        data[start : start + length].decode("utf-8", "surrogatepass"),
+        data[start + length :],
+    )
+
+
+def read_run(data: bytes) -> RunRecord:
+    epoch, started, _, _, flags, length = _RUN.unpack_from(data)
+    worker = data[_RUN.size : _RUN.size + length].decode()
+    return RunRecord(int(epoch), started, worker, bool(flags & CANCEL_ASKED))
+
+
+def read_finished(data: bytes) -> FinishedRecord:
+    version, state, epoch, started, completed, length = _FINISHED.unpack_from(data)
+    if version != RECORD_VERSION:
+        raise UnknownVersion(f"finished record of version {version}; this release reads version {RECORD_VERSION}")
+    at = _FINISHED.size
+    task = read_task(data[at : at + length])
+    at += length
+    (progress_length,) = _LENGTH.unpack_from(data, at)
+    at += _LENGTH.size
+    progress = data[at : at + progress_length]
+    return FinishedRecord(
+        STATES_BY_NUMBER[state], int(epoch), started, completed, task, progress, data[at + progress_length :]
+    )

@@ -1,0 +1,130 @@
+"""What a docket URL means: which kind of server, where, with which options."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from redis.connection import parse_url
+
+from docket.model.errors import UnknownScheme
+
+
+class Kind(enum.Enum):
+    STANDALONE = "standalone"
+    CLUSTER = "cluster"
+    SENTINEL = "sentinel"
+    MEMORY = "memory"
+    FOLDER = "folder"
+
+
+SCHEMES = {
+    "redis": Kind.STANDALONE,
+    "rediss": Kind.STANDALONE,
+    "unix": Kind.STANDALONE,
+    "valkey": Kind.STANDALONE,
+    "valkeys": Kind.STANDALONE,
+    "redis+cluster": Kind.CLUSTER,
+    "rediss+cluster": Kind.CLUSTER,
+    "valkey+cluster": Kind.CLUSTER,
+    "redis+sentinel": Kind.SENTINEL,
+    "rediss+sentinel": Kind.SENTINEL,
+    "memory": Kind.MEMORY,
+    "embedded": Kind.FOLDER,
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A parsed URL: the kind of server and what redis-py needs to connect to it."""
+
+    kind: Kind
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    database: int = 0
+    name: str = ""
+    folder: Path | None = None
+    sentinels: tuple[tuple[str, int], ...] = ()
+    service: str = ""
+    sentinel_options: dict[str, Any] = field(default_factory=dict[str, Any])
+    tls: bool = False
+
+
+def parse(url: str) -> Address:
+    scheme = url.partition("://")[0].lower() if "://" in url else ""
+    kind = SCHEMES.get(scheme)
+    if kind is None:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise UnknownScheme(f"unknown scheme in the URL {hide_password(url)!r}: use one of {known}")
+    if kind is Kind.MEMORY:
+        return Address(kind, name=url.partition("://")[2])
+    if kind is Kind.FOLDER:
+        return Address(kind, folder=Path(unquote(urlsplit(url).netloc + urlsplit(url).path)))
+    if kind is Kind.SENTINEL:
+        return _parse_sentinel(url)
+    plain = _plain_scheme(url)
+    options = _options(plain)
+    database = int(options.pop("db", 0) or 0)
+    return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=scheme.startswith("rediss"))
+
+
+def hide_password(url: str) -> str:
+    """The URL as it may be shown to people."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        login, _, host = parts.netloc.rpartition("@")
+        user = login.partition(":")[0]
+        parts = parts._replace(netloc=f"{user}:***@{host}" if ":" in login else f"{user}@{host}")
+    if parts.query:
+        pairs = [(k, "***" if "password" in k.lower() else v) for k, v in parse_qsl(parts.query, True)]
+        parts = parts._replace(query=urlencode(pairs, safe="*"))
+    return urlunsplit(parts)
+
+
+def _plain_scheme(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower().partition("+")[0]
+    return f"{ {'valkey': 'redis', 'valkeys': 'rediss'}.get(scheme, scheme) }://{rest}"
+
+
+def _options(url: str) -> dict[str, Any]:
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+    except ValueError as error:
+        raise UnknownScheme(f"cannot read the URL {hide_password(url)!r}: {error}") from None
+    # docket works on bytes; a client that decodes would break on payloads.
+    options.pop("decode_responses", None)
+    options.pop("connection_class", None)
+    return options
+
+
+def _parse_sentinel(url: str) -> Address:
+    """redis+sentinel://user:password@host:port,host:port/service/database?options"""
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    path = [unquote(piece) for piece in parts.path.split("/") if piece]
+    if not path or not hosts:
+        raise UnknownScheme(f"a sentinel URL reads redis+sentinel://host:port/service/database, not {hide_password(url)!r}")
+    options = _options(f"redis://{login + '@' if login else ''}sentinel/0?{parts.query}")
+    options = {k: v for k, v in options.items() if k not in ("host", "port", "db")}
+    sentinel_options = {
+        k.removeprefix("sentinel_"): options.pop(k)
+        for k in ("sentinel_username", "sentinel_password")
+        if k in options
+    }
+    sentinels = [(h.rpartition(":")[0] or h, int(h.rpartition(":")[2]) if ":" in h else 26379) for h in hosts.split(",")]
+    try:
+        database = int(path[1]) if len(path) > 1 else 0
+    except ValueError:
+        raise UnknownScheme(f"the database in {hide_password(url)!r} is no number") from None
+    return Address(
+        Kind.SENTINEL,
+        options,
+        database,
+        sentinels=tuple(sentinels),
+        service=path[0],
+        sentinel_options=sentinel_options,
+        tls=parts.scheme.startswith("rediss"),
+    )
