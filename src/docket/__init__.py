@@ -1,3 +1,55 @@
-"""A distributed background task system for Python functions, on Redis or Valkey."""
+"""docket: background tasks for Python functions, on Redis or Valkey."""
 
-from docket._version import __version__ as __version__
+from docket._version import __version__
+from docket.annotations import Logged
+from docket.dependencies import (
+    CallArgument,
+    Cron,
+    CurrentDocket,
+    CurrentExecution,
+    CurrentWorker,
+    CycleError,
+    Depends,
+    ExponentialRetry,
+    Perpetual,
+    Progress,
+    Retry,
+    Shared,
+    TaskArgument,
+    TaskKey,
+    TaskLogger,
+    Timeout,
+)
+from docket.docket import Docket
+from docket.execution import Disposition, Execution, ExecutionCancelled, ExecutionState, TaskCall
+from docket.strikelist import StrikeList
+from docket.worker import Worker
+
+__all__ = [
+    "CallArgument",
+    "Cron",
+    "CurrentDocket",
+    "CurrentExecution",
+    "CurrentWorker",
+    "CycleError",
+    "Depends",
+    "Disposition",
+    "Docket",
+    "Execution",
+    "ExecutionCancelled",
+    "ExecutionState",
+    "ExponentialRetry",
+    "Logged",
+    "Perpetual",
+    "Progress",
+    "Retry",
+    "Shared",
+    "StrikeList",
+    "TaskArgument",
+    "TaskCall",
+    "TaskKey",
+    "TaskLogger",
+    "Timeout",
+    "Worker",
+    "__version__",
+]

@@ -170,6 +170,11 @@ class Ledger:
             "acquire", (text_bytes(key), epoch, list(limits), self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
         )
 
+    async def seize(self, key: str, worker: str) -> tuple[float, int]:
+        """Claims a task by key for a caller that runs it by hand: server ms, epoch (0: it does not wait)."""
+        now, epoch = await self._run("seize", (text_bytes(key), text_bytes(worker_id(worker, "hand")), as_json(worker)))
+        return now, epoch
+
     async def look(self, key: str) -> Look:
         task, run, progress, finished = await self._run("look", (text_bytes(key),))
         return Look(

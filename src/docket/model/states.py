@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 
 
-class ExecutionState(enum.Enum):
-    """Where a task is in its life."""
+class ExecutionState(str, enum.Enum):
+    """Where a task is in its life. Equal to its value, so that stored and shown states compare."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -14,6 +14,8 @@ class ExecutionState(enum.Enum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+    __hash__ = str.__hash__
 
     @property
     def finished(self) -> bool:

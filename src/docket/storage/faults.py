@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -61,6 +63,21 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, RedisError):
         return ServerUnsuitable(text)
     return None
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Whether the network is gone for us: no connection can be made at all.
+
+    A server that refuses, or accepts and stays silent, is down for everybody; nobody else can take our work then.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, (TimeoutError, RedisTimeoutError)) and "connecting" in str(seen):
+            return True
+        if isinstance(seen, OSError) and seen.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def _is_passing_text(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -28,6 +29,8 @@ from .embedded import FolderEngine, memory_engine
 from .faults import translate
 from .scripts import Script, load
 from .urls import Address, Kind, hide_password, parse
+
+logger = logging.getLogger("docket.worker")
 
 # Ordinary traffic is batched, so a handful of connections serve any concurrency.
 CONNECTIONS = 8
@@ -93,6 +96,20 @@ class Server:
                 return client.execute_command("EVAL", loaded.source, len(keys), *keys, *args)
         except (RedisError, OSError, EOFError) as error:
             raise self.explain(error) from error
+
+    async def warn_of_eviction(self) -> None:
+        """A server that may evict keys may delete work: said loudly, once per worker."""
+        try:
+            found = await self.client.config_get("maxmemory-policy")
+        except (RedisError, OSError):
+            # Managed servers often forbid CONFIG; then there is nothing to say.
+            return
+        policy = str(found.get("maxmemory-policy") or found.get(b"maxmemory-policy") or "")
+        if policy and not policy.startswith(("noeviction", "volatile")):
+            logger.warning(
+                "%s has maxmemory-policy %s: when memory runs short it will delete tasks that wait. Set it to noeviction",
+                self.shown_url, policy,
+            )  # fmt: skip
 
     def explain(self, error: BaseException) -> BaseException:
         return translate(error, self.shown_url) or error

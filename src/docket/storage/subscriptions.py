@@ -29,7 +29,7 @@ class Subscriptions:
         self._server = server
         self._name = name
         self._listeners: dict[bytes, list[Listener]] = {}
-        self._gap_listeners: list[Callable[[], None]] = []
+        self._gap_listeners: dict[int, Callable[[], None]] = {}
         self._pubsub: Any = None
         self._client: Any = None
         self._reader: asyncio.Task[None] | None = None
@@ -65,8 +65,11 @@ class Subscriptions:
                     if channel not in self._listeners:
                         await self._send("unsubscribe", channel)
 
-    def on_gap(self, listener: Callable[[], None]) -> None:
-        self._gap_listeners.append(listener)
+    def on_gap(self, owner: object, listener: Callable[[], None]) -> None:
+        self._gap_listeners[id(owner)] = listener
+
+    def forget_gap(self, owner: object) -> None:
+        self._gap_listeners.pop(id(owner), None)
 
     async def aclose(self) -> None:
         self._closing = True
@@ -125,7 +128,7 @@ class Subscriptions:
             channels = list(self._listeners)
             if channels:
                 await self._pubsub.subscribe(*channels)
-        for listener in self._gap_listeners:
+        for listener in list(self._gap_listeners.values()):
             listener()
 
     async def _read(self) -> None:

@@ -1,0 +1,93 @@
+"""What a task needs and how it behaves, declared in its signature."""
+
+from uncalled_for import (
+    CallArgument,
+    CycleError,
+    Dependency,
+    Depends,
+    FailedDependency,
+    Shared,
+    SharedContext,
+    get_annotation_dependencies,
+    get_dependency_parameters,
+    resolved_dependencies,
+)
+from uncalled_for import DependencyFactory as DependencyFunction
+from uncalled_for.functional import (
+    _Depends,  # pyright: ignore[reportPrivateUsage] - clients import these two from here
+)
+from uncalled_for.introspection import (
+    _parameter_cache,  # pyright: ignore[reportPrivateUsage]
+)
+
+from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
+from .context import WorkerView, current_docket, current_execution, current_worker
+from .contextual import (
+    CurrentDocket,
+    CurrentExecution,
+    CurrentWorker,
+    Progress,
+    TaskArgument,
+    TaskKey,
+    TaskLogger,
+)
+from .cron import Cron
+from .durations import format_duration
+from .perpetual import Perpetual
+from .plan import (
+    Plan,
+    get_single_dependency_of_type,
+    get_single_dependency_parameter_of_type,
+    plan_for,
+    validate_dependencies,
+)
+from .resolving import Resolved, resolve, resolve_immediately
+from .retry import ExponentialRetry, ForcedRetry, Retry
+from .timeout import Timeout
+
+__all__ = [
+    "AdmissionBlocked",
+    "CallArgument",
+    "CompletionHandler",
+    "Cron",
+    "CurrentDocket",
+    "CurrentExecution",
+    "CurrentWorker",
+    "CycleError",
+    "Dependency",
+    "DependencyFunction",
+    "Depends",
+    "ExponentialRetry",
+    "FailedDependency",
+    "FailureHandler",
+    "ForcedRetry",
+    "Perpetual",
+    "Plan",
+    "Progress",
+    "Resolved",
+    "Retry",
+    "Runtime",
+    "Shared",
+    "SharedContext",
+    "TaskArgument",
+    "TaskKey",
+    "TaskLogger",
+    "TaskOutcome",
+    "Timeout",
+    "WorkerView",
+    "_Depends",
+    "_parameter_cache",
+    "current_docket",
+    "current_execution",
+    "current_worker",
+    "format_duration",
+    "get_annotation_dependencies",
+    "get_dependency_parameters",
+    "get_single_dependency_of_type",
+    "get_single_dependency_parameter_of_type",
+    "plan_for",
+    "resolve",
+    "resolve_immediately",
+    "resolved_dependencies",
+    "validate_dependencies",
+]

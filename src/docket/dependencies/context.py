@@ -1,0 +1,39 @@
+"""What dependencies see of the run they serve."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from uncalled_for import Dependency
+
+if TYPE_CHECKING:
+    from docket.execution import Execution
+    from docket.execution.context import TaskHome
+
+
+class WorkerView(Protocol):
+    """The worker as its dependencies see it."""
+
+    name: str
+
+    def labels(self) -> dict[str, str]: ...
+
+    def now(self) -> datetime: ...
+
+
+current_docket: ContextVar[TaskHome] = ContextVar("current_docket")
+current_worker: ContextVar[WorkerView] = ContextVar("current_worker")
+current_execution: ContextVar[Execution] = ContextVar("current_execution")
+
+# Clients read these from the base class of all dependencies, which is uncalled-for's.
+for _name, _variable in {"docket": current_docket, "worker": current_worker, "execution": current_execution}.items():
+    setattr(Dependency, _name, _variable)
+
+
+@runtime_checkable
+class Immediate(Protocol):
+    """A dependency whose value is at hand: it needs no context manager, so it costs next to nothing."""
+
+    def provide(self, execution: Execution, worker: WorkerView) -> Any: ...

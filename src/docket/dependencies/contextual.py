@@ -1,0 +1,148 @@
+"""Dependencies that give a task its surroundings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, cast
+
+from uncalled_for import CallArgument, Dependency, get_signature
+from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUsage] - its class is what we specialise
+
+from .context import WorkerView, current_docket, current_execution, current_worker
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+    from docket.execution import Execution, ExecutionProgress
+    from docket.worker import Worker
+
+
+class _CurrentDocket(Dependency[Any]):
+    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+        return execution.docket
+
+    async def __aenter__(self) -> Any:
+        return current_docket.get()
+
+
+def CurrentDocket() -> Docket:
+    """The docket the task came from."""
+    return cast("Docket", _CurrentDocket())
+
+
+class _CurrentWorker(Dependency[Any]):
+    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+        return worker
+
+    async def __aenter__(self) -> Any:
+        return current_worker.get()
+
+
+def CurrentWorker() -> Worker:
+    """The worker that runs the task."""
+    return cast("Worker", _CurrentWorker())
+
+
+class _CurrentExecution(Dependency[Any]):
+    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+        return execution
+
+    async def __aenter__(self) -> Any:
+        return current_execution.get()
+
+
+def CurrentExecution() -> Execution:
+    """The task's own execution."""
+    return cast("Execution", _CurrentExecution())
+
+
+class _TaskKey(Dependency[str]):
+    def provide(self, execution: Execution, worker: WorkerView) -> str:
+        return execution.key
+
+    async def __aenter__(self) -> str:
+        return current_execution.get().key
+
+
+def TaskKey() -> str:
+    """The task's key."""
+    return cast(str, _TaskKey())
+
+
+class _TaskArgument(_CallArgument):
+    """An argument the task was scheduled with; what another dependency provides does not count."""
+
+    async def __aenter__(self) -> Any:
+        if self.parameter is None:
+            raise RuntimeError("TaskArgument() without a name must be the default of a parameter")
+        execution = current_execution.get()
+        try:
+            arguments = _arguments(execution)
+            return arguments[self.parameter]
+        except KeyError:
+            if self.optional:
+                return None
+            raise KeyError(
+                f"{execution.function_name} was scheduled without an argument {self.parameter!r}"
+            ) from None
+
+
+def _arguments(execution: Execution) -> dict[str, Any]:
+    from_position = dict(zip(_positional_names(execution), execution.args, strict=False))
+    return {**from_position, **execution.kwargs}
+
+
+def _positional_names(execution: Execution) -> list[str]:
+    return list(get_signature(execution.function).parameters)
+
+
+def TaskArgument(parameter: str | None = None, optional: bool = False) -> Any:
+    """An argument of the task, for use in its dependencies. Inside a dependency the name defaults to the parameter's."""
+    return _TaskArgument(parameter, optional)
+
+
+class _LabelledLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the task's labels to every record, beside what the caller passes as `extra`."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
+class _TaskLogger(Dependency[Any]):
+    def provide(self, execution: Execution, worker: WorkerView) -> logging.LoggerAdapter[logging.Logger]:
+        logger = logging.getLogger(f"docket.task.{execution.function_name}")
+        return _LabelledLogger(logger, {**execution.docket.labels(), **worker.labels(), **execution.specific_labels()})
+
+    async def __aenter__(self) -> logging.LoggerAdapter[logging.Logger]:
+        return self.provide(current_execution.get(), current_worker.get())
+
+
+def TaskLogger() -> logging.LoggerAdapter[logging.Logger]:
+    """A logger named after the task that carries its labels."""
+    return cast("logging.LoggerAdapter[logging.Logger]", _TaskLogger())
+
+
+class _Progress(Dependency[Any]):
+    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+        return execution.progress
+
+    async def __aenter__(self) -> Any:
+        return current_execution.get().progress
+
+
+def Progress() -> ExecutionProgress:
+    """The task's progress, to be moved on as it works."""
+    return cast("ExecutionProgress", _Progress())
+
+
+__all__ = [
+    "CallArgument",
+    "CurrentDocket",
+    "CurrentExecution",
+    "CurrentWorker",
+    "Progress",
+    "TaskArgument",
+    "TaskKey",
+    "TaskLogger",
+]

@@ -1,0 +1,83 @@
+"""Tasks that schedule themselves again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from .base import CompletionHandler, TaskOutcome
+from .context import WorkerView, current_execution
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from docket.execution import Execution
+
+
+class Perpetual(CompletionHandler):
+    """Runs again after each run, `every` counted from start to start, for as long as nobody cancels it.
+
+    An `automatic` one is scheduled by the workers themselves, once for the whole fleet, under the function's name.
+    """
+
+    def __init__(self, every: timedelta = timedelta(0), automatic: bool = False) -> None:
+        if every < timedelta(0):
+            raise ValueError(f"{type(self).__name__}(every={every}): it cannot be negative")
+        self.every = every
+        self.automatic = automatic
+        self.args: tuple[Any, ...] = ()
+        self.kwargs: dict[str, Any] = {}
+        self.cancelled = False
+        self._delay: timedelta | None = None
+        self._when: datetime | None = None
+        self._call_changed = False
+        self._worker: WorkerView | None = None
+
+    @property
+    def initial_when(self) -> datetime | None:
+        """When an automatic task runs first; None means at once."""
+        return None
+
+    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound.args, bound.kwargs = execution.args, execution.kwargs
+        bound._worker = worker
+        return bound
+
+    async def __aenter__(self) -> Self:
+        execution = current_execution.get()
+        from_context = self.provide(execution, None)  # type: ignore[arg-type]
+        return from_context
+
+    def cancel(self) -> None:
+        """Ends the chain with this run."""
+        self.cancelled = True
+
+    def perpetuate(self, *args: Any, **kwargs: Any) -> None:
+        """The next run gets these arguments."""
+        self.args, self.kwargs = args, kwargs
+        self._call_changed = True
+
+    def after(self, delay: timedelta) -> None:
+        """The next run comes this long after this one has ended."""
+        self._delay, self._when = delay, None
+
+    def at(self, when: datetime) -> None:
+        """The next run comes at that time."""
+        self._when, self._delay = when, None
+
+    def next_time(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
+        """Delay or time of the next run, unless the task has asked for one itself."""
+        return max(self.every - outcome.duration, timedelta(0)), None
+
+    async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        if self.cancelled:
+            return False
+        delay, when = self._delay, self._when
+        if delay is None and when is None:
+            delay, when = self.next_time(execution, outcome)
+        if self._call_changed:
+            execution.args, execution.kwargs = self.args, self.kwargs
+        execution.run_again(attempt=1, delay=delay, when=when, new_call=self._call_changed)
+        return True

@@ -1,0 +1,115 @@
+"""What a function needs, worked out once: a task without dependencies pays nothing for them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters, get_signature
+from uncalled_for import validate_dependencies as validate_declarations
+from uncalled_for.introspection import (
+    _parameter_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
+)
+
+from .base import CompletionHandler, FailureHandler, Runtime
+from .context import Immediate
+from .perpetual import Perpetual
+
+D = TypeVar("D", bound=Dependency[Any])
+
+
+@dataclass(slots=True)
+class Plan:
+    """The dependencies of a function, sorted by what it takes to resolve them."""
+
+    parameters: dict[str, Dependency[Any]]
+    annotations: dict[str, list[Dependency[Any]]]
+    immediate: list[tuple[str, Any]]
+    is_plain: bool
+    is_immediate: bool
+
+    def single(self, kind: type[D]) -> D | None:
+        """The one dependency of a kind, as declared."""
+        for dependency in self.all():
+            if isinstance(dependency, kind):
+                return dependency
+        return None
+
+    def all(self) -> list[Dependency[Any]]:
+        return [*self.parameters.values(), *(d for marks in self.annotations.values() for d in marks)]
+
+
+_plans: dict[Callable[..., Any], Plan] = {}
+
+
+def plan_for(function: Callable[..., Any]) -> Plan:
+    """The plan of a function. Made again if a client has dropped the function's signature from the caches."""
+    plan = _plans.get(function)
+    if plan is not None and _parameter_cache.get(function) is plan.parameters:
+        return plan
+    plan = _plans[function] = _make_plan(function)
+    return plan
+
+
+def _make_plan(function: Callable[..., Any]) -> Plan:
+    parameters = cast(dict[str, Dependency[Any]], get_dependency_parameters(function))
+    annotations = cast(dict[str, list[Dependency[Any]]], get_annotation_dependencies(function))
+    immediate = [(name, d) for name, d in parameters.items() if isinstance(d, Immediate)]
+    is_immediate = not annotations and len(immediate) == len(parameters)
+    return Plan(parameters, annotations, immediate, not parameters and not annotations, is_immediate)
+
+
+def validate_dependencies(function: Callable[..., Any]) -> None:
+    """Raises ValueError, naming the task, if its dependencies contradict each other."""
+    name = getattr(function, "__name__", repr(function))
+    try:
+        validate_declarations(function)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    for declared, dependency in _declared(function):
+        check = getattr(dependency, "validate_for", None)
+        if check is not None:
+            check(function, declared)
+    _validate_automatic(function, name)
+
+
+def _declared(function: Callable[..., Any]) -> list[tuple[str, Dependency[Any]]]:
+    plan = plan_for(function)
+    marks = [(name, d) for name, found in plan.annotations.items() for d in found]
+    return [*plan.parameters.items(), *marks]
+
+
+def _validate_automatic(function: Callable[..., Any], name: str) -> None:
+    """Nobody is there to pass arguments to an automatic task."""
+    plan = plan_for(function)
+    perpetual = plan.single(Perpetual)
+    if perpetual is None or not perpetual.automatic:
+        return
+    for parameter in get_signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.default is inspect.Parameter.empty and parameter.name not in plan.parameters:
+            raise ValueError(
+                f"{name}: an automatic {type(perpetual).__name__} task is scheduled without arguments, "
+                f"but {parameter.name!r} is required; give it a default or use automatic=False"
+            )
+
+
+def get_single_dependency_parameter_of_type(
+    function: Callable[..., Any], dependency_type: type[D]
+) -> D | None:
+    """The one dependency of a type declared on a function, or None."""
+    return plan_for(function).single(dependency_type)
+
+
+def get_single_dependency_of_type(dependencies: dict[str, Any], dependency_type: type[D]) -> D | None:
+    """The one dependency of a type among resolved ones, or None."""
+    for dependency in dependencies.values():
+        if isinstance(dependency, dependency_type):
+            return dependency
+    return None
+
+
+HANDLERS = (Runtime, FailureHandler, CompletionHandler)

@@ -1,0 +1,122 @@
+"""Resolves what a run needs and takes it down again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from uncalled_for import Dependency, FailedDependency, frame_scope, get_signature
+from uncalled_for.functional import (
+    _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the stack of a resolution
+)
+
+from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
+from .context import WorkerView
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from docket.execution import Execution
+
+
+@dataclass(slots=True)
+class Resolved:
+    """Values for the function's parameters, and the behaviours found among them."""
+
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    runtime: Runtime | None = None
+    failure_handler: FailureHandler | None = None
+    completion_handler: CompletionHandler | None = None
+
+    def note(self, dependency: Any) -> None:
+        if isinstance(dependency, Runtime):
+            self.runtime = dependency
+        if isinstance(dependency, FailureHandler):
+            self.failure_handler = dependency
+        if isinstance(dependency, CompletionHandler):
+            self.completion_handler = dependency
+
+
+def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerView) -> None:
+    """For functions all of whose dependencies are at hand: no context managers, no caches."""
+    for name, dependency in plan.immediate:
+        if name not in execution.kwargs:
+            value = resolved.values[name] = dependency.provide(execution, worker)
+            resolved.note(value)
+
+
+async def resolve(
+    resolved: Resolved,
+    stack: AsyncExitStack,
+    plan: Plan,
+    execution: Execution,
+    worker_level: Mapping[str, Dependency[Any]],
+) -> None:
+    """Enters everything the run needs on the stack: the worker's dependencies first, then the task's own.
+
+    `resolved` is filled as far as it goes: a task whose dependencies fail is retried like any other. Raises AdmissionBlocked as
+    it is, and an ExceptionGroup that names the parameters for any other failure.
+    """
+    failures: dict[str, Exception] = {}
+    function = execution.function
+    _Depends.cache.set({})
+    _Depends.stack.set(stack)
+    await _enter_worker_level(stack, worker_level, resolved, failures)
+    if not failures:
+        provided = _provided(function, execution)
+        with frame_scope(function, provided) as frame:
+            for name in plan.parameters:
+                if name in provided:
+                    continue
+                try:
+                    value = resolved.values[name] = await frame.resolve(name)
+                    resolved.note(value)
+                except AdmissionBlocked:
+                    raise
+                except Exception as error:
+                    failures[name] = error
+            if not failures:
+                await _enter_annotations(stack, plan, {**resolved.values, **provided}, resolved, failures)
+    if failures:
+        raise ExceptionGroup(
+            f"Failed to resolve dependencies for parameter(s): {', '.join(failures)}", list(failures.values())
+        )
+
+
+async def _enter_worker_level(
+    stack: AsyncExitStack, worker_level: Mapping[str, Dependency[Any]], resolved: Resolved, failures: dict[str, Exception]
+) -> None:
+    for name, dependency in worker_level.items():
+        try:
+            resolved.note(await stack.enter_async_context(dependency.for_parameter(name)))
+        except AdmissionBlocked:
+            raise
+        except Exception as error:
+            failures[name] = error
+            return
+
+
+async def _enter_annotations(
+    stack: AsyncExitStack, plan: Plan, values: dict[str, Any], resolved: Resolved, failures: dict[str, Exception]
+) -> None:
+    for name, dependencies in plan.annotations.items():
+        for dependency in dependencies:
+            try:
+                bound = dependency.bind_to_parameter(name, values.get(name))
+                resolved.note(await stack.enter_async_context(bound))
+            except AdmissionBlocked:
+                raise
+            except Exception as error:
+                failures[name] = error
+
+
+def _provided(function: Callable[..., Any], execution: Execution) -> dict[str, Any]:
+    """The caller's arguments by name. Arguments that do not fit the signature fail when the function is called."""
+    if not execution.args:
+        return execution.kwargs
+    names = get_signature(function).parameters
+    return {**dict(zip(names, execution.args, strict=False)), **execution.kwargs}
+
+
+__all__ = ["FailedDependency", "Resolved", "resolve", "resolve_immediately"]

@@ -1,0 +1,135 @@
+"""Retries: how often a failed task runs again, and when."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NoReturn
+
+from docket.model.errors import DocketError
+
+from .base import FailureHandler, TaskOutcome
+from .context import WorkerView, current_execution
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from docket.execution import Execution
+
+ExceptionTypes = tuple[type[BaseException], ...]
+
+
+class ForcedRetry(DocketError):
+    """Raised by `retry.after` and `retry.at`: run this task again then, whatever the number of attempts."""
+
+
+class Retry(FailureHandler):
+    """Runs a failed task again, up to `attempts` runs in all (None: for ever), `delay` apart.
+
+    `jitter` spreads the delay by up to that share of it. `on` names the exceptions worth a retry, `never` those that are not.
+    """
+
+    def __init__(
+        self,
+        attempts: int | None = 1,
+        delay: timedelta = timedelta(0),
+        *,
+        jitter: float = 0.0,
+        on: ExceptionTypes | type[BaseException] | None = None,
+        never: ExceptionTypes | type[BaseException] = (),
+    ) -> None:
+        if attempts is not None and attempts < 1:
+            raise ValueError(f"Retry(attempts={attempts}): it takes at least one run; None means for ever")
+        if delay < timedelta(0):
+            raise ValueError(f"Retry(delay={delay}): a delay cannot be negative")
+        if not 0 <= jitter <= 1:
+            raise ValueError(f"Retry(jitter={jitter}): a share of the delay, from 0 to 1")
+        self.attempts = attempts
+        self.delay = delay
+        self.jitter = jitter
+        self.on = (on,) if isinstance(on, type) else on
+        self.never = (never,) if isinstance(never, type) else never
+        self.attempt = 1
+
+    @classmethod
+    def forever(cls, delay: timedelta = timedelta(0)) -> Self:
+        return cls(attempts=None, delay=delay)
+
+    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        bound = self._copy()
+        bound.attempt = execution.attempt
+        return bound
+
+    async def __aenter__(self) -> Self:
+        bound = self._copy()
+        bound.attempt = current_execution.get().attempt
+        return bound
+
+    def _copy(self) -> Self:
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        return bound
+
+    def after(self, delay: timedelta) -> NoReturn:
+        """Gives up this run; the task runs again after the delay."""
+        self.delay = delay
+        raise ForcedRetry(f"to be run again in {delay}")
+
+    def at(self, when: datetime) -> NoReturn:
+        """Gives up this run; the task runs again at that time."""
+        self.after(max(when - datetime.now(when.tzinfo), timedelta(0)))
+
+    in_ = after
+
+    def delay_after(self, attempt: int) -> timedelta:
+        """How long to wait after the given attempt failed."""
+        return self.delay
+
+    def is_worth_it(self, error: BaseException | None) -> bool:
+        if error is None or isinstance(error, self.never):
+            return False
+        return self.on is None or isinstance(error, self.on)
+
+    async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        if isinstance(outcome.exception, ForcedRetry):
+            delay = self.delay
+        elif (self.attempts is None or execution.attempt < self.attempts) and self.is_worth_it(outcome.exception):
+            delay = self.delay_after(execution.attempt)
+            delay += delay * random.uniform(-self.jitter, self.jitter)
+        else:
+            return False
+        execution.run_again(attempt=execution.attempt + 1, delay=delay)
+        return True
+
+
+class ExponentialRetry(Retry):
+    """A retry whose delay doubles from `minimum_delay` up to `maximum_delay`."""
+
+    def __init__(
+        self,
+        attempts: int | None = 1,
+        minimum_delay: timedelta = timedelta(seconds=1),
+        maximum_delay: timedelta = timedelta(seconds=64),
+        *,
+        jitter: float = 0.0,
+        on: ExceptionTypes | type[BaseException] | None = None,
+        never: ExceptionTypes | type[BaseException] = (),
+    ) -> None:
+        super().__init__(attempts, minimum_delay, jitter=jitter, on=on, never=never)
+        if maximum_delay < minimum_delay:
+            raise ValueError(f"ExponentialRetry: maximum_delay {maximum_delay} is below minimum_delay {minimum_delay}")
+        self.minimum_delay = minimum_delay
+        self.maximum_delay = maximum_delay
+
+    @classmethod
+    def forever(
+        cls, delay: timedelta = timedelta(seconds=1), maximum_delay: timedelta = timedelta(seconds=64)
+    ) -> Self:
+        return cls(attempts=None, minimum_delay=delay, maximum_delay=maximum_delay)
+
+    def delay_after(self, attempt: int) -> timedelta:
+        if self.minimum_delay <= timedelta(0):
+            return self.minimum_delay
+        # Doubling beyond the maximum is not computed: 2**attempt overflows a timedelta long before it overflows patience.
+        doublings = min(attempt - 1, (self.maximum_delay // self.minimum_delay).bit_length())
+        return min(self.minimum_delay * 2**doublings, self.maximum_delay)

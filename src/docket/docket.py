@@ -1,0 +1,426 @@
+"""The docket: where producers schedule work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+
+from docket.execution import Disposition, Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.execution.execution import from_record, unknown_function
+from docket.execution.watching import watch
+from docket.instrumentation import TASKS_ADDED, TASKS_CANCELLED, TASKS_REPLACED, TASKS_SCHEDULED, inject_context
+from docket.ledger import Batcher, Ledger, Order, Receipt
+from docket.ledger.ledger import BATCH
+from docket.model.errors import PayloadTooLarge, Undecodable
+from docket.model.times import duration_ms, from_ms, to_ms
+from docket.registry import Registry, TaskCollection, load_object
+from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
+from docket.storage.keys import GROUP, Keys
+from docket.storage.server import Server
+from docket.storage.subscriptions import Subscriptions
+from docket.storage.urls import Kind, parse
+from docket.strikelist import StrikeList
+from docket.tasks import standard_tasks
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.credentials import CredentialProvider
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Larger arguments belong in a store of their own, with the task carrying the address.
+MAX_PAYLOAD = 8 * 1024 * 1024
+
+Batch = int | None
+
+__all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
+
+
+class Docket:
+    """Schedules tasks and finds them again. An async context manager.
+
+    `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
+    embedded:///folder …). Entering raises ServerUnreachable if the server is not there, UnknownScheme for a URL of no
+    known kind. `execution_ttl` is how long finished tasks are remembered; with 0 nothing outlives the task.
+    `max_payload` is how many bytes the arguments or the result of one task may have.
+    """
+
+    def __init__(
+        self,
+        name: str = "docket",
+        url: str = "redis://localhost:6379/0",
+        heartbeat_interval: timedelta = timedelta(seconds=2),
+        missed_heartbeats: int = 5,
+        execution_ttl: timedelta = timedelta(minutes=15),
+        result_storage: Any = None,
+        enable_internal_instrumentation: bool = False,
+        credential_provider: CredentialProvider | None = None,
+        *,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> None:
+        if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
+            raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
+        self.name = name
+        self.url = url
+        self.heartbeat_interval = heartbeat_interval
+        self.missed_heartbeats = missed_heartbeats
+        self.execution_ttl = execution_ttl
+        self.result_storage = result_storage
+        self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.max_payload = max_payload
+        self.strike_list = StrikeList(url, name)
+        self.registry = Registry()
+        for function in standard_tasks:
+            self.registry.register(function)
+        self.server = Server(url, credential_provider)
+        self.keys = self._name_keys()
+        self._ledger: Ledger | None = None
+        self._subscriptions: Subscriptions | None = None
+        self._stack: AsyncExitStack | None = None
+        self._enqueuing: Batcher[Order, Receipt]
+        self._progressing: Batcher[tuple[str, int, bytes, str], bool]
+
+    def _name_keys(self) -> Keys:
+        cluster = parse(self.url).kind is Kind.CLUSTER
+        if cluster and (not self.name or self.name.startswith("}")):
+            raise ValueError(f"docket name {self.name!r}: on a cluster it must not be empty or begin with a brace")
+        return Keys(self.name, database=self.server.database, cluster=cluster)
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        assert self._stack is None, "this docket is already open"
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            self.keys = self._name_keys()
+            self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0))
+            self._subscriptions = Subscriptions(self.server, self.name)
+            stack.push_async_callback(self._subscriptions.aclose)
+            self._enqueuing = Batcher(self._ledger.enqueue, most=BATCH, in_flight=4, name=f"{self.name} - enqueuing")
+            self._progressing = Batcher(self._ledger.progress, most=BATCH, in_flight=2, name=f"{self.name} - progress")
+            stack.push_async_callback(self._enqueuing.drain)
+            stack.push_async_callback(self._progressing.drain)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    @property
+    def ledger(self) -> Ledger:
+        assert self._stack is not None and self._ledger is not None, "open the docket first: async with docket: …"
+        return self._ledger
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        assert self._stack is not None and self._subscriptions is not None, "open the docket first"
+        return self._subscriptions
+
+    @asynccontextmanager
+    async def redis(self) -> AsyncIterator[Redis]:
+        """A redis-py client (bytes in, bytes out) on the docket's server."""
+        assert self._stack is not None, "open the docket first"
+        yield self.server.client
+
+    # Names
+
+    @property
+    def tasks(self) -> dict[str, TaskFunction]:
+        return self.registry.tasks
+
+    @property
+    def prefix(self) -> str:
+        return self.keys.prefix
+
+    def key(self, suffix: str) -> str:
+        return self.keys.key(suffix)
+
+    @property
+    def queue_key(self) -> str:
+        return self.keys.queue
+
+    @property
+    def stream_key(self) -> str:
+        return self.keys.stream
+
+    def runs_key(self, key: str) -> str:
+        return self.keys.run(key)
+
+    def cancel_channel(self, key: str) -> str:
+        return self.keys.task_channel(key).decode("utf-8", "surrogatepass")
+
+    @property
+    def results_collection(self) -> str:
+        return self.keys.results
+
+    @property
+    def worker_group_name(self) -> str:
+        return GROUP
+
+    @property
+    def workers_set(self) -> str:
+        return self.keys.workers
+
+    def worker_tasks_set(self, worker: str) -> str:
+        return self.keys.worker_tasks(worker)
+
+    def task_workers_set(self, task: str) -> str:
+        return self.keys.task_workers(task)
+
+    def labels(self) -> dict[str, str]:
+        return {"docket.name": self.name}
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    # Registering
+
+    def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
+        """Makes a function known under its name, or under the given ones.
+
+        Raises ValueError if its dependencies contradict each other; warns if another function has the name.
+        """
+        self.registry.register(function, names)
+
+    def register_collection(self, collection_path: str) -> None:
+        """Registers every function of `module:collection`."""
+        for function in load_object(collection_path):
+            self.register(function)
+
+    # Scheduling
+
+    @overload
+    def add(
+        self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
+    ) -> Callable[P, Awaitable[Execution]]: ...
+    @overload
+    def add(
+        self, function: str, when: datetime | None = None, key: str | None = None
+    ) -> Callable[..., Awaitable[Execution]]: ...
+    def add(
+        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None = None, key: str | None = None
+    ) -> Callable[..., Awaitable[Execution]]:
+        """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
+
+        A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for an unknown name,
+        Unserializable or PayloadTooLarge for arguments that cannot be stored, ServerUnreachable or ServerFull; in each
+        case nothing was stored.
+        """
+        return self._scheduler(function, when, key, replace=False)
+
+    @overload
+    def replace(
+        self, function: Callable[P, Awaitable[R]], when: datetime, key: str
+    ) -> Callable[P, Awaitable[Execution]]: ...
+    @overload
+    def replace(self, function: str, when: datetime, key: str) -> Callable[..., Awaitable[Execution]]: ...
+    def replace(
+        self, function: Callable[..., Awaitable[Any]] | str, when: datetime, key: str
+    ) -> Callable[..., Awaitable[Execution]]:
+        """Schedules a call in place of whatever that key has waiting. A run of the key that is going on no longer counts.
+
+        Raises as `add`.
+        """
+        return self._scheduler(function, when, key, replace=True)
+
+    @overload
+    def call(
+        self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
+    ) -> Callable[P, TaskCall]: ...
+    @overload
+    def call(
+        self, function: str, when: datetime | None = None, key: str | None = None
+    ) -> Callable[..., TaskCall]: ...
+    def call(
+        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None = None, key: str | None = None
+    ) -> Callable[..., TaskCall]:
+        """A call to be scheduled later, by `add_many` or `replace_many`."""
+        found, name = self.registry.find(function)
+
+        def build(*args: Any, **kwargs: Any) -> TaskCall:
+            return TaskCall(found, name, args, kwargs, key or new_key(), when or self.now(), fresh_key=key is None)
+
+        return build
+
+    async def add_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
+        """Schedules many calls, in chunks; each is judged on its own. An error marks only its execution
+        (`Disposition.FAILED`, `schedule_exception`)."""
+        return await self._schedule_many(calls, chunk_size, replace=False)
+
+    async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
+        """As `add_many`, replacing what the keys have waiting; of several calls with one key the last counts."""
+        return await self._schedule_many(calls, chunk_size, replace=True)
+
+    async def schedule(self, execution: Execution, *, replace: bool = False) -> None:
+        """Schedules an execution as it stands."""
+        order = self._order(execution, replace)
+        if order is not None:
+            self._note(execution, await self._enqueuing.submit(order), replace)
+
+    def _scheduler(
+        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None, key: str | None, *, replace: bool
+    ) -> Callable[..., Awaitable[Execution]]:
+        found, name = self.registry.find(function)
+
+        async def scheduler(*args: Any, **kwargs: Any) -> Execution:
+            execution = self._new_execution(found, name, args, kwargs, key, when)
+            await self.schedule(execution, replace=replace)
+            return execution
+
+        return scheduler
+
+    def _new_execution(
+        self,
+        function: TaskFunction,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str | None,
+        when: datetime | None,
+    ) -> Execution:
+        execution = Execution(
+            self, function, args, kwargs, new_key() if key is None else key, when or self.now(), function_name=name,
+            trace_context=inject_context(),
+        )  # fmt: skip
+        execution.fresh_key = key is None
+        return execution
+
+    def _order(self, execution: Execution, replace: bool) -> Order | None:
+        """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
+        if not self.strike_list.is_empty and self.strike_list.is_stricken(execution):
+            execution.disposition = Disposition.STRUCK
+            return None
+        call = execution.encode()
+        if len(call) > self.max_payload:
+            raise PayloadTooLarge(
+                f"the arguments of {execution.function_name} take {len(call):,} bytes, more than the {self.max_payload:,} "
+                "allowed (Docket(max_payload=…)); store them elsewhere and pass the address"
+            )
+        return Order(
+            execution.key,
+            execution.function_name,
+            call,
+            to_ms(execution.when),
+            execution.attempt,
+            replace,
+            execution.fresh_key,
+        )
+
+    def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
+        execution.disposition = Disposition.SCHEDULED if receipt.scheduled else Disposition.ALREADY_SCHEDULED
+        execution.state, execution.generation = receipt.state, receipt.generation
+        if receipt.scheduled:
+            labels = {"docket.name": self.name, "docket.task": execution.function_name}
+            (TASKS_REPLACED if replace else TASKS_ADDED).add(1, labels)
+            TASKS_SCHEDULED.add(1, labels)
+        else:
+            execution.when = from_ms(receipt.due_ms)
+
+    async def _schedule_many(self, calls: Iterable[TaskCall], chunk_size: Batch, *, replace: bool) -> list[Execution]:
+        if chunk_size is not None and chunk_size < 1:
+            raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
+        executions: list[Execution] = []
+        for call in calls:
+            key = None if call.fresh_key else call.key
+            execution = self._new_execution(call.function, call.function_name, call.args, call.kwargs, key, call.when)
+            execution.key = call.key
+            executions.append(execution)
+        size = chunk_size or max(len(executions), 1)
+        for start in range(0, len(executions), size):
+            await self._schedule_chunk(executions[start : start + size], replace)
+        return executions
+
+    async def _schedule_chunk(self, executions: Sequence[Execution], replace: bool) -> None:
+        sent: list[tuple[Execution, Order]] = []
+        for execution in executions:
+            try:
+                order = self._order(execution, replace)
+            except Exception as error:
+                execution.disposition, execution.schedule_exception = Disposition.FAILED, error
+            else:
+                if order is not None:
+                    sent.append((execution, order))
+        for start in range(0, len(sent), BATCH):
+            part = sent[start : start + BATCH]
+            try:
+                receipts = await self.ledger.enqueue([order for _, order in part])
+            except Exception as error:
+                for execution, _ in part:
+                    execution.disposition, execution.schedule_exception = Disposition.FAILED, error
+                continue
+            for (execution, _), receipt in zip(part, receipts, strict=True):
+                self._note(execution, receipt, replace)
+        self._mark_superseded(executions, replace)
+
+    def _mark_superseded(self, executions: Sequence[Execution], replace: bool) -> None:
+        """Within a batch of replacements the last of a key counts; the others were replaced before anybody saw them."""
+        if not replace:
+            return
+        last = {execution.key: execution for execution in executions}
+        for execution in executions:
+            if last[execution.key] is not execution and execution.disposition is Disposition.SCHEDULED:
+                execution.disposition = Disposition.SUPERSEDED
+
+    # Tasks that are there
+
+    async def cancel(self, key: str) -> None:
+        """Removes a waiting task at once, and asks the worker of a running one to cancel it. An unknown key is no error."""
+        if await self.ledger.cancel(key):
+            TASKS_CANCELLED.add(1, self.labels())
+
+    async def get_execution(self, key: str) -> Execution | None:
+        """The task of that key, finished or not, or None. Functions unknown here are no obstacle."""
+        look = await self.ledger.look(key)
+        record = look.task or (look.finished.task if look.finished else None)
+        if record is None:
+            return None
+        function = self.tasks.get(record.function_name)
+        try:
+            execution = from_record(self, key, record, function)
+        except Undecodable as error:
+            execution = Execution(
+                self, function or unknown_function, (), {}, key, from_ms(record.due_ms), function_name=record.function_name
+            )
+            execution.schedule_exception = error
+        execution.apply(look)
+        return execution
+
+    async def clear(self) -> int:
+        """Cancels everything that waits; what runs goes on. Returns how many tasks were removed."""
+        return await self.ledger.clear()
+
+    async def snapshot(self) -> DocketSnapshot:
+        """Everything that waits or runs, and who works here."""
+        return await take_snapshot(self)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers that run now."""
+        return await read_workers(self.ledger)
+
+    async def task_workers(self, task_name: str) -> list[WorkerInfo]:
+        """The workers that know a task."""
+        return await read_workers(self.ledger, task_name)
+
+    def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
+        """State and progress of a task now, then every event."""
+        return watch(self, key, ready)
+
+    async def write_progress(self, key: str, epoch: int, stored: str) -> None:
+        await self._progressing.submit((key, epoch, stored.encode(), stored))
+
+
+def new_key() -> str:
+    """A fresh UUIDv7: keys sort by the time they were made."""
+    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,29 @@
+"""The handle a user holds on one task."""
+
+from uncalled_for.introspection import (
+    _signature_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
+    get_signature,
+)
+
+from docket.model.errors import ExecutionCancelled
+from docket.model.states import Disposition, ExecutionState
+
+from .display import compact_signature
+from .execution import Execution, TaskCall, TaskFunction
+from .progress import ExecutionProgress, ProgressEvent
+from .watching import StateEvent
+
+__all__ = [
+    "Disposition",
+    "Execution",
+    "ExecutionCancelled",
+    "ExecutionProgress",
+    "ExecutionState",
+    "ProgressEvent",
+    "StateEvent",
+    "TaskCall",
+    "TaskFunction",
+    "_signature_cache",
+    "compact_signature",
+    "get_signature",
+]

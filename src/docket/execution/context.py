@@ -1,0 +1,44 @@
+"""What an execution needs of its docket; the docket is a layer above."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from docket.ledger import Ledger
+
+if TYPE_CHECKING:
+    from docket.storage.subscriptions import Subscriptions
+
+    from .execution import Execution
+    from .progress import ProgressEvent
+    from .watching import StateEvent
+
+
+class TaskHome(Protocol):
+    """The docket as its executions see it."""
+
+    name: str
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def subscriptions(self) -> Subscriptions: ...
+
+    @property
+    def result_storage(self) -> Any: ...
+
+    @property
+    def results_collection(self) -> str: ...
+
+    def now(self) -> datetime: ...
+
+    def labels(self) -> dict[str, str]: ...
+
+    async def schedule(self, execution: Execution, *, replace: bool = False) -> None: ...
+
+    async def write_progress(self, key: str, epoch: int, stored: str) -> None: ...
+
+    def watch(self, key: str) -> AsyncIterator[StateEvent | ProgressEvent]: ...

@@ -1,0 +1,60 @@
+"""How calls and signatures are shown to people."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from uncalled_for import Dependency, get_signature
+
+from docket.annotations import Logged
+
+HIDDEN = "..."
+
+
+def show_call(function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> str:
+    """`name(args…){key}`, with only the arguments that are `Logged`."""
+    logged: dict[str, Logged] = {}
+    positions: list[str] = []
+    if function is not None:
+        signature = get_signature(function)
+        logged = dict(Logged.annotated_parameters(signature))
+        positions = list(signature.parameters)
+    shown = [
+        logged[positions[i]].format(value) if i < len(positions) and positions[i] in logged else HIDDEN
+        for i, value in enumerate(args)
+    ]
+    shown += [f"{n}={logged[n].format(value) if n in logged else HIDDEN}" for n, value in kwargs.items()]
+    return f"{name}({', '.join(shown)}){{{key}}}"
+
+
+def compact_signature(signature: inspect.Signature) -> str:
+    """A signature on one line: dependencies left out, defaults and types short."""
+    pieces: list[str] = []
+    hidden = 0
+    for name, parameter in signature.parameters.items():
+        if isinstance(parameter.default, Dependency):
+            hidden += 1
+            continue
+        piece = name
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            piece = f"*{name}"
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            piece = f"**{name}"
+        if parameter.annotation is not inspect.Parameter.empty:
+            piece += f": {_type_name(parameter.annotation)}"
+        if parameter.default is not inspect.Parameter.empty:
+            piece += f" = {parameter.default!r}"
+        pieces.append(piece)
+    if hidden:
+        pieces.append("...")
+    return ", ".join(pieces)
+
+
+def _type_name(annotation: Any) -> str:
+    if isinstance(annotation, str):
+        return annotation
+    if hasattr(annotation, "__metadata__"):
+        return _type_name(annotation.__origin__)
+    return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")

@@ -1,0 +1,297 @@
+"""One task as its producer, its worker and its watchers hold it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from uncalled_for import get_signature
+
+from docket.codec import decode_call, decode_error, decode_result, encode_call, encode_error
+from docket.ledger import Ending, Look, finish, read_ending
+from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
+from docket.ledger.ledger import as_json, worker_name
+from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed
+from docket.model.states import Disposition, ExecutionState
+from docket.model.times import from_ms
+from docket.storage.records import FinishedRecord, TaskRecord
+
+from .display import show_call
+from .progress import ExecutionProgress, ProgressEvent, read_progress
+from .watching import StateEvent, wait_finished, watch
+
+if TYPE_CHECKING:
+    from .context import TaskHome
+
+TaskFunction = Callable[..., Awaitable[Any]]
+
+
+@dataclass
+class TaskCall:
+    """A call that has not been scheduled yet: what `Docket.call` returns and `add_many` takes."""
+
+    function: TaskFunction
+    function_name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    key: str
+    when: datetime
+    fresh_key: bool = field(default=False, repr=False)
+
+
+@dataclass(slots=True)
+class NextRun:
+    """Where a running task goes after this run, decided by its behaviours and written with its settlement."""
+
+    attempt: int
+    delay: timedelta | None = None
+    when: datetime | None = None
+    function_name: str | None = None
+    call: bytes | None = None
+
+
+class Execution:
+    """A task: what it calls, when, and how it is doing."""
+
+    def __init__(
+        self,
+        docket: TaskHome,
+        function: TaskFunction,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str,
+        when: datetime,
+        attempt: int = 1,
+        trace_context: Any = None,
+        redelivered: bool = False,
+        function_name: str | None = None,
+        generation: int = 0,
+    ) -> None:
+        self.docket = docket
+        self.function = function
+        self.function_name = function_name or function.__name__
+        self.args = args
+        self.kwargs = kwargs
+        self.key = key
+        self.when = when
+        self.attempt = attempt
+        self.trace_context = trace_context
+        self.redelivered = redelivered
+        self.generation = generation
+        self.message_id: str | None = None
+        self.state = ExecutionState.SCHEDULED
+        self.worker: str | None = None
+        self.started_at: datetime | None = None
+        self.completed_at: datetime | None = None
+        self.error: str | None = None
+        self.result_key: str | None = None
+        self.disposition = Disposition.LOADED
+        self.schedule_exception: BaseException | None = None
+        self.epoch = 0
+        self.fresh_key = False
+        self.next_run: NextRun | None = None
+        self._progress: ExecutionProgress | None = None
+
+    def __repr__(self) -> str:
+        return f"<Execution {self.function_name} {self.key!r} {self.state.value}>"
+
+    @property
+    def progress(self) -> ExecutionProgress:
+        if self._progress is None:
+            self._progress = ExecutionProgress(self.docket, self.key, self.epoch)
+        return self._progress
+
+    @property
+    def used_progress(self) -> bool:
+        return self._progress is not None and self._progress.used
+
+    # Scheduling
+
+    async def schedule(self, replace: bool = False) -> None:
+        """Schedules this task at `when`. Called on a running task it says what follows the run: that is written down
+        together with the run's end, so there is never a moment with two of them, or with none."""
+        if self.epoch:
+            self.next_run = NextRun(self.attempt, when=self.when, function_name=self.function_name, call=self.encode())
+        else:
+            await self.docket.schedule(self, replace=replace)
+
+    def run_again(
+        self,
+        *,
+        attempt: int,
+        delay: timedelta | None = None,
+        when: datetime | None = None,
+        new_call: bool = False,
+    ) -> None:
+        """Says what follows this run: after a delay on the server's clock, or at a time."""
+        self.attempt = attempt
+        call = self.encode() if new_call else None
+        self.next_run = NextRun(attempt, delay, when, self.function_name if new_call else None, call)
+
+    def encode(self) -> bytes:
+        return encode_call(self.args, self.kwargs, self.trace_context or None)
+
+    # Running by hand
+
+    async def claim(self, worker: str) -> bool:
+        """Marks the waiting task as running, for a caller that runs it by hand. False if it does not wait."""
+        _, epoch = await self.docket.ledger.seize(self.key, worker)
+        if not epoch:
+            return False
+        self.epoch = epoch
+        self._progress = None
+        self.state, self.worker, self.started_at = ExecutionState.RUNNING, worker, datetime.now(UTC)
+        return True
+
+    async def mark_as_completed(self, result_key: str | None = None) -> None:
+        ending = Ending(self.worker, kind=ELSEWHERE if result_key else 0, payload=(result_key or "").encode())
+        await self._end(ExecutionState.COMPLETED, ending)
+
+    async def mark_as_failed(self, error: str | None = None, result_key: str | None = None) -> None:
+        text = error or "failed"
+        ending = Ending(self.worker, text, ERROR, encode_error(TaskFailed(text)))
+        if result_key:
+            ending = Ending(self.worker, text, ELSEWHERE, result_key.encode())
+        await self._end(ExecutionState.FAILED, ending)
+
+    async def mark_as_cancelled(self) -> None:
+        await self._end(ExecutionState.CANCELLED, Ending(self.worker))
+
+    async def _end(self, state: ExecutionState, ending: Ending) -> None:
+        if not self.epoch and not await self.claim(self.worker or "nobody"):
+            raise RuntimeError(f"task {self.key!r} is neither waiting nor run by this execution")
+        ledger, now = self.docket.ledger, self.docket.now()
+        event = ending_event(state, as_json(self.worker or ""), now.timestamp() * 1000, ending.error)
+        await ledger.settle([finish(self.key, self.epoch, state, ledger.ttl_ms, ending.pack(), event)])
+        self.state, self.completed_at, self.error = state, now, ending.error
+        self.epoch = 0
+
+    # Looking
+
+    async def sync(self) -> None:
+        """Reads state, times, error and progress as they are written down."""
+        look = await self.docket.ledger.look(self.key)
+        self.apply(look)
+
+    async def is_superseded(self) -> bool:
+        """Whether this task was replaced since: then this run no longer counts."""
+        look = await self.docket.ledger.look(self.key)
+        if self.epoch:
+            return look.run is None or look.run.epoch != self.epoch
+        return look.task is not None and look.task.generation > self.generation
+
+    def subscribe(self, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
+        """The state and progress now, then every event; nothing is missed in between."""
+        return watch(self.docket, self.key, ready)
+
+    async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> Any:
+        """Waits for the task to end and returns its value, or raises what it raised.
+
+        Raises ExecutionCancelled if it was cancelled, TimeoutError if it does not end in time, ResultExpired if there is
+        no record (any more).
+        """
+        if timeout is not None and deadline is not None:
+            raise ValueError("give a timeout or a deadline, not both")
+        if deadline is not None:
+            timeout = deadline - datetime.now(deadline.tzinfo)
+        seconds = timeout.total_seconds() if timeout is not None else None
+        record = await wait_finished(self.docket, self.key, seconds)
+        self._apply_finished(record)
+        return await self._open_ending(record)
+
+    async def _open_ending(self, record: FinishedRecord) -> Any:
+        ending = read_ending(record.tail)
+        payload, kind = ending.payload, ending.kind
+        if kind == ELSEWHERE:
+            stored = await self._from_result_storage(payload.decode())
+            payload, kind = stored, VALUE if record.state is ExecutionState.COMPLETED else ERROR
+        if record.state is ExecutionState.CANCELLED:
+            raise ExecutionCancelled(f"task {self.key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
+        if record.state is ExecutionState.FAILED:
+            raise decode_error(payload) if kind == ERROR else TaskFailed(ending.error or "the task failed")
+        return decode_result(payload) if kind == VALUE else None
+
+    async def _from_result_storage(self, result_key: str) -> bytes:
+        stored = await self.docket.result_storage.get(result_key, collection=self.docket.results_collection)
+        if stored is None:
+            raise ResultExpired(f"the result of task {self.key!r} is no longer in the result storage")
+        return base64.b64decode(stored["data"])
+
+    def apply(self, look: Look) -> None:
+        stored = look.progress or (look.finished.progress if look.finished else None)
+        self.progress.apply(read_progress(stored) if stored else {})
+        if look.finished is not None:
+            self._apply_finished(look.finished)
+        elif look.task is not None:
+            self.apply_task(look.task)
+            if look.run is not None:
+                self.state = ExecutionState.RUNNING
+                self.worker, self.started_at = worker_name(look.run.worker), from_ms(look.run.started_ms)
+                self.result_key = None
+
+    def apply_task(self, task: TaskRecord) -> None:
+        self.state, self.when, self.attempt = task.state, from_ms(task.due_ms), task.attempt
+        self.generation, self.message_id = task.generation, task.entry
+        self.redelivered = task.recoveries > 0
+        self.worker = self.started_at = self.completed_at = self.error = self.result_key = None
+
+    def _apply_finished(self, record: FinishedRecord) -> None:
+        self.apply_task(record.task)
+        ending = read_ending(record.tail)
+        self.state, self.worker, self.error = record.state, ending.worker, ending.error
+        self.started_at = from_ms(record.started_ms) if record.started_ms else None
+        self.completed_at = from_ms(record.completed_ms)
+        if ending.kind != 0:
+            self.result_key = ending.payload.decode() if ending.kind == ELSEWHERE else self.key
+
+    # Showing
+
+    def get_argument(self, name: str) -> Any:
+        """The argument passed for a parameter, or None if none was."""
+        return get_signature(self.function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
+
+    def call_repr(self) -> str:
+        """`name(args…){key}`, with only `Logged` arguments shown."""
+        return show_call(self.function, self.function_name, self.args, self.kwargs, self.key)
+
+    def general_labels(self) -> dict[str, str]:
+        """Labels with few values, for metrics."""
+        return {"docket.task": self.function_name}
+
+    def specific_labels(self) -> dict[str, str | int]:
+        """Labels of this one task, for logs and spans."""
+        return {
+            "docket.task": self.function_name,
+            "docket.key": self.key,
+            "docket.when": self.when.isoformat(),
+            "docket.attempt": self.attempt,
+        }
+
+
+async def unknown_function(*args: Any, **kwargs: Any) -> None:
+    """Stands in for a function this process does not know."""
+    raise RuntimeError("this function is not registered here")
+
+
+def from_record(docket: TaskHome, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
+    """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
+    call = decode_call(task.call)
+    execution = Execution(
+        docket,
+        function or unknown_function,
+        call.args,
+        call.kwargs,
+        key,
+        from_ms(task.due_ms),
+        task.attempt,
+        trace_context=call.trace_context,
+        redelivered=task.recoveries > 0,
+        function_name=task.function_name,
+        generation=task.generation,
+    )
+    execution.message_id, execution.state = task.entry, task.state
+    return execution

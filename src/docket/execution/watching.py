@@ -1,0 +1,161 @@
+"""Waiting for a task without polling: subscribe first, then read, then listen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from docket.ledger import Look, read_ending
+from docket.ledger.ledger import worker_name
+from docket.model.errors import ResultExpired
+from docket.model.states import ExecutionState
+from docket.model.times import from_ms
+from docket.storage.records import FinishedRecord
+
+from .progress import ProgressEvent, progress_event, read_progress
+
+if TYPE_CHECKING:
+    from .context import TaskHome
+
+# A waiter looks for itself this often, in case the message it waits for was lost with a connection.
+SAFETY_SECONDS = 15.0
+
+
+class StateEvent(TypedDict):
+    """A change of a task's state."""
+
+    type: Literal["state"]
+    key: str
+    state: ExecutionState
+    when: str | None
+    worker: str | None
+    started_at: str | None
+    completed_at: str | None
+    error: str | None
+
+
+@contextlib.asynccontextmanager
+async def listening(docket: TaskHome, key: str) -> AsyncIterator[asyncio.Queue[bytes | None]]:
+    """Events of one task from now on; None means that some may have been missed."""
+    inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+    channel = docket.ledger.keys.task_channel(key)
+    listener = inbox.put_nowait
+    await docket.subscriptions.listen(channel, listener)
+    docket.subscriptions.on_gap(inbox, lambda: inbox.put_nowait(None))
+    try:
+        yield inbox
+    finally:
+        docket.subscriptions.forget_gap(inbox)
+        await docket.subscriptions.unlisten(channel, listener)
+
+
+async def wait_finished(docket: TaskHome, key: str, timeout: float | None) -> FinishedRecord:
+    """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if there is nothing to wait for."""
+    look = await docket.ledger.look(key)
+    if look.finished is not None:
+        return look.finished
+    if timeout is not None and timeout <= 0:
+        raise TimeoutError(f"task {key!r} has not finished")
+    try:
+        async with asyncio.timeout(timeout), listening(docket, key) as inbox:
+            while True:
+                look = await docket.ledger.look(key)
+                if look.finished is not None:
+                    return look.finished
+                if look.task is None:
+                    raise ResultExpired(
+                        f"there is no record of task {key!r}: it expired, was never scheduled, or the docket keeps none "
+                        "(execution_ttl=0)"
+                    )
+                await _something_decisive(inbox)
+    except TimeoutError:
+        raise TimeoutError(f"task {key!r} has not finished") from None
+
+
+async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> None:
+    """Returns when an event says that the task has ended, or when it is time to look."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SAFETY_SECONDS):
+            while True:
+                message = await inbox.get()
+                if message is None:
+                    return
+                event = json.loads(message)
+                if event["type"] == "state" and ExecutionState(event["state"]).finished:
+                    return
+
+
+async def watch(docket: TaskHome, key: str, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
+    """The task's state and progress now, then every event, until the consumer stops."""
+    async with listening(docket, key) as inbox:
+        if ready is not None:
+            ready.set()
+        base = await _current(docket, key)
+        state, progress = base
+        yield state
+        yield progress
+        while True:
+            message = await inbox.get()
+            if message is None:
+                state, progress = await _current(docket, key)
+                yield state
+                yield progress
+                continue
+            event = json.loads(message)
+            if event["type"] == "progress":
+                yield progress_event(key, event)
+            else:
+                state = _merge(state, event)
+                yield state
+
+
+async def _current(docket: TaskHome, key: str) -> tuple[StateEvent, ProgressEvent]:
+    look = await docket.ledger.look(key)
+    stored = look.progress or (look.finished.progress if look.finished else None)
+    return _state_event(key, look), progress_event(key, read_progress(stored) if stored else {})
+
+
+def _state_event(key: str, look: Look) -> StateEvent:
+    event: StateEvent = {
+        "type": "state",
+        "key": key,
+        "state": ExecutionState.SCHEDULED,
+        "when": None,
+        "worker": None,
+        "started_at": None,
+        "completed_at": None,
+        "error": None,
+    }
+    task = look.task or (look.finished.task if look.finished else None)
+    if task is not None:
+        event["state"] = task.state
+        event["when"] = from_ms(task.due_ms).isoformat()
+    if look.run is not None:
+        event["state"] = ExecutionState.RUNNING
+        event["worker"] = worker_name(look.run.worker)
+        event["started_at"] = from_ms(look.run.started_ms).isoformat()
+    if look.finished is not None:
+        ending = read_ending(look.finished.tail)
+        event["state"] = look.finished.state
+        event["worker"], event["error"] = ending.worker, ending.error
+        event["started_at"] = from_ms(look.finished.started_ms).isoformat() if look.finished.started_ms else None
+        event["completed_at"] = from_ms(look.finished.completed_ms).isoformat()
+    return event
+
+
+def _merge(before: StateEvent, message: dict[str, Any]) -> StateEvent:
+    """An event tells what changed; the rest is as before. A task that waits again starts with a clean slate."""
+    state = ExecutionState(message["state"])
+    event: StateEvent = {**before, "state": state}
+    if state in (ExecutionState.SCHEDULED, ExecutionState.QUEUED):
+        event.update(worker=None, started_at=None, completed_at=None, error=None)
+    for name in ("when", "started_at", "completed_at"):
+        if message.get(name):
+            event[name] = from_ms(message[name]).isoformat()
+    for name in ("worker", "error"):
+        if message.get(name) is not None:
+            event[name] = message[name]
+    return event

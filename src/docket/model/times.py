@@ -1,0 +1,18 @@
+"""Datetimes at the surface, milliseconds inside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+
+def to_ms(when: datetime) -> float:
+    """A moment as Unix milliseconds. A naive datetime is taken as local time, as Python does."""
+    return when.timestamp() * 1000
+
+
+def from_ms(ms: float) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def duration_ms(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)

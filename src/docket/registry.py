@@ -1,0 +1,79 @@
+"""Which functions a docket knows, and under which names."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from docket.dependencies import validate_dependencies
+from docket.execution import TaskFunction
+from docket.model.errors import TaskNotRegistered
+
+TaskCollection = Iterable[TaskFunction]
+
+
+def name_of(function: Any) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{function!r} has no __name__, so it cannot be a task; register it with names=[…]")
+    return name
+
+
+class Registry:
+    """Names and the functions behind them."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, TaskFunction] = {}
+
+    def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
+        """Makes a function known. Raises ValueError if its dependencies contradict each other."""
+        given = list(names) if names else [name_of(function)]
+        validate_dependencies(function)
+        for name in given:
+            taken = self.tasks.get(name)
+            if taken is not None and taken != function and not _is_same_place(taken, function):
+                warnings.warn(
+                    f"task {name!r} was {describe(taken)} and is now {describe(function)}: "
+                    "two functions of one name cannot be told apart; give one of them another name",
+                    stacklevel=4,
+                )
+            self.tasks[name] = function
+
+    def find(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
+        """The function and its name. Functions need not be registered first; names do."""
+        if isinstance(function, str):
+            found = self.tasks.get(function)
+            if found is None:
+                known = ", ".join(sorted(self.tasks))
+                raise TaskNotRegistered(f"no task is registered as {function!r}; known are: {known}")
+            return found, function
+        name = name_of(function)
+        if self.tasks.get(name) != function:
+            self.register(function)
+        return function, name
+
+
+def _is_same_place(a: Any, b: Any) -> bool:
+    """The same definition imported or reloaded twice is not a clash."""
+    code_a, code_b = getattr(a, "__code__", None), getattr(b, "__code__", None)
+    if code_a is None or code_b is None:
+        return False
+    return (code_a.co_filename, code_a.co_firstlineno) == (code_b.co_filename, code_b.co_firstlineno)
+
+
+def describe(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def load_object(path: str) -> Any:
+    """What `module:attribute` names. ValueError, ImportError or AttributeError, each saying what is wrong."""
+    module_name, separator, attribute = path.rpartition(":")
+    if not separator or not module_name or not attribute:
+        raise ValueError(f"{path!r} should read module:name")
+    module = importlib.import_module(module_name)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise AttributeError(f"module {module_name!r} has no {attribute!r} (asked for by {path!r})") from None

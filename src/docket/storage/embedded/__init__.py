@@ -1,0 +1,14 @@
+"""The embedded engine: a Valkey or Redis server that docket starts and stops by itself.
+
+`memory_engine(name)` serves `memory://name`: throw-away, gone with this process. `FolderEngine(folder)`
+serves `embedded:///folder`: it keeps its data and is shared by every process that names the folder.
+Both give an address; talking to it is the business of whoever asked.
+"""
+
+from docket.storage.embedded.address import EngineAddress
+from docket.storage.embedded.binary import find_server
+from docket.storage.embedded.errors import EngineError
+from docket.storage.embedded.folder import FolderEngine
+from docket.storage.embedded.memory import memory_engine
+
+__all__ = ["EngineAddress", "EngineError", "FolderEngine", "find_server", "memory_engine"]

@@ -1,0 +1,167 @@
+"""`embedded:///folder`: one server for every process that names the folder, and data that stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Literal
+
+from docket.storage.embedded import keeper
+from docket.storage.embedded.address import EngineAddress
+from docket.storage.embedded.binary import find_server
+from docket.storage.embedded.errors import EngineError, explained, failed_to_start
+from docket.storage.embedded.locks import alone, is_open_at, try_lock, try_lock_folder
+from docket.storage.embedded.premises import check_space, open_log, prepare_folder, way_to_socket
+from docket.storage.embedded.processes import no_forks, python_program, spawn_detached
+from docket.storage.embedded.server import LOG, Answer, Patience, ask, last_words, server_command
+
+Fsync = Literal["everysec", "always"]
+
+_DEFAULT_LINGER_SECONDS = 10.0
+
+
+class FolderEngine:
+    """A server that keeps its data in a folder, shared by the processes of this machine that name the folder.
+
+    The first to `start` it launches it, later ones join. It stops some seconds (`DOCKET_ENGINE_LINGER`, 10)
+    after the last of them has called `stop` or has ended. A forked child counts as using it while it lives.
+    Writes reach the disk every second, or before the reply with `fsync="always"` (`DOCKET_ENGINE_FSYNC`).
+    The folder must be on a local disk. Every method raises EngineError with a line that says what to do.
+    """
+
+    def __init__(self, folder: Path, *, fsync: Fsync | None = None) -> None:
+        self._folder = Path(os.path.abspath(folder))
+        self._fsync = fsync or os.environ.get("DOCKET_ENGINE_FSYNC") or "everysec"
+        if self._fsync not in ("everysec", "always"):
+            raise EngineError(f"DOCKET_ENGINE_FSYNC={self._fsync} is unknown: use everysec or always")
+        self._linger_seconds = _linger_seconds()
+        self._presence: int | None = None
+        self._address: EngineAddress | None = None
+
+    def start(self) -> EngineAddress:
+        """Launch the server or join it, and wait until it answers. Calling it again does no harm."""
+        try:
+            prepare_folder(self._folder)
+            address = self._wait_until_serving()
+        except BaseException as error:
+            # Nothing came of it, so nobody should wait for this process to leave.
+            self._leave()
+            if isinstance(error, OSError):
+                raise explained(error, self._folder) from error
+            raise
+        if self._fsync == "always":
+            # Whoever launched the server may have asked for less.
+            ask(address.socket_path, b"CONFIG SET appendfsync always")
+        return address
+
+    def ensure(self) -> EngineAddress:
+        """For a client that lost its connection: the address; starts the server again if it is gone."""
+        address = self._address
+        if address is not None and ask(address.socket_path) is Answer.SERVING:
+            return address
+        return self.start()
+
+    def stop(self) -> None:
+        """This process leaves; the server stays for the others, or for the linger time. May be repeated."""
+        if self._presence is None:
+            return
+        try:
+            if self._start_lock.exists():
+                with alone(self._start_lock):
+                    self._ensure_keeper()
+        except OSError as error:
+            raise explained(error, self._folder) from error
+        finally:
+            self._leave()
+
+    def _wait_until_serving(self) -> EngineAddress:
+        patience = Patience()
+        log_start: int | None = None
+        while True:
+            with alone(self._start_lock):
+                address = self._enter()
+                if (server_lock := try_lock_folder(self._folder)) is not None:
+                    log_start = self._launch(server_lock, launched_before_at=log_start)
+                self._ensure_keeper()
+            answer = ask(address.socket_path)
+            if answer is Answer.SERVING:
+                return address
+            if answer is Answer.LOADING:
+                patience.renew()
+            if patience.exhausted():
+                raise EngineError(
+                    f"the server of {self._folder} runs but does not answer: "
+                    f"see {self._folder / LOG}, and end it if it hangs"
+                )
+            patience.pause()
+
+    def _enter(self) -> EngineAddress:
+        """Be counted as a client, before anything is launched for this process."""
+        clients = self._folder / keeper.CLIENTS_LOCK
+        if self._presence is not None and not is_open_at(self._presence, clients):
+            self._leave()
+        if self._presence is None:
+            self._presence = try_lock(clients, shared=True)
+        if self._presence is None:
+            raise EngineError(
+                f"a foreign program has locked {clients}: see which (lsof {clients}) and end it"
+            )
+        self._address = EngineAddress(str(way_to_socket(self._folder)), 0)
+        return self._address
+
+    def _leave(self) -> None:
+        with no_forks():
+            presence, self._presence = self._presence, None
+            self._address = None
+            if presence is not None:
+                # Closed, not unlocked: a forked child has a copy and may still use the engine.
+                os.close(presence)
+
+    def _launch(self, server_lock: int, launched_before_at: int | None) -> int:
+        """Launch the server, which takes over the lock. Returns where its part of the log begins."""
+        try:
+            binary = find_server()
+            if launched_before_at is not None:
+                raise failed_to_start(
+                    binary, self._folder, last_words(self._folder / LOG, launched_before_at)
+                )
+            check_space(self._folder)
+            command = server_command(binary, "--appendonly", "yes", "--appendfsync", self._fsync)
+            return self._spawn("run_server.sh", command, server_lock)
+        finally:
+            os.close(server_lock)
+
+    def _ensure_keeper(self) -> None:
+        keeper_lock = try_lock(self._folder / keeper.KEEPER_LOCK)
+        if keeper_lock is None:
+            return
+        try:
+            group = self._folder / keeper.SERVER_GROUP
+            server_group = group.read_text().strip() if group.exists() else ""
+            script = os.path.abspath(keeper.__file__)
+            command = [python_program(), "-I", "-S", script, str(self._linger_seconds), str(keeper_lock)]
+            self._spawn("run_keeper.sh", [server_group, *command], keeper_lock)
+        finally:
+            os.close(keeper_lock)
+
+    def _spawn(self, script: str, command: list[str], lock: int) -> int:
+        log = open_log(self._folder)
+        try:
+            size = os.fstat(log).st_size
+            spawn_detached(script, command, self._folder, stdin=subprocess.DEVNULL, log=log, inherited=[lock])
+        finally:
+            os.close(log)
+        return size
+
+    @property
+    def _start_lock(self) -> Path:
+        return self._folder / keeper.START_LOCK
+
+
+def _linger_seconds() -> float:
+    text = os.environ.get("DOCKET_ENGINE_LINGER") or str(_DEFAULT_LINGER_SECONDS)
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        raise EngineError(f"DOCKET_ENGINE_LINGER={text} is no number: give it in seconds") from None

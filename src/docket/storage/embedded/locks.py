@@ -1,0 +1,65 @@
+"""File locks. The kernel drops them with the last process that has the file open, so none is ever stale."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from docket.storage.embedded.errors import EngineError
+from docket.storage.embedded.processes import no_forks
+from docket.storage.embedded.server import Patience
+
+
+def try_lock(path: Path, *, shared: bool = False) -> int | None:
+    """An open file that holds the lock, or None if another has it. Closing it gives the lock back."""
+    opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return _locked(opened, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+def try_lock_folder(path: Path) -> int | None:
+    """The same on a folder itself: no file that somebody could take for stale and remove."""
+    return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY), path, fcntl.LOCK_EX)
+
+
+def _locked(opened: int, path: Path, kind: int) -> int | None:
+    try:
+        fcntl.flock(opened, kind | fcntl.LOCK_NB)
+        if is_open_at(opened, path):
+            return opened
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(opened)
+        raise
+    os.close(opened)
+    return None
+
+
+def is_open_at(opened: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name: a lock on a removed file excludes nobody."""
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def alone(lock: Path) -> Generator[None]:
+    """One process, and in it one thread, at a time. Only for moments: forks wait meanwhile."""
+    patience = Patience()
+    while True:
+        with no_forks():
+            if (held := try_lock(lock)) is not None:
+                try:
+                    yield
+                    return
+                finally:
+                    os.close(held)
+        if patience.exhausted():
+            raise EngineError(
+                f"another process has held {lock} for too long: see which (lsof {lock}) and end it"
+            )
+        patience.pause()

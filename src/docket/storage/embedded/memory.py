@@ -1,0 +1,121 @@
+"""`memory://name`: one private, throw-away server for this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from docket.storage.embedded.address import EngineAddress, short_temporary_folder
+from docket.storage.embedded.binary import find_server
+from docket.storage.embedded.errors import EngineError, explained, failed_to_start
+from docket.storage.embedded.processes import no_forks, spawn_detached
+from docket.storage.embedded.server import (
+    LOG,
+    SOCKET,
+    Answer,
+    Patience,
+    ask,
+    last_words,
+    listens,
+    server_command,
+)
+
+_DATABASES = 100_000
+_EXIT_STATUS = "exit-status"
+
+
+@dataclass(frozen=True)
+class _Server:
+    folder: Path
+    lifeline: int
+
+    @property
+    def socket_path(self) -> str:
+        return str(self.folder / SOCKET)
+
+    def let_go(self) -> None:
+        """The keeper, if this was the last copy of the lifeline, stops the server and removes the folder."""
+        os.close(self.lifeline)
+
+
+class _ThisProcess:
+    """The server of this process, and which database each name has there."""
+
+    def __init__(self) -> None:
+        self.server: _Server | None = None
+        self.databases: dict[str, int] = {}
+
+    def running_server(self) -> _Server:
+        if self.server is not None and not listens(self.server.socket_path):
+            self.forget()
+        if self.server is None:
+            self.server = _start_server()
+        return self.server
+
+    def database(self, name: str) -> int:
+        if name not in self.databases and len(self.databases) == _DATABASES:
+            raise EngineError(
+                f"more than {_DATABASES} memory:// names in one process: use fewer, or a real server"
+            )
+        return self.databases.setdefault(name, len(self.databases))
+
+    def forget(self) -> None:
+        server, self.server = self.server, None
+        if server is not None:
+            server.let_go()
+
+    def begin_in_forked_child(self) -> None:
+        # The copy of the lifeline goes too, else the parent's server would outlive the parent.
+        self.forget()
+        self.databases.clear()
+
+
+_this_process = _ThisProcess()
+os.register_at_fork(after_in_child=_this_process.begin_in_forked_child)
+
+
+def memory_engine(name: str) -> EngineAddress:
+    """The address of the in-memory engine of that name; equal names share data within a process.
+
+    The first call starts the server, which takes some tens of milliseconds and blocks. It ends with this
+    process, however that ends. A forked child gets its own. If the server was killed, the next call starts an
+    empty one at another address.
+    Raises EngineError if there is no server to run, or if it does not start.
+    """
+    with no_forks():
+        database = _this_process.database(name)
+        return EngineAddress(_this_process.running_server().socket_path, database)
+
+
+def _start_server() -> _Server:
+    binary = find_server()
+    command = server_command(binary, "--appendonly", "no", "--databases", str(_DATABASES))
+    folder = short_temporary_folder(SOCKET)
+    owner_lives, lifeline = os.pipe()
+    server = _Server(folder, lifeline)
+    try:
+        spawn_detached(
+            "keep_memory.sh", [str(folder), *command], folder, stdin=owner_lives, log=subprocess.DEVNULL
+        )
+        _wait_until_serving(server, binary)
+    except BaseException as error:
+        server.let_go()
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise explained(error, folder) from error
+        raise
+    finally:
+        os.close(owner_lives)
+    return server
+
+
+def _wait_until_serving(server: _Server, binary: Path) -> None:
+    patience = Patience()
+    while ask(server.socket_path) is not Answer.SERVING:
+        # A server that ended will never answer: say so now, and not when patience ends.
+        if patience.exhausted() or (server.folder / _EXIT_STATUS).exists():
+            raise failed_to_start(binary, server.folder, last_words(server.folder / LOG))
+        patience.pause()

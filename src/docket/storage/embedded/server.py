@@ -1,0 +1,94 @@
+"""How the server is run, and whether it answers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from enum import Enum
+from pathlib import Path
+
+SOCKET = "socket"
+LOG = "server.log"
+# Without a sign of life for this long, a server is given up. Loading counts as a sign of life.
+PATIENCE_SECONDS = 30.0
+
+
+class Answer(Enum):
+    """What the server said to a PING."""
+
+    SERVING = "serving"
+    LOADING = "loading"
+    SILENT = "silent"
+
+
+def server_command(binary: Path, *options: str) -> list[str]:
+    """The command line, for every Redis since 6.2 and every Valkey. It is to be run in the engine's folder.
+
+    The socket is named relative to that folder: so its path can never be too long for the server, and one
+    whose folder was replaced cannot, on its way out, remove the socket of its successor.
+    """
+    debugging = ("--enable-debug-command", "local") if os.environ.get("DOCKET_ENGINE_DEBUG") else ()
+    return [
+        *(str(binary), "--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700"),
+        *("--protected-mode", "no", "--save", "", "--maxmemory-policy", "noeviction"),
+        *debugging,
+        *options,
+    ]
+
+
+def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Answer:
+    """Any reply but LOADING means that the server serves, even an error: clients shall see a full disk."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(socket_path)
+            connection.sendall(command + b"\r\n")
+            reply = connection.recv(512)
+    except OSError:
+        return Answer.SILENT
+    if not reply:
+        return Answer.SILENT
+    return Answer.LOADING if reply.startswith(b"-LOADING") else Answer.SERVING
+
+
+def listens(socket_path: str) -> bool:
+    """Whether a server is behind the socket at all, in a few microseconds; a busy one counts."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.setblocking(False)
+        try:
+            connection.connect(socket_path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def last_words(log: Path, since: int = 0) -> str:
+    """The end of what the server wrote to its log after `since` bytes, on one line."""
+    try:
+        with log.open("rb") as lines:
+            lines.seek(max(since, log.stat().st_size - 4000))
+            text = lines.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-5:])
+
+
+class Patience:
+    """Waits in growing steps until there was no sign of life for too long."""
+
+    def __init__(self) -> None:
+        self._step = 0.001
+        self.renew()
+
+    def renew(self) -> None:
+        self._deadline = time.monotonic() + PATIENCE_SECONDS
+
+    def exhausted(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def pause(self) -> None:
+        time.sleep(self._step)
+        self._step = min(self._step * 1.25, 0.05)

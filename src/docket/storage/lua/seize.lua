@@ -1,0 +1,16 @@
+-- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has no stream entry.
+-- KEYS: all. ARGV[2]: msgpack {key, worker, worker as JSON}.
+-- Returns: server ms and the epoch, or an epoch of 0 if it does not wait.
+--- include keys
+--- include records
+--- include moves
+--- include claiming
+local key, worker, worker_json = unpack(cmsgpack.unpack(ARGV[2]))
+local now, now_us = server_ms()
+local bytes = call('HGET', TASKS, key)
+if not bytes or call('HEXISTS', RUNNING, key) == 1 then return {now, 0} end
+withdraw(key, unpack_task(bytes))
+local run = {epoch = next_epochs(1, now_us), started = now, entry_ms = 0, entry_seq = 0, flags = 0, worker = worker, limits = ''}
+call('HSET', RUNNING, key, pack_run(run))
+publish(key, running_event(worker_json, now))
+return {now, run.epoch}

@@ -1,0 +1,34 @@
+"""Dependencies of the worker and of the task that exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from uncalled_for import Dependency
+
+from docket.dependencies import Plan
+
+
+def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]) -> None:
+    """Raises ValueError if a kind of which there may be one is declared by both sides, naming both."""
+    for name, dependency in worker_level.items():
+        for kind in _single_kinds(dependency):
+            for parameter, other in _declared(plan):
+                if isinstance(other, kind):
+                    raise ValueError(
+                        f"only one {kind.__name__} is allowed: the worker has {type(dependency).__name__} ({name!r}) and the task "
+                        f"{getattr(function, '__name__', function)} has {type(other).__name__} ({parameter!r})"
+                    )
+
+
+def _single_kinds(dependency: Dependency[Any]) -> list[type[Any]]:
+    return [
+        kind
+        for kind in type(dependency).__mro__
+        if kind is not Dependency and issubclass(kind, Dependency) and getattr(kind, "single", False)
+    ]
+
+
+def _declared(plan: Plan) -> list[tuple[str, Dependency[Any]]]:
+    return [*plan.parameters.items(), *((name, d) for name, marks in plan.annotations.items() for d in marks)]

@@ -1,0 +1,201 @@
+"""Keeps the worker's lease from a thread of its own, so that code that blocks the event loop cannot lose it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from docket.ledger import Ledger, Renewal
+from docket.model.errors import DocketError, ServerUnreachable
+from docket.storage.faults import is_cut_off
+
+from .backoff import Backoff
+
+logger = logging.getLogger("docket.worker")
+
+SWEEP_PAGE = 200
+SWEEP_EVERY = 10.0
+
+
+@dataclass(slots=True)
+class LeaseEvents:
+    """What the keeper tells the worker; each is called in the event loop."""
+
+    renewed: Callable[[Renewal], None]
+    lost: Callable[[], None]
+    cut_off: Callable[[], None]
+    off_roster: Callable[[], None]
+
+
+class LeaseKeeper:
+    """Renews the lease, hands orders over, and looks for workers that lost theirs.
+
+    It also notices when the event loop does not turn, and says which code holds it up.
+    """
+
+    def __init__(self, ledger: Ledger, worker: str, lease_ms: int, beat: float, events: LeaseEvents, name: str) -> None:
+        self._ledger = ledger
+        self._worker = worker
+        self._lease_ms = lease_ms
+        self._beat = min(beat, lease_ms / 3000)
+        self._reclaim_every = min(lease_ms / 4000, 2.0)
+        self._events = events
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._asked = False
+        self._orders_done = 0
+        self._client: Any = None
+        self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
+        self._renewed_at = time.monotonic()
+        self._loop_turned_at = time.monotonic()
+        self._loop_blocked_told = False
+        self.block_threshold = 5.0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        await asyncio.to_thread(self._thread.join)
+
+    def renew_now(self) -> None:
+        """Asks for a renewal as soon as possible."""
+        with self._wake:
+            self._asked = True
+            self._wake.notify()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last renewal was sent that the server has answered."""
+        return time.monotonic() - self._renewed_at
+
+    @property
+    def lapsed(self) -> bool:
+        return self.age * 1000 > self._lease_ms
+
+    @property
+    def loop_lag(self) -> float:
+        """Seconds since the event loop last turned, as seen from outside."""
+        return time.monotonic() - self._loop_turned_at
+
+    def orders_carried_out(self, count: int) -> None:
+        self._orders_done += count
+
+    def _run(self) -> None:
+        next_renewal = next_reclaim = next_sweep = time.monotonic()
+        next_sweep += SWEEP_EVERY
+        while not self._stopping:
+            self._asked = False
+            pause = self._beat
+            try:
+                if time.monotonic() >= next_renewal:
+                    self._renew()
+                    next_renewal = time.monotonic() + self._beat
+                if time.monotonic() >= next_reclaim:
+                    self._reclaim()
+                    next_reclaim = time.monotonic() + self._reclaim_every
+                if time.monotonic() >= next_sweep:
+                    self._sweep()
+                    next_sweep = time.monotonic() + SWEEP_EVERY
+                self._backoff.reset()
+                pause = max(min(next_renewal, next_reclaim, next_sweep) - time.monotonic(), 0.0)
+            except DocketError as error:
+                self._failed(error)
+                next_renewal = time.monotonic()
+                pause = self._backoff.next_pause()
+            self._watch_loop()
+            with self._wake:
+                if not self._asked and not self._stopping:
+                    self._wake.wait(pause)
+                if self._asked:
+                    next_renewal = 0.0
+        self._close_client()
+
+    def _renew(self) -> None:
+        sent_at, done = time.monotonic(), self._orders_done
+        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, done)
+        self._orders_done -= done
+        self._renewed_at = sent_at
+        if renewal.lost:
+            self._tell(self._events.lost)
+            return
+        if not renewal.on_roster:
+            self._tell(self._events.off_roster)
+        self._tell(self._events.renewed, renewal)
+
+    def _reclaim(self) -> None:
+        least_ms = int(self._reclaim_every * 900)
+        while not self._stopping:
+            declared, put_back, buried, cancelled, dying = self._ledger.reclaim(self._connected(), least_ms)
+            if declared or put_back or buried or cancelled:
+                logger.warning(
+                    "reclaiming: %d worker(s) lost; %d task(s) put back, %d buried, %d cancelled",
+                    declared, put_back, buried, cancelled,
+                )  # fmt: skip
+            if not dying:
+                return
+            least_ms = 0
+
+    def _sweep(self) -> None:
+        _, mended = self._ledger.sweep(self._connected(), SWEEP_PAGE, int(SWEEP_EVERY * 900))
+        if mended:
+            logger.warning("sweeping: %d task(s) were out of place and have been put back", mended)
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = self._ledger.server.threaded_client(min(5.0, max(self._lease_ms / 3000, 0.5)))
+        return self._client
+
+    def _failed(self, error: DocketError) -> None:
+        self._close_client()
+        level = logging.WARNING if isinstance(error, ServerUnreachable) else logging.ERROR
+        logger.log(level, "renewing: %s; trying again", error)
+        if self.lapsed and is_cut_off(error):
+            self._tell(self._events.cut_off)
+
+    def _close_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            # The loop is closed: there is nobody left to keep a lease for.
+            self._stopping = True
+
+    def _watch_loop(self) -> None:
+        self._tell(self._loop_turned)
+        if self.loop_lag > self.block_threshold and not self._loop_blocked_told:
+            self._loop_blocked_told = True
+            frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
+            stack = "".join(traceback.format_stack(frame)) if frame is not None else "(no stack)"
+            logger.warning(
+                "the event loop has been blocked for %.1f s: no other task can run meanwhile. Blocking code:\n%s",
+                self.loop_lag,
+                stack,
+            )
+
+    def _loop_turned(self) -> None:
+        self._loop_turned_at = time.monotonic()
+        self._loop_blocked_told = False
+
+
+def lease_length_ms(redelivery_timeout_ms: int, heartbeat_ms: int, missed: int) -> int:
+    """The lease ends with the redelivery time-out or the heartbeat time-out, whichever is sooner."""
+    return max(min(redelivery_timeout_ms, heartbeat_ms * missed), 100)
+
+

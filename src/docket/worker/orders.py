@@ -1,0 +1,45 @@
+"""Carries out orders to cancel a run: heard at once, and read again with the next renewal in case the message was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docket.ledger import Ledger
+from docket.storage.subscriptions import Subscriptions
+
+from .runs import CancelReason, Runs
+
+
+class Orders:
+    """Listens on the worker's own channel."""
+
+    def __init__(self, ledger: Ledger, subscriptions: Subscriptions, runs: Runs) -> None:
+        self._ledger = ledger
+        self._subscriptions = subscriptions
+        self._runs = runs
+        self._channel: bytes | None = None
+
+    async def open(self, worker: str) -> None:
+        """Listens for this worker id, and no longer for the one before."""
+        await self.close()
+        channel = self._ledger.keys.worker_channel(worker)
+        await self._subscriptions.listen(channel, self._heard)
+        self._channel = channel
+
+    async def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await self._subscriptions.unlisten(channel, self._heard)
+
+    def carry_out(self, orders: Sequence[tuple[int, str]]) -> int:
+        for epoch, _ in orders:
+            self._cancel(epoch)
+        return len(orders)
+
+    def _heard(self, message: bytes) -> None:
+        self._cancel(int(message.partition(b" ")[0]))
+
+    def _cancel(self, epoch: int) -> None:
+        run = self._runs.find(epoch)
+        if run is not None:
+            run.cancel(CancelReason.ORDERED)

@@ -1,0 +1,100 @@
+"""Log lines and counters of runs, prepared once per function."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from docket.dependencies import TaskOutcome, format_duration
+from docket.execution import Execution
+from docket.instrumentation import (
+    TASK_DURATION,
+    TASK_PUNCTUALITY,
+    TASKS_COMPLETED,
+    TASKS_FAILED,
+    TASKS_PERPETUATED,
+    TASKS_REDELIVERED,
+    TASKS_RETRIED,
+    TASKS_RUNNING,
+    TASKS_STARTED,
+    TASKS_STRICKEN,
+    TASKS_SUCCEEDED,
+    TASKS_SUPERSEDED,
+)
+
+logger = logging.getLogger("docket.worker")
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Tells the world what happens to runs."""
+
+    labels: dict[str, str]
+    by_function: dict[str, dict[str, str]]
+
+    def attributes(self, execution: Execution) -> dict[str, str]:
+        name = execution.function_name
+        found = self.by_function.get(name)
+        if found is None:
+            found = self.by_function[name] = {**self.labels, "docket.task": name}
+        return found
+
+    def _extra(self, execution: Execution) -> dict[str, Any]:
+        return {**self.labels, **execution.specific_labels()}
+
+    def started(self, execution: Execution, now: datetime) -> None:
+        attributes = self.attributes(execution)
+        late = (now - execution.when).total_seconds()
+        TASKS_STARTED.add(1, attributes)
+        TASKS_RUNNING.add(1, attributes)
+        TASK_PUNCTUALITY.record(max(late, 0.0), attributes)
+        if execution.redelivered:
+            TASKS_REDELIVERED.add(1, attributes)
+        if logger.isEnabledFor(logging.INFO):
+            arrow = "↬" if execution.attempt > 1 else "↪"
+            logger.info("%s [%s] %s", arrow, format_duration(late), execution.call_repr(), extra=self._extra(execution))
+
+    def ended(self, execution: Execution, outcome: TaskOutcome, *, again: bool, retried: bool) -> None:
+        attributes = self.attributes(execution)
+        seconds = outcome.duration.total_seconds()
+        TASKS_RUNNING.add(-1, attributes)
+        TASKS_COMPLETED.add(1, attributes)
+        TASK_DURATION.record(seconds, attributes)
+        (TASKS_SUCCEEDED if outcome.exception is None else TASKS_FAILED).add(1, attributes)
+        if retried:
+            TASKS_RETRIED.add(1, attributes)
+        elif again:
+            TASKS_PERPETUATED.add(1, attributes)
+        self._log_end(execution, outcome, seconds, again)
+
+    def _log_end(self, execution: Execution, outcome: TaskOutcome, seconds: float, again: bool) -> None:
+        arrow = "↫" if again else "↩"
+        if outcome.exception is not None:
+            logger.error(
+                "%s [%s] %s", arrow, format_duration(seconds), execution.call_repr(),
+                exc_info=outcome.exception, extra=self._extra(execution),
+            )  # fmt: skip
+        elif logger.isEnabledFor(logging.INFO):
+            logger.info("%s [%s] %s", arrow, format_duration(seconds), execution.call_repr(), extra=self._extra(execution))
+
+    def not_ended(self, execution: Execution) -> None:
+        """The run is over without an ending of its own (cancelled, blocked, lost)."""
+        TASKS_RUNNING.add(-1, self.attributes(execution))
+
+    def cancelled(self, execution: Execution, seconds: float) -> None:
+        self.not_ended(execution)
+        logger.info("✗ [%s] %s (cancelled)", format_duration(seconds), execution.call_repr(), extra=self._extra(execution))
+
+    def struck(self, execution: Execution) -> None:
+        TASKS_STRICKEN.add(1, {**self.attributes(execution), "docket.where": "worker"})
+        logger.warning("🗙 %s", execution.call_repr(), extra=self._extra(execution))
+
+    def blocked(self, execution: Execution, reason: str, what_next: str) -> None:
+        self.not_ended(execution)
+        logger.info("⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution))
+
+    def superseded(self, execution: Execution) -> None:
+        TASKS_SUPERSEDED.add(1, self.attributes(execution))
+        logger.info("↬ %s was replaced or taken over; this run changed nothing", execution.call_repr(), extra=self._extra(execution))

@@ -1,0 +1,305 @@
+"""Sends one delivery through small verbs: open → admit → call → decide → settle."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from uncalled_for import Dependency
+
+from docket.codec import encode_error, encode_result
+from docket.dependencies import (
+    AdmissionBlocked,
+    Resolved,
+    TaskOutcome,
+    current_docket,
+    current_execution,
+    current_worker,
+    plan_for,
+    resolve,
+    resolve_immediately,
+)
+from docket.execution import Execution, TaskFunction
+from docket.execution.execution import NextRun, from_record
+from docket.ledger import Answer, Delivery, Ending, Settlement, finish, hand_back, reschedule
+from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
+from docket.model.errors import PayloadTooLarge, Undecodable, UnknownVersion
+from docket.model.states import ExecutionState
+from docket.model.times import duration_ms, to_ms
+from docket.storage.records import read_task
+
+from .conflicts import check_conflicts
+from .runs import CancelReason, Run
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+logger = logging.getLogger("docket.worker")
+
+# A task nobody here can run comes back after this long, for a worker that can.
+HAND_BACK_DELAY_MS = 500
+BLOCKED_DELAY = timedelta(milliseconds=100)
+
+
+class Runner:
+    """Runs deliveries, each in an asyncio task of its own, and settles every one of them."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._docket = worker.docket
+        self._runs = worker.runs
+        self._settler = worker.settler
+        self._report = worker.reporter
+        self._worker_level: Mapping[str, Dependency[Any]] = worker.dependencies
+        self._ttl_ms = worker.docket.ledger.ttl_ms
+        self._task_prefix = f"{worker.docket.name} - task:"
+        self._starts: dict[str, int] = {}
+
+    def start(self, delivery: Delivery) -> None:
+        run = Run(delivery)
+        self._runs.add(run)
+        run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
+        run.task.add_done_callback(lambda task: self._ended(run, task))
+
+    def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
+        """The body is done, so the slot is free; the run stays on the books until its ending is written."""
+        self._worker.slots.give_back()
+        if not run.over:
+            # Cancelled before its first step: it never began.
+            self._settle(run, None, hand_back(run.key, run.epoch))
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("task %r could not be run", run.key, exc_info=task.exception())
+
+    async def _run(self, run: Run) -> None:
+        try:
+            execution = self._open(run)
+            if execution is not None and await self._admit(run, execution):
+                await self._call_and_settle(run, execution)
+        finally:
+            if not run.over:
+                self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
+
+    # Open
+
+    def _open(self, run: Run) -> Execution | None:
+        """The execution; what cannot be read is that task's failure, what is too new is left for those who know it."""
+        try:
+            record = read_task(run.delivery.record)
+            execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
+        except UnknownVersion as error:
+            logger.warning("task %r: %s; left for a newer worker", run.key, error)
+            self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
+            return None
+        except Undecodable as error:
+            logger.error("task %r cannot be read and is buried: %s", run.key, error)
+            self._settle(run, None, self._failure(run, error, dead_letter=True))
+            return None
+        execution.epoch = run.epoch
+        execution.state, execution.worker = ExecutionState.RUNNING, self._worker.name
+        execution.started_at = self._worker.now()
+        return execution
+
+    async def _admit(self, run: Run, execution: Execution) -> bool:
+        strikes = self._docket.strike_list
+        if not strikes.is_empty and strikes.is_stricken(execution):
+            self._report.struck(execution)
+            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, Ending(self._worker.name, "struck")))
+            return False
+        if execution.function_name not in self._docket.tasks:
+            answer = await self._settled(run, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS, only_if_known=execution.function_name))
+            if answer is not Answer.KEPT:
+                self._close(run)
+                return False
+            execution.function = self._worker.fallback_task
+        return True
+
+    # Call
+
+    async def _call_and_settle(self, run: Run, execution: Execution) -> None:
+        current_docket.set(self._docket)
+        current_worker.set(self._worker)
+        current_execution.set(execution)
+        if run.key in self._worker.run_limits:
+            self._starts[run.key] = self._starts.get(run.key, 0) + 1
+        assert execution.started_at is not None
+        self._report.started(execution, execution.started_at)
+        began = time.perf_counter()
+        resolved = Resolved()
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = await self._call(execution, resolved)
+        except AdmissionBlocked as blocked:
+            self._blocked(run, execution, blocked)
+            return
+        except asyncio.CancelledError as cancelled:
+            if self._cancelled(run, execution, time.perf_counter() - began):
+                return
+            error = cancelled
+        except BaseException as raised:
+            error = raised
+        outcome = TaskOutcome(timedelta(seconds=time.perf_counter() - began), result, error)
+        await self._decide(run, execution, resolved, outcome)
+
+    async def _call(self, execution: Execution, resolved: Resolved) -> Any:
+        function = execution.function
+        plan = plan_for(function)
+        if plan.is_plain and not self._worker_level:
+            return await function(*execution.args, **execution.kwargs)
+        if plan.is_immediate and not self._worker_level:
+            resolve_immediately(resolved, plan, execution, self._worker)
+            return await self._body(function, execution, resolved)
+        check_conflicts(function, plan, self._worker_level)
+        self._worker.shared.enter_context()
+        async with AsyncExitStack() as stack:
+            await resolve(resolved, stack, plan, execution, self._worker_level)
+            return await self._body(function, execution, resolved)
+
+    async def _body(self, function: TaskFunction, execution: Execution, resolved: Resolved) -> Any:
+        kwargs = {**execution.kwargs, **resolved.values}
+        if resolved.runtime is not None:
+            return await resolved.runtime.run(execution, function, execution.args, kwargs)
+        return await function(*execution.args, **kwargs)
+
+    # Decide
+
+    async def _decide(self, run: Run, execution: Execution, resolved: Resolved, outcome: TaskOutcome) -> None:
+        """What follows: a retry, a successor or the end. A behaviour that fails leaves the task for another delivery."""
+        retried = again = False
+        try:
+            if outcome.exception is not None and resolved.failure_handler is not None:
+                retried = await resolved.failure_handler.handle_failure(execution, outcome)
+            if not retried and resolved.completion_handler is not None:
+                again = await resolved.completion_handler.on_complete(execution, outcome)
+        except Exception:
+            logger.exception("a behaviour of %s failed after the run; the task will be delivered again", execution.call_repr())
+            self._report.not_ended(execution)
+            self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=self._worker.redelivery_ms))
+            return
+        next_run = execution.next_run if (retried or again) and not self._is_spent(run) else None
+        if next_run is not None:
+            settlement = self._next(run, next_run)
+        elif outcome.exception is not None:
+            settlement = self._failure(run, outcome.exception, has_progress=execution.used_progress)
+        else:
+            settlement = await self._success(run, execution, outcome)
+        self._report.ended(execution, outcome, again=next_run is not None, retried=retried)
+        self._settle(run, execution, settlement)
+
+    def _is_spent(self, run: Run) -> bool:
+        """Whether run_at_most allows no further run of this key."""
+        limit = self._worker.run_limits.get(run.key)
+        return limit is not None and self._starts.get(run.key, 0) >= limit
+
+    def _next(self, run: Run, next_run: NextRun) -> Settlement:
+        when = next_run.when
+        return reschedule(
+            run.key,
+            run.epoch,
+            attempt=next_run.attempt,
+            delay_ms=duration_ms(next_run.delay) if next_run.delay is not None else 0,
+            due_ms=to_ms(when) if when is not None else None,
+            function_name=next_run.function_name,
+            call=next_run.call,
+        )
+
+    async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
+        ending = Ending(self._worker.name)
+        if outcome.result is not None and self._ttl_ms:
+            try:
+                await self._store_result(run, outcome.result, ending)
+            except Exception as error:
+                outcome.exception = error
+                return self._failure(run, error, has_progress=execution.used_progress)
+        return self._ending(run, ExecutionState.COMPLETED, ending, has_progress=execution.used_progress)
+
+    async def _store_result(self, run: Run, result: Any, ending: Ending) -> None:
+        payload = encode_result(result)
+        if len(payload) > self._docket.max_payload:
+            raise PayloadTooLarge(
+                f"the result takes {len(payload):,} bytes, more than the {self._docket.max_payload:,} allowed "
+                "(Docket(max_payload=…)); store it elsewhere and return the address"
+            )
+        if self._docket.result_storage is None:
+            ending.kind, ending.payload = VALUE, payload
+            return
+        # Named after the run, not the key: a run that no longer counts cannot overwrite its successor's result.
+        name = f"{run.key}:{run.epoch}"
+        await self._docket.result_storage.put(
+            name, {"data": base64.b64encode(payload).decode()}, collection=self._docket.results_collection, ttl=self._ttl_ms / 1000
+        )
+        ending.kind, ending.payload = ELSEWHERE, name.encode("utf-8", "surrogatepass")
+
+    def _failure(self, run: Run, error: BaseException, *, dead_letter: bool = False, has_progress: bool = False) -> Settlement:
+        text = f"{type(error).__name__}: {error}"
+        ending = Ending(self._worker.name, text, ERROR, encode_error(error))
+        return self._ending(run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress)
+
+    def _ending(
+        self, run: Run, state: ExecutionState, ending: Ending, *, dead_letter: bool = False, has_progress: bool = False
+    ) -> Settlement:
+        event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
+        return finish(
+            run.key, run.epoch, state, self._ttl_ms, ending.pack(), event, dead_letter=dead_letter, has_progress=has_progress
+        )
+
+    # What is no ending of the task's own
+
+    def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
+        if blocked.handled:
+            self._report.blocked(execution, blocked.reason, "it waits")
+            self._close(run)
+        elif blocked.reschedule:
+            delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
+            self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
+            self._settle(run, execution, reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay)))
+        else:
+            self._report.blocked(execution, blocked.reason, "dropped")
+            ending = Ending(self._worker.name, f"dropped: {blocked.reason}")
+            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending))
+
+    def _cancelled(self, run: Run, execution: Execution, seconds: float) -> bool:
+        """Sorts a cancel by where it came from. False: the body raised it by itself after we had asked for nothing else."""
+        if run.reason is CancelReason.LEASE_LOST:
+            self._report.superseded(execution)
+            self._report.not_ended(execution)
+            self._close(run)
+            return True
+        task = asyncio.current_task()
+        from_outside = run.reason is None and task is not None and task.cancelling() > 0
+        if run.reason is CancelReason.SHUTDOWN or from_outside:
+            self._report.not_ended(execution)
+            self._settle(run, execution, hand_back(run.key, run.epoch))
+            return True
+        self._report.cancelled(execution, seconds)
+        self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, Ending(self._worker.name), has_progress=execution.used_progress))
+        return True
+
+    # Settle
+
+    def _settle(self, run: Run, execution: Execution | None, settlement: Settlement) -> None:
+        run.over = True
+
+        def answered(answer: Answer) -> None:
+            self._runs.remove(run)
+            if answer is Answer.LOST and execution is not None and run.reason is not CancelReason.LEASE_LOST:
+                self._report.superseded(execution)
+
+        self._settler.submit(settlement, answered)
+
+    async def _settled(self, run: Run, settlement: Settlement) -> Answer:
+        """Settles and waits for the answer; the run stays open."""
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
+        return await answered
+
+    def _close(self, run: Run) -> None:
+        """The run is over and needs no settlement."""
+        run.over = True
+        self._runs.remove(run)

@@ -1,0 +1,78 @@
+"""The runs a worker has under way."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from dataclasses import dataclass
+
+from docket.ledger import Delivery
+
+
+class CancelReason(enum.Enum):
+    """Why we cancelled a run. A cancel without a reason is not ours. The value is the message of the cancel."""
+
+    ORDERED = "docket: the task was cancelled"
+    LEASE_LOST = "docket: the lease was lost"
+    SHUTDOWN = "docket: the worker stops"
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One delivery on its way through the runner, until its ending is written down."""
+
+    delivery: Delivery
+    task: asyncio.Task[None] | None = None
+    reason: CancelReason | None = None
+    over: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.delivery.key
+
+    @property
+    def epoch(self) -> int:
+        return self.delivery.epoch
+
+    def cancel(self, reason: CancelReason) -> None:
+        if self.task is not None and not self.task.done() and self.reason is None:
+            self.reason = reason
+            self.task.cancel(reason.value)
+
+
+class Runs:
+    """By epoch, since a key may have an old run that no longer counts beside a new one."""
+
+    def __init__(self) -> None:
+        self._by_epoch: dict[int, Run] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._by_epoch)
+
+    def add(self, run: Run) -> None:
+        self._by_epoch[run.epoch] = run
+        self._idle.clear()
+
+    def remove(self, run: Run) -> None:
+        self._by_epoch.pop(run.epoch, None)
+        if not self._by_epoch:
+            self._idle.set()
+
+    def find(self, epoch: int) -> Run | None:
+        return self._by_epoch.get(epoch)
+
+    def keys(self) -> list[str]:
+        return [run.key for run in self._by_epoch.values()]
+
+    def cancel_all(self, reason: CancelReason) -> None:
+        for run in list(self._by_epoch.values()):
+            run.cancel(reason)
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return {run.task for run in self._by_epoch.values() if run.task is not None and not run.task.done()}
+
+    async def wait_idle(self) -> None:
+        """Returns when nothing runs and every ending is written down."""
+        await self._idle.wait()

@@ -1,0 +1,54 @@
+"""Schedules automatic tasks, and puts them back if they ever fall off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from docket.dependencies import Perpetual, plan_for
+
+from .service import Service
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+logger = logging.getLogger("docket.worker")
+
+HEAL_SECONDS = 30.0
+
+
+class Seeder(Service):
+    """Adds every automatic task under its own name: where it is there already, that changes nothing."""
+
+    name = "seeding"
+
+    def __init__(self, docket: Docket, labels: dict[str, str], most_pause: float) -> None:
+        super().__init__(labels, most_pause)
+        self._docket = docket
+        self._buried_told: set[str] = set()
+
+    async def step(self) -> None:
+        await self.seed()
+        await asyncio.sleep(HEAL_SECONDS)
+
+    async def seed(self) -> None:
+        calls = []
+        for name, function in list(self._docket.tasks.items()):
+            perpetual = plan_for(function).single(Perpetual)
+            if perpetual is None or not perpetual.automatic or await self._is_buried(name):
+                continue
+            calls.append(self._docket.call(name, when=perpetual.initial_when, key=name)())
+        if calls:
+            for execution in await self._docket.add_many(calls):
+                if execution.schedule_exception is not None:
+                    raise execution.schedule_exception
+
+    async def _is_buried(self, name: str) -> bool:
+        """An automatic task that kills its workers must not be brought back to kill more."""
+        async with self._docket.redis() as redis:
+            buried = await redis.zscore(self._docket.keys.dead, name) is not None
+        if buried and name not in self._buried_told:
+            self._buried_told.add(name)
+            logger.error("automatic task %s is a dead letter and is not scheduled again until it is removed from there", name)
+        return buried

@@ -1,0 +1,84 @@
+"""Writes down how runs ended, many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from docket.ledger import Answer, Ledger, Settlement
+from docket.ledger.ledger import BATCH
+from docket.model.errors import DocketError
+from docket.storage.faults import PASSING
+
+from .backoff import Backoff
+
+logger = logging.getLogger("docket.worker")
+
+OnAnswer = Callable[[Answer], None]
+
+
+class Settler:
+    """Flushes at once when the line is idle; while a flush is under way, endings gather for the next.
+
+    What cannot be written now is tried again until it is answered: the epoch makes a repeat harmless.
+    """
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self._ledger = ledger
+        self._name = name
+        self._waiting: list[tuple[Settlement, OnAnswer]] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._backoff = Backoff(most=1.0)
+        self.unfinished: int | None = None
+
+    @property
+    def backlog(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        return self._flushing is None and not self._waiting
+
+    def submit(self, settlement: Settlement, on_answer: OnAnswer) -> None:
+        self._waiting.append((settlement, on_answer))
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
+
+    async def drain(self) -> None:
+        while self._flushing is not None:
+            await asyncio.wait([self._flushing])
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+                await self._send(batch)
+        finally:
+            self._flushing = None
+
+    async def _send(self, batch: list[tuple[Settlement, OnAnswer]]) -> None:
+        while True:
+            try:
+                self.unfinished, answers = await self._ledger.settle([settlement for settlement, _ in batch])
+            except PASSING as error:
+                logger.warning("settling: %s; trying again", error)
+                await self._backoff.pause()
+                continue
+            except DocketError as error:
+                await self._send_singly(batch, error)
+                return
+            self._backoff.reset()
+            for (_, on_answer), answer in zip(batch, answers, strict=True):
+                on_answer(answer)
+            return
+
+    async def _send_singly(self, batch: list[tuple[Settlement, OnAnswer]], error: DocketError) -> None:
+        """The server refuses the batch: one bad settlement must not hold up the others."""
+        if len(batch) > 1:
+            for item in batch:
+                await self._send([item])
+            return
+        settlement, on_answer = batch[0]
+        logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", settlement.key, error)
+        on_answer(Answer.LOST)

@@ -1,0 +1,28 @@
+"""Values that live as long as the worker (`Shared`)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+from uncalled_for import SharedContext
+
+
+class SharedValues:
+    """The scope of `Shared` dependencies: one per worker, seen by every run, whatever context it was started in."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._lock = asyncio.Lock()
+        self._resolved: dict[Any, Any] = {}
+
+    def enter_context(self) -> None:
+        """Makes the scope visible in the context of the current run."""
+        SharedContext.stack.set(self._stack)
+        SharedContext.lock.set(self._lock)
+        SharedContext.resolved.set(self._resolved)
+
+    async def aclose(self) -> None:
+        self._resolved.clear()
+        await self._stack.aclose()

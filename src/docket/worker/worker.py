@@ -1,0 +1,412 @@
+"""The worker: takes tasks from a docket and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from uncalled_for import Dependency
+
+from docket.dependencies import CurrentExecution, plan_for, validate_dependencies
+from docket.docket import Docket
+from docket.execution import Execution, TaskFunction
+from docket.ledger import Renewal
+from docket.ledger.ledger import as_json, worker_id
+from docket.model.times import duration_ms, from_ms
+from docket.registry import load_object
+
+from .fetching import Fetcher, Slots
+from .lease import LeaseEvents, LeaseKeeper, lease_length_ms
+from .orders import Orders
+from .reporting import Reporter
+from .running import Runner
+from .runs import CancelReason, Runs
+from .seeding import Seeder
+from .service import Service
+from .settling import Settler
+from .sharing import SharedValues
+from .signals import stopped_by_signals
+from .staging import Stager
+
+logger = logging.getLogger("docket.worker")
+
+# While nothing happens here, this is how often run_until_finished asks whether others are done too.
+FINISHED_CHECK_SECONDS = 0.1
+
+
+async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
+    """The fallback for tasks whose function no live worker knows: they are dropped, with a warning."""
+    logger.warning("no worker knows the task %r: %s is dropped", execution.function_name, execution.call_repr())
+
+
+class Worker:
+    """Runs the tasks of a docket. An async context manager.
+
+    `concurrency` tasks run at a time. A worker that dies loses its tasks to the others after `redelivery_timeout` or the
+    docket's heartbeat time-out, whichever is sooner; one that lives keeps them, however long they take. On shutdown running
+    tasks have `grace_period` to finish; the rest is handed back. Nothing is polled: `minimum_check_interval` and
+    `scheduling_resolution` are accepted and unused.
+    """
+
+    def __init__(
+        self,
+        docket: Docket,
+        name: str | None = None,
+        concurrency: int = 10,
+        redelivery_timeout: timedelta = timedelta(minutes=5),
+        reconnection_delay: timedelta = timedelta(seconds=5),
+        minimum_check_interval: timedelta = timedelta(milliseconds=250),
+        scheduling_resolution: timedelta = timedelta(milliseconds=250),
+        schedule_automatic_tasks: bool = True,
+        enable_internal_instrumentation: bool = False,
+        fallback_task: TaskFunction | None = None,
+        dependencies: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        grace_period: timedelta = timedelta(minutes=5),
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError(f"concurrency={concurrency}: it must be at least 1")
+        if redelivery_timeout <= timedelta(0):
+            raise ValueError(f"redelivery_timeout={redelivery_timeout}: it must be positive")
+        self.docket = docket
+        self.name = name or f"{socket.gethostname()}#{os.getpid()}"
+        self.name_json = as_json(self.name)
+        self.concurrency = concurrency
+        self.redelivery_timeout = redelivery_timeout
+        self.reconnection_delay = reconnection_delay
+        self.minimum_check_interval = minimum_check_interval
+        self.scheduling_resolution = scheduling_resolution
+        self.schedule_automatic_tasks = schedule_automatic_tasks
+        self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.fallback_task = fallback_task or drop_unknown
+        self.grace_period = grace_period
+        self.dependencies = worker_dependencies(dependencies)
+        self.run_limits: dict[str, int] = {}
+        self.reporter = Reporter(self.labels(), {})
+        self._errands: set[asyncio.Task[None]] = set()
+        self._clock_offset_ms = 0.0
+        self._stack: AsyncExitStack | None = None
+        self._working = False
+        self._stop = asyncio.Event()
+
+    def labels(self) -> dict[str, str]:
+        return {**self.docket.labels(), "docket.worker": self.name}
+
+    # Time as the server has it
+
+    def now_ms(self) -> float:
+        return time.time() * 1000 + self._clock_offset_ms
+
+    def now(self) -> datetime:
+        return from_ms(self.now_ms()) if self._clock_offset_ms else datetime.now(UTC)
+
+    @property
+    def redelivery_ms(self) -> int:
+        return duration_ms(self.redelivery_timeout)
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        assert self._stack is None, "this worker is already open"
+        validate_dependencies(self.fallback_task)
+        async with AsyncExitStack() as stack:
+            self._stop = asyncio.Event()
+            self.shared = SharedValues()
+            stack.push_async_callback(self.shared.aclose)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    def validate_task_dependencies(self, tasks: Iterable[TaskFunction] | None = None) -> None:
+        """Raises ValueError if the dependencies of a task contradict each other."""
+        for function in tasks if tasks is not None else self.docket.tasks.values():
+            validate_dependencies(function)
+
+    # Working
+
+    async def run_forever(self) -> None:
+        """Works until it is cancelled or told to stop; then finishes what runs and returns."""
+        await self._work(self._never)
+
+    async def run_until_finished(self) -> None:
+        """Works until nothing is waiting or running, future work included."""
+        await self._work(self._finished)
+
+    async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
+        """As run_until_finished, with at most so many runs of the given keys: for tasks that perpetuate themselves."""
+        self.run_limits = dict(iterations_by_key)
+        try:
+            await self._work(self._finished)
+        finally:
+            self.run_limits = {}
+
+    def stop(self) -> None:
+        """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
+        if self._stop.is_set():
+            self.runs.cancel_all(CancelReason.SHUTDOWN)
+        self._stop.set()
+
+    async def _never(self) -> None:
+        await asyncio.Event().wait()
+
+    async def _finished(self) -> None:
+        while True:
+            await self.runs.wait_idle()
+            if await self.docket.ledger.unfinished() == 0 and not len(self.runs):
+                return
+            await asyncio.sleep(FINISHED_CHECK_SECONDS)
+
+    async def _work(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        assert self._stack is not None, "open the worker first: async with Worker(docket) as worker: …"
+        assert not self._working, "this worker is already running"
+        self._working = True
+        self._stop.clear()
+        try:
+            async with AsyncExitStack() as stack:
+                await self._set_up(stack)
+                await self._serve(until)
+        finally:
+            self._working = False
+
+    async def _set_up(self, stack: AsyncExitStack) -> None:
+        """Opens what the services need; whatever was opened is closed in reverse, to the end."""
+        docket = self.docket
+        labels, pause = self.labels(), max(self.reconnection_delay.total_seconds(), 0.05)
+        self.id = worker_id(self.name, secrets.token_hex(4))
+        self.runs = Runs()
+        self.slots = Slots(self.concurrency)
+        self.settler = Settler(docket.ledger, docket.name)
+        self.lease_ms = lease_length_ms(self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats)
+        self.runner = Runner(self)
+        for lifecycle in self._lifecycles():
+            await stack.enter_async_context(lifecycle)
+        await docket.server.warn_of_eviction()
+        await self._register()
+        stack.push_async_callback(self._leave)
+        self.keeper = self._new_keeper()
+        stack.push_async_callback(self._stop_keeper)
+        stack.push_async_callback(self.settler.drain)
+        self.orders = Orders(docket.ledger, docket.subscriptions, self.runs)
+        await self.orders.open(self.id)
+        stack.push_async_callback(self.orders.close)
+        self.fetcher = Fetcher(
+            docket.ledger, self.slots, self.runner.start, self.runs.keys, self._renew_now, labels, pause
+        )
+        self.fetcher.worker, self.fetcher.worker_json = self.id, self.name_json
+        stack.push_async_callback(self.fetcher.close)
+        self.stager = Stager(docket.ledger, docket.subscriptions, labels, pause)
+        await self.stager.open()
+        stack.push_async_callback(self.stager.close)
+        self.seeder = Seeder(docket, labels, pause)
+        if self.schedule_automatic_tasks:
+            await self.seeder.seed()
+        self.keeper.start()
+
+    async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs the services until the end has come, somebody cancels, or a service fails for good; then drains."""
+        services: list[Service] = [self.fetcher, self.stager]
+        if self.schedule_automatic_tasks:
+            services.append(self.seeder)
+        name = self.docket.name
+        staff = [asyncio.create_task(service.run(), name=f"{name} - {service.name}") for service in services]
+        ends = [
+            asyncio.create_task(until(), name=f"{name} - until"),
+            asyncio.create_task(self._stop.wait(), name=f"{name} - stop"),
+        ]
+        cancelled = False
+        try:
+            await asyncio.wait([*staff, *ends], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Cancelling a worker is the way to stop it: it drains and returns.
+            cancelled = True
+        finally:
+            failure = _first_failure([*staff, *ends])
+            await _cancel_all([*staff, *ends])
+            cancelled = await self._drain() or cancelled
+        if cancelled:
+            current = asyncio.current_task()
+            while current is not None and current.cancelling():
+                current.uncancel()
+        if failure is not None:
+            raise failure
+
+    async def _drain(self) -> bool:
+        """Lets running tasks finish within the grace period, then hands the rest back. True if it was cancelled meanwhile."""
+        interrupted = False
+        deadline = time.monotonic() + self.grace_period.total_seconds()
+        while len(self.runs):
+            tasks = self.runs.tasks()
+            waiting = asyncio.ensure_future(self.runs.wait_idle())
+            try:
+                await asyncio.wait([waiting], timeout=max(deadline - time.monotonic(), 0) if tasks else 1.0)
+            except asyncio.CancelledError:
+                interrupted = True
+                self.runs.cancel_all(CancelReason.SHUTDOWN)
+            finally:
+                waiting.cancel()
+            if time.monotonic() >= deadline:
+                self.runs.cancel_all(CancelReason.SHUTDOWN)
+                deadline = time.monotonic() + 5.0
+        return interrupted
+
+    def _lifecycles(self) -> list[Any]:
+        """What dependency classes want to have open while a worker runs, each class once."""
+        declared = [d for function in self.docket.tasks.values() for d in plan_for(function).all()]
+        classes = {type(d): None for d in [*declared, *self.dependencies.values()]}
+        return [
+            lifecycle(self.docket, self)
+            for cls in classes
+            if (lifecycle := getattr(cls, "worker_lifecycle", None)) is not None
+        ]
+
+    @classmethod
+    async def run(
+        cls,
+        docket_name: str = "docket",
+        url: str = "redis://localhost:6379/0",
+        name: str | None = None,
+        concurrency: int = 10,
+        redelivery_timeout: timedelta = timedelta(minutes=5),
+        reconnection_delay: timedelta = timedelta(seconds=5),
+        minimum_check_interval: timedelta = timedelta(milliseconds=250),
+        scheduling_resolution: timedelta = timedelta(milliseconds=250),
+        schedule_automatic_tasks: bool = True,
+        enable_internal_instrumentation: bool = False,
+        until_finished: bool = False,
+        healthcheck_port: int | None = None,
+        metrics_port: int | None = None,
+        tasks: Sequence[str] = ("docket.tasks:standard_tasks",),
+        fallback_task: str | None = None,
+        grace_period: timedelta = timedelta(minutes=5),
+    ) -> None:
+        """Runs a worker as a program does: loads the tasks, serves health and metrics, and stops on SIGTERM and SIGINT."""
+        async with Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation) as docket:
+            for path in tasks:
+                docket.register_collection(path)
+            worker = cls(
+                docket,
+                name,
+                concurrency,
+                redelivery_timeout,
+                reconnection_delay,
+                minimum_check_interval,
+                scheduling_resolution,
+                schedule_automatic_tasks,
+                enable_internal_instrumentation,
+                load_object(fallback_task) if fallback_task else None,
+                grace_period=grace_period,
+            )
+            async with worker:
+                with stopped_by_signals(worker.stop):
+                    await (worker.run_until_finished() if until_finished else worker.run_forever())
+
+    # The lease
+
+    def _new_keeper(self) -> LeaseKeeper:
+        events = LeaseEvents(self._renewed, self._lease_lost, self._cut_off, self._off_roster)
+        beat = self.docket.heartbeat_interval.total_seconds()
+        return LeaseKeeper(self.docket.ledger, self.id, self.lease_ms, beat, events, f"{self.docket.name} - renewing")
+
+    async def _stop_keeper(self) -> None:
+        await self.keeper.stop()
+
+    async def _register(self) -> None:
+        server_ms = await self.docket.ledger.register(self.id, self.lease_ms, list(self.docket.tasks))
+        self._note_time(server_ms)
+
+    async def _leave(self) -> None:
+        with contextlib.suppress(Exception):
+            await self.docket.ledger.leave(self.id)
+
+    def _renew_now(self) -> None:
+        self.keeper.renew_now()
+
+    def _renewed(self, renewal: Renewal) -> None:
+        self._note_time(renewal.server_ms)
+        self.keeper.orders_carried_out(self.orders.carry_out(renewal.orders))
+
+    def _note_time(self, server_ms: float) -> None:
+        """A clock that is off by more than a round trip could explain is corrected by the server's."""
+        offset = server_ms - time.time() * 1000
+        self._clock_offset_ms = offset if abs(offset) > 1000 else 0.0
+
+    def _off_roster(self) -> None:
+        self._spawn(self._register())
+
+    def _lease_lost(self) -> None:
+        """Others have our work: every call is cancelled, nothing is written, and we go on under a new id."""
+        logger.warning("worker %s lost its lease: %d running task(s) are given up", self.name, len(self.runs))
+        self.runs.cancel_all(CancelReason.LEASE_LOST)
+        self._spawn(self._start_over())
+
+    def _cut_off(self) -> None:
+        if len(self.runs):
+            logger.warning("worker %s cannot reach the server and its lease has ended: running tasks are given up", self.name)
+            self.runs.cancel_all(CancelReason.LEASE_LOST)
+
+    async def _start_over(self) -> None:
+        old = self.keeper
+        self.id = worker_id(self.name, secrets.token_hex(4))
+        await self._register()
+        await self.orders.open(self.id)
+        self.fetcher.worker = self.id
+        self.keeper = self._new_keeper()
+        self.keeper.start()
+        await old.stop()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"{self.docket.name} - renewing")
+        self._errands.add(task)
+        task.add_done_callback(self._errand_done)
+
+    def _errand_done(self, task: asyncio.Task[None]) -> None:
+        self._errands.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning("renewing: %s", task.exception())
+            self.keeper.renew_now()
+
+
+def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
+    """The worker's dependencies by name; unnamed ones get names of our own."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        named = dict(given)
+        for name in named:
+            if name.startswith("__"):
+                raise ValueError(f"worker dependency {name!r}: names that begin with __ are reserved")
+    else:
+        named = {f"__worker_dependency_{i}": dependency for i, dependency in enumerate(given)}
+    for name, dependency in named.items():
+        if inspect.isclass(dependency) or not isinstance(dependency, Dependency):
+            raise TypeError(f"worker dependency {name!r} is {dependency!r}, which is no dependency; use Depends(…) or an instance")
+    return named
+
+
+def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:
+    for task in tasks:
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            return task.exception()
+    return None
+
+
+async def _cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel("docket: the worker stops")
+    while pending := [task for task in tasks if not task.done()]:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(pending)
