@@ -6,14 +6,23 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from docket.execution import Disposition, Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import from_record, unknown_function
 from docket.execution.watching import watch
-from docket.instrumentation import TASKS_ADDED, TASKS_CANCELLED, TASKS_REPLACED, TASKS_SCHEDULED, inject_context
+from docket.instrumentation import (
+    TASKS_ADDED,
+    TASKS_CANCELLED,
+    TASKS_REPLACED,
+    TASKS_SCHEDULED,
+    TASKS_SUPERSEDED,
+    caller_span,
+    inject_context,
+    is_tracing,
+)
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.ledger import BATCH
 from docket.model.errors import PayloadTooLarge, Undecodable
@@ -253,14 +262,21 @@ class Docket:
     async def add_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
         """Schedules many calls, in chunks; each is judged on its own. An error marks only its execution
         (`Disposition.FAILED`, `schedule_exception`)."""
-        return await self._schedule_many(calls, chunk_size, replace=False)
+        with self._span("add_many"):
+            return await self._schedule_many(calls, chunk_size, replace=False)
 
     async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
         """As `add_many`, replacing what the keys have waiting; of several calls with one key the last counts."""
-        return await self._schedule_many(calls, chunk_size, replace=True)
+        with self._span("replace_many"):
+            return await self._schedule_many(calls, chunk_size, replace=True)
 
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None:
         """Schedules an execution as it stands."""
+        with self._span("schedule", execution):
+            execution.trace_context = execution.trace_context or inject_context()
+            await self._write_down(execution, replace)
+
+    async def _write_down(self, execution: Execution, replace: bool) -> None:
         order = self._order(execution, replace)
         if order is not None:
             self._note(execution, await self._enqueuing.submit(order), replace)
@@ -272,10 +288,22 @@ class Docket:
 
         async def scheduler(*args: Any, **kwargs: Any) -> Execution:
             execution = self._new_execution(found, name, args, kwargs, key, when)
-            await self.schedule(execution, replace=replace)
+            if is_tracing():
+                with self._span("replace" if replace else "add", execution):
+                    execution.trace_context = inject_context()
+                    await self._write_down(execution, replace)
+            else:
+                await self._write_down(execution, replace)
             return execution
 
         return scheduler
+
+    def _span(self, verb: str, execution: Execution | None = None, **more: Any) -> AbstractContextManager[Any]:
+        attributes: dict[str, Any] = {**self.labels(), **more}
+        if execution is not None:
+            attributes |= {**execution.specific_labels(), "code.function.name": execution.function_name}
+            attributes |= {"messaging.system": "docket", "messaging.destination.name": self.name, "messaging.message.id": execution.key}
+        return caller_span(f"docket.{verb}", attributes) if is_tracing() else nullcontext()
 
     def _new_execution(
         self,
@@ -287,9 +315,8 @@ class Docket:
         when: datetime | None,
     ) -> Execution:
         execution = Execution(
-            self, function, args, kwargs, new_key() if key is None else key, when or self.now(), function_name=name,
-            trace_context=inject_context(),
-        )  # fmt: skip
+            self, function, args, kwargs, new_key() if key is None else key, when or self.now(), function_name=name
+        )
         execution.fresh_key = key is None
         return execution
 
@@ -321,6 +348,8 @@ class Docket:
             labels = {"docket.name": self.name, "docket.task": execution.function_name}
             (TASKS_REPLACED if replace else TASKS_ADDED).add(1, labels)
             TASKS_SCHEDULED.add(1, labels)
+            if receipt.generation > 1:
+                TASKS_SUPERSEDED.add(1, {**labels, "docket.where": "docket"})
         else:
             execution.when = from_ms(receipt.due_ms)
 
@@ -328,10 +357,11 @@ class Docket:
         if chunk_size is not None and chunk_size < 1:
             raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
         executions: list[Execution] = []
+        trace_context = inject_context()
         for call in calls:
             key = None if call.fresh_key else call.key
             execution = self._new_execution(call.function, call.function_name, call.args, call.kwargs, key, call.when)
-            execution.key = call.key
+            execution.key, execution.trace_context = call.key, trace_context
             executions.append(execution)
         size = chunk_size or max(len(executions), 1)
         for start in range(0, len(executions), size):
@@ -373,8 +403,10 @@ class Docket:
 
     async def cancel(self, key: str) -> None:
         """Removes a waiting task at once, and asks the worker of a running one to cancel it. An unknown key is no error."""
-        if await self.ledger.cancel(key):
-            TASKS_CANCELLED.add(1, self.labels())
+        with self._span("cancel", **{"docket.key": key}):
+            # One that runs is counted by its worker, when it has ended.
+            if await self.ledger.cancel(key) == 1:
+                TASKS_CANCELLED.add(1, self.labels())
 
     async def get_execution(self, key: str) -> Execution | None:
         """The task of that key, finished or not, or None. Functions unknown here are no obstacle."""
@@ -395,7 +427,10 @@ class Docket:
 
     async def clear(self) -> int:
         """Cancels everything that waits; what runs goes on. Returns how many tasks were removed."""
-        return await self.ledger.clear()
+        with self._span("clear"):
+            removed = await self.ledger.clear()
+        TASKS_CANCELLED.add(removed, self.labels())
+        return removed
 
     async def snapshot(self) -> DocketSnapshot:
         """Everything that waits or runs, and who works here."""

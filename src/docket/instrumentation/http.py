@@ -1,0 +1,104 @@
+"""Health and metrics over HTTP, from a thread: they answer also while the event loop is blocked."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# A path's answer: status and text.
+Page = Callable[[], tuple[int, bytes]]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET for the known paths; tells nothing else, and logs nothing."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "docket"
+    sys_version = ""
+
+    def __init__(self, pages: dict[str, Page], content_type: str, *args: Any) -> None:
+        self._pages = pages
+        self._content_type = content_type
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        page = self._pages.get(self.path.partition("?")[0])
+        status, body = page() if page is not None else (404, b"not found\n")
+        self.send_response(status)
+        self.send_header("Content-Type", self._content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@contextlib.contextmanager
+def _serving(host: str, port: int, pages: dict[str, Page], content_type: str, what: str) -> Iterator[int]:
+    try:
+        server = ThreadingHTTPServer((host, port), functools.partial(_Handler, pages, content_type))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot serve {what} on {host}:{port}: {error.strerror}") from None
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name=f"docket - {what}", daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+# Why something is not well, or None if it is.
+Verdict = Callable[[], str | None]
+
+
+def _verdict_page(verdict: Verdict | None) -> Page:
+    def page() -> tuple[int, bytes]:
+        problem = verdict() if verdict is not None else None
+        return (200, b"OK\n") if problem is None else (503, f"{problem}\n".encode())
+
+    return page
+
+
+@contextlib.contextmanager
+def healthcheck_server(
+    port: int | None = None, host: str = "0.0.0.0", *, health: Verdict | None = None, ready: Verdict | None = None
+) -> Iterator[int | None]:
+    """Serves `/` and `/health` (200 while all is well, else 503 with the reason) and `/ready`. Without a port, nothing.
+
+    Raises OSError if the port is taken. Port 0 picks a free one; the port is the value of the context.
+    """
+    if port is None:
+        yield None
+        return
+    well = _verdict_page(health)
+    pages = {"/": well, "/health": well, "/ready": _verdict_page(ready or health)}
+    with _serving(host, port, pages, "text/plain; charset=utf-8", "health") as bound:
+        yield bound
+
+
+@contextlib.contextmanager
+def metrics_server(port: int | None = None, host: str = "0.0.0.0") -> Iterator[int | None]:
+    """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as healthcheck_server."""
+    if port is None:
+        yield None
+        return
+    # Loaded by name: only those who serve metrics pay for the library.
+    mirror = importlib.import_module("docket.instrumentation.prometheus").PrometheusMirror()
+
+    def page() -> tuple[int, bytes]:
+        return 200, mirror.render()
+
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+    with _serving(host, port, {"/metrics": page, "/": page}, content_type, "metrics") as bound:
+        yield bound

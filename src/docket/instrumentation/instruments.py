@@ -1,0 +1,135 @@
+"""Every metric docket keeps. Each goes to OpenTelemetry, and to Prometheus where that is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+
+meter = metrics.get_meter("docket")
+
+Attributes = Mapping[str, str]
+
+_all: list[_Instrument] = []
+
+
+class _Instrument:
+    """A metric by name; `mirror` passes every value on to a second place, once there is one."""
+
+    kind = ""
+
+    def __init__(self, name: str, description: str, unit: str = "1") -> None:
+        self.name = name
+        self.description = description
+        self.unit = unit
+        self.mirror: Callable[[float, Attributes], None] | None = None
+        _all.append(self)
+
+
+class Counter(_Instrument):
+    """Counts what happened."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, description: str, unit: str = "1") -> None:
+        super().__init__(name, description, unit)
+        self._add = meter.create_counter(name, unit, description).add
+
+    def add(self, amount: int, attributes: Attributes) -> None:
+        self._add(amount, attributes)
+        if self.mirror is not None:
+            self.mirror(amount, attributes)
+
+
+class UpDownCounter(_Instrument):
+    """Counts what is going on."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, description: str, unit: str = "1") -> None:
+        super().__init__(name, description, unit)
+        self._add = meter.create_up_down_counter(name, unit, description).add
+
+    def add(self, amount: int, attributes: Attributes) -> None:
+        self._add(amount, attributes)
+        if self.mirror is not None:
+            self.mirror(amount, attributes)
+
+
+class Histogram(_Instrument):
+    """Keeps a distribution."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, description: str, unit: str) -> None:
+        super().__init__(name, description, unit)
+        self._record = meter.create_histogram(name, unit, description).record
+
+    def record(self, amount: float, attributes: Attributes) -> None:
+        self._record(amount, attributes)
+        if self.mirror is not None:
+            self.mirror(amount, attributes)
+
+
+class Gauge(_Instrument):
+    """Shows a value for as long as somebody vouches for it: `clear` takes it back."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, description: str, unit: str = "1") -> None:
+        super().__init__(name, description, unit)
+        self._values: dict[tuple[tuple[str, str], ...], float] = {}
+        self.forget: Callable[[Attributes], None] | None = None
+        meter.create_observable_gauge(name, [self._observe], unit, description)
+
+    def set(self, amount: float, attributes: Attributes) -> None:
+        self._values[tuple(sorted(attributes.items()))] = amount
+        if self.mirror is not None:
+            self.mirror(amount, attributes)
+
+    def clear(self, attributes: Attributes) -> None:
+        self._values.pop(tuple(sorted(attributes.items())), None)
+        if self.forget is not None:
+            self.forget(attributes)
+
+    def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(value, dict(labels)) for labels, value in list(self._values.items())]
+
+
+TASKS_ADDED = Counter("docket_tasks_added", "Tasks added")
+TASKS_REPLACED = Counter("docket_tasks_replaced", "Tasks written in place of others, or where there was none")
+TASKS_SCHEDULED = Counter("docket_tasks_scheduled", "Tasks written down, added or replaced")
+TASKS_CANCELLED = Counter("docket_tasks_cancelled", "Tasks that ended cancelled: by order, struck, dropped or cleared")
+TASKS_STARTED = Counter("docket_tasks_started", "Runs started")
+TASKS_REDELIVERED = Counter("docket_tasks_redelivered", "Runs of tasks that lost a worker before")
+TASKS_STRICKEN = Counter("docket_tasks_stricken", "Tasks blocked by a strike")
+TASKS_SUPERSEDED = Counter("docket_tasks_superseded", "Tasks that were replaced while they waited, or runs that no longer counted")
+TASKS_COMPLETED = Counter("docket_tasks_completed", "Runs that ended, well or not")
+TASKS_FAILED = Counter("docket_tasks_failed", "Runs that failed")
+TASKS_SUCCEEDED = Counter("docket_tasks_succeeded", "Runs that succeeded")
+TASKS_RETRIED = Counter("docket_tasks_retried", "Failed runs that are followed by a retry")
+TASKS_PERPETUATED = Counter("docket_tasks_perpetuated", "Runs that are followed by their successor")
+TASK_DURATION = Histogram("docket_task_duration", "How long runs take", "s")
+TASK_PUNCTUALITY = Histogram("docket_task_punctuality", "How late runs start", "s")
+TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs going on in this worker")
+REDIS_DISRUPTIONS = Counter("docket_redis_disruptions", "Failed steps of a service because of the server")
+STRIKES_IN_EFFECT = UpDownCounter("docket_strikes_in_effect", "Strikes in effect")
+QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a worker, or for a limit")
+SCHEDULE_DEPTH = Gauge("docket_schedule_depth", "Tasks that wait for their time")
+FLEET_RUNNING = Gauge("docket_fleet_running", "Tasks that run, on all workers")
+OLDEST_WAITING_AGE = Gauge("docket_oldest_waiting_age", "How long the first ready task has waited", "s")
+DEAD_LETTERS = Gauge("docket_dead_letters", "Tasks given up after they took their worker down too often, or could not be read")
+SLOTS_IN_USE = Gauge("docket_slots_in_use", "Slots of concurrency limits that are taken")
+CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's own caches")
+
+
+def instruments() -> list[Any]:
+    return list(_all)
+
+
+def somebody_listens() -> bool:
+    """Whether a value that is costly to find is worth it: an SDK is set up, or Prometheus is served."""
+    provider = metrics.get_meter_provider()
+    return type(provider).__module__.partition(".")[2].startswith("sdk") or any(i.mirror is not None for i in _all)

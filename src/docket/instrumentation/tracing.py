@@ -1,0 +1,93 @@
+"""Spans and the context they travel in. Next to nothing while no SDK is set up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.propagators.textmap import Getter, Setter
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+
+tracer = trace.get_tracer("docket")
+
+Message = dict[bytes, bytes]
+
+# Instrumentations of clients respect this key; it keeps our own traffic out of the user's traces.
+_SUPPRESS = "suppress_instrumentation"
+
+
+class MessageGetter(Getter[Message]):
+    """Reads a trace context from a mapping of bytes."""
+
+    def get(self, carrier: Message, key: str) -> list[str] | None:
+        value = carrier.get(key.encode())
+        return None if value is None else [value.decode()]
+
+    def keys(self, carrier: Message) -> list[str]:
+        return [key.decode() for key in carrier]
+
+
+class MessageSetter(Setter[Message]):
+    """Writes a trace context into a mapping of bytes."""
+
+    def set(self, carrier: Message, key: str, value: str) -> None:
+        carrier[key.encode()] = value.encode()
+
+
+message_getter = MessageGetter()
+message_setter = MessageSetter()
+
+
+def is_tracing() -> bool:
+    """Whether anybody has set up a tracer."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def inject_context() -> dict[str, str] | None:
+    """The current trace context to be stored with a task, or None if there is none."""
+    if not trace.get_current_span().get_span_context().is_valid:
+        return None
+    carrier: MutableMapping[str, str] = {}
+    propagate.inject(carrier)
+    return dict(carrier)
+
+
+@contextlib.contextmanager
+def caller_span(name: str, attributes: Mapping[str, Any]) -> Iterator[Span]:
+    """A span round something a caller asks of the docket."""
+    kind = SpanKind.PRODUCER if name in ("docket.add", "docket.replace", "docket.schedule") else SpanKind.INTERNAL
+    with tracer.start_as_current_span(name, kind=kind, attributes=dict(attributes)) as span:
+        yield span
+
+
+@contextlib.contextmanager
+def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> Iterator[Span]:
+    """The consumer's span of one run: in the caller's trace, and linked to the caller's span.
+
+    Exceptions are not recorded by themselves: a task that is put off or cancelled is no error.
+    """
+    parent = propagate.extract(dict(stored)) if stored else context.Context()
+    caller = trace.get_current_span(parent).get_span_context()
+    links = [Link(caller)] if caller.is_valid else []
+    with tracer.start_as_current_span(
+        name,
+        context=parent,
+        kind=SpanKind.CONSUMER,
+        attributes=dict(attributes),
+        links=links,
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
+        yield span
+
+
+def mark_failed(span: Span, error: BaseException) -> None:
+    span.record_exception(error)
+    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"[:500]))
+
+
+def suppress_traces() -> None:
+    """Keeps the rest of the current asyncio task out of the user's traces."""
+    context.attach(context.set_value(_SUPPRESS, True))
