@@ -53,6 +53,10 @@ def plan_for(function: Callable[..., Any]) -> Plan:
     return plan
 
 
+def plan_count() -> int:
+    return len(_plans)
+
+
 def _make_plan(function: Callable[..., Any]) -> Plan:
     parameters = cast(dict[str, Dependency[Any]], get_dependency_parameters(function))
     annotations = cast(dict[str, list[Dependency[Any]]], get_annotation_dependencies(function))

@@ -16,6 +16,7 @@ class Answer(enum.IntEnum):
     LOST = 0
     DONE = 1
     KEPT = 2
+    CANCELLED = 3
 
 
 @dataclass(slots=True)
@@ -38,7 +39,17 @@ def finish(
     dead_letter: bool = False,
     has_progress: bool = True,
 ) -> Settlement:
-    item = [text_bytes(key), epoch, _FINISH, STATE_NUMBERS[state], ttl_ms, tail, event, int(dead_letter), int(has_progress)]
+    item = [
+        text_bytes(key),
+        epoch,
+        _FINISH,
+        STATE_NUMBERS[state],
+        ttl_ms,
+        tail,
+        event,
+        int(dead_letter),
+        int(has_progress),
+    ]
     return Settlement(key, epoch, item)
 
 
@@ -56,7 +67,9 @@ def reschedule(
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
     name = text_bytes(function_name) if function_name is not None else False
-    return Settlement(key, epoch, [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False])
+    return Settlement(
+        key, epoch, [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False]
+    )
 
 
 def hand_back(key: str, epoch: int, *, delay_ms: float = 0, only_if_known: str | None = None) -> Settlement:

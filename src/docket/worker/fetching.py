@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,6 +62,7 @@ class Fetcher(Service):
         self._start = start
         self._known_keys = known_keys
         self._no_lease = no_lease
+        self._context = contextvars.copy_context()
         self._client: Any = None
         self._stray_ids: list[str] = []
         self._next_stray_check = 0.0
@@ -103,7 +105,8 @@ class Fetcher(Service):
             return
         for delivery in deliveries:
             self._slots.take()
-            self._start(delivery)
+            # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
+            self._context.run(self._start, delivery)
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""

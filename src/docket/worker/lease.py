@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Renewal
 from docket.model.errors import DocketError, ServerUnreachable
 from docket.storage.faults import is_cut_off
@@ -22,6 +23,7 @@ logger = logging.getLogger("docket.worker")
 
 SWEEP_PAGE = 200
 SWEEP_EVERY = 10.0
+LOOK_AT_LOOP_EVERY = 1.0
 
 
 @dataclass(slots=True)
@@ -40,7 +42,17 @@ class LeaseKeeper:
     It also notices when the event loop does not turn, and says which code holds it up.
     """
 
-    def __init__(self, ledger: Ledger, worker: str, lease_ms: int, beat: float, events: LeaseEvents, name: str) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        worker: str,
+        lease_ms: int,
+        beat: float,
+        events: LeaseEvents,
+        name: str,
+        labels: dict[str, str],
+    ) -> None:
+        self._labels = labels
         self._ledger = ledger
         self._worker = worker
         self._lease_ms = lease_ms
@@ -56,9 +68,9 @@ class LeaseKeeper:
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
         self._renewed_at = time.monotonic()
-        self._loop_turned_at = time.monotonic()
+        self._loop_asked_at: float | None = None
         self._loop_blocked_told = False
-        self.block_threshold = 5.0
+        self.block_threshold = 2.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -87,8 +99,9 @@ class LeaseKeeper:
 
     @property
     def loop_lag(self) -> float:
-        """Seconds since the event loop last turned, as seen from outside."""
-        return time.monotonic() - self._loop_turned_at
+        """How long the event loop has owed an answer, in seconds, as seen from outside."""
+        asked_at = self._loop_asked_at
+        return 0.0 if asked_at is None else time.monotonic() - asked_at
 
     def orders_carried_out(self, count: int) -> None:
         self._orders_done += count
@@ -111,6 +124,7 @@ class LeaseKeeper:
                     next_sweep = time.monotonic() + SWEEP_EVERY
                 self._backoff.reset()
                 pause = max(min(next_renewal, next_reclaim, next_sweep) - time.monotonic(), 0.0)
+                pause = min(pause, LOOK_AT_LOOP_EVERY)
             except DocketError as error:
                 self._failed(error)
                 next_renewal = time.monotonic()
@@ -144,6 +158,11 @@ class LeaseKeeper:
                     "reclaiming: %d worker(s) lost; %d task(s) put back, %d buried, %d cancelled",
                     declared, put_back, buried, cancelled,
                 )  # fmt: skip
+            if buried:
+                TASKS_COMPLETED.add(buried, self._labels)
+                TASKS_FAILED.add(buried, self._labels)
+            if cancelled:
+                TASKS_CANCELLED.add(cancelled, self._labels)
             if not dying:
                 return
             least_ms = 0
@@ -178,8 +197,10 @@ class LeaseKeeper:
             self._stopping = True
 
     def _watch_loop(self) -> None:
-        self._tell(self._loop_turned)
-        if self.loop_lag > self.block_threshold and not self._loop_blocked_told:
+        if self._loop_asked_at is None:
+            self._loop_asked_at = time.monotonic()
+            self._tell(self._loop_turned)
+        elif self.loop_lag > self.block_threshold and not self._loop_blocked_told:
             self._loop_blocked_told = True
             frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
             stack = "".join(traceback.format_stack(frame)) if frame is not None else "(no stack)"
@@ -190,12 +211,10 @@ class LeaseKeeper:
             )
 
     def _loop_turned(self) -> None:
-        self._loop_turned_at = time.monotonic()
+        self._loop_asked_at = None
         self._loop_blocked_told = False
 
 
 def lease_length_ms(redelivery_timeout_ms: int, heartbeat_ms: int, missed: int) -> int:
     """The lease ends with the redelivery time-out or the heartbeat time-out, whichever is sooner."""
     return max(min(redelivery_timeout_ms, heartbeat_ms * missed), 100)
-
-

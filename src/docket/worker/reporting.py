@@ -12,6 +12,7 @@ from docket.execution import Execution
 from docket.instrumentation import (
     TASK_DURATION,
     TASK_PUNCTUALITY,
+    TASKS_CANCELLED,
     TASKS_COMPLETED,
     TASKS_FAILED,
     TASKS_PERPETUATED,
@@ -25,6 +26,18 @@ from docket.instrumentation import (
 )
 
 logger = logging.getLogger("docket.worker")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is to be counted once the ending is written down; without an outcome the task was cancelled."""
+
+    outcome: TaskOutcome | None
+    retried: bool = False
+    perpetuated: bool = False
+
+
+CANCELLED = Tally(None)
 
 
 @dataclass(slots=True)
@@ -54,22 +67,35 @@ class Reporter:
             TASKS_REDELIVERED.add(1, attributes)
         if logger.isEnabledFor(logging.INFO):
             arrow = "↬" if execution.attempt > 1 else "↪"
-            logger.info("%s [%s] %s", arrow, format_duration(late), execution.call_repr(), extra=self._extra(execution))
+            logger.info(
+                "%s [%s] %s",
+                arrow,
+                format_duration(late),
+                execution.call_repr(),
+                extra=self._extra(execution),
+            )
 
-    def ended(self, execution: Execution, outcome: TaskOutcome, *, again: bool, retried: bool) -> None:
+    def over(self, execution: Execution) -> None:
+        """The body has ended, one way or another."""
+        TASKS_RUNNING.add(-1, self.attributes(execution))
+
+    def count(self, execution: Execution, tally: Tally) -> None:
+        """An ending that is written down."""
         attributes = self.attributes(execution)
-        seconds = outcome.duration.total_seconds()
-        TASKS_RUNNING.add(-1, attributes)
+        outcome = tally.outcome
+        if outcome is None:
+            TASKS_CANCELLED.add(1, attributes)
+            return
         TASKS_COMPLETED.add(1, attributes)
-        TASK_DURATION.record(seconds, attributes)
+        TASK_DURATION.record(outcome.duration.total_seconds(), attributes)
         (TASKS_SUCCEEDED if outcome.exception is None else TASKS_FAILED).add(1, attributes)
-        if retried:
+        if tally.retried:
             TASKS_RETRIED.add(1, attributes)
-        elif again:
+        elif tally.perpetuated:
             TASKS_PERPETUATED.add(1, attributes)
-        self._log_end(execution, outcome, seconds, again)
 
-    def _log_end(self, execution: Execution, outcome: TaskOutcome, seconds: float, again: bool) -> None:
+    def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
+        seconds = outcome.duration.total_seconds()
         arrow = "↫" if again else "↩"
         if outcome.exception is not None:
             logger.error(
@@ -77,24 +103,35 @@ class Reporter:
                 exc_info=outcome.exception, extra=self._extra(execution),
             )  # fmt: skip
         elif logger.isEnabledFor(logging.INFO):
-            logger.info("%s [%s] %s", arrow, format_duration(seconds), execution.call_repr(), extra=self._extra(execution))
-
-    def not_ended(self, execution: Execution) -> None:
-        """The run is over without an ending of its own (cancelled, blocked, lost)."""
-        TASKS_RUNNING.add(-1, self.attributes(execution))
+            logger.info(
+                "%s [%s] %s",
+                arrow,
+                format_duration(seconds),
+                execution.call_repr(),
+                extra=self._extra(execution),
+            )
 
     def cancelled(self, execution: Execution, seconds: float) -> None:
-        self.not_ended(execution)
-        logger.info("✗ [%s] %s (cancelled)", format_duration(seconds), execution.call_repr(), extra=self._extra(execution))
+        logger.info(
+            "✗ [%s] %s (cancelled)",
+            format_duration(seconds),
+            execution.call_repr(),
+            extra=self._extra(execution),
+        )
 
     def struck(self, execution: Execution) -> None:
         TASKS_STRICKEN.add(1, {**self.attributes(execution), "docket.where": "worker"})
         logger.warning("🗙 %s", execution.call_repr(), extra=self._extra(execution))
 
     def blocked(self, execution: Execution, reason: str, what_next: str) -> None:
-        self.not_ended(execution)
-        logger.info("⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution))
+        logger.info(
+            "⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution)
+        )
 
     def superseded(self, execution: Execution) -> None:
-        TASKS_SUPERSEDED.add(1, self.attributes(execution))
-        logger.info("↬ %s was replaced or taken over; this run changed nothing", execution.call_repr(), extra=self._extra(execution))
+        TASKS_SUPERSEDED.add(1, {**self.attributes(execution), "docket.where": "worker"})
+        logger.info(
+            "↬ %s was replaced or taken over; this run changed nothing",
+            execution.call_repr(),
+            extra=self._extra(execution),
+        )

@@ -27,6 +27,7 @@ from docket.dependencies import (
 )
 from docket.execution import Execution, TaskFunction
 from docket.execution.execution import NextRun, from_record
+from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import Answer, Delivery, Ending, Settlement, finish, hand_back, reschedule
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
 from docket.model.errors import PayloadTooLarge, Undecodable, UnknownVersion
@@ -34,7 +35,8 @@ from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, to_ms
 from docket.storage.records import read_task
 
-from .conflicts import check_conflicts
+from .own_dependencies import check_conflicts
+from .reporting import CANCELLED, Tally
 from .runs import CancelReason, Run
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ class Runner:
     def start(self, delivery: Delivery) -> None:
         run = Run(delivery)
         self._runs.add(run)
-        run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
+        run.task = asyncio.get_running_loop().create_task(
+            self._run(run), name=self._task_prefix + delivery.key
+        )
         run.task.add_done_callback(lambda task: self._ended(run, task))
 
     def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
@@ -91,7 +95,9 @@ class Runner:
         """The execution; what cannot be read is that task's failure, what is too new is left for those who know it."""
         try:
             record = read_task(run.delivery.record)
-            execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
+            execution = from_record(
+                self._docket, run.key, record, self._docket.tasks.get(record.function_name)
+            )
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
             self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
@@ -109,10 +115,16 @@ class Runner:
         strikes = self._docket.strike_list
         if not strikes.is_empty and strikes.is_stricken(execution):
             self._report.struck(execution)
-            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, Ending(self._worker.name, "struck")))
+            ending = Ending(self._worker.name, "struck")
+            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
             return False
         if execution.function_name not in self._docket.tasks:
-            answer = await self._settled(run, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS, only_if_known=execution.function_name))
+            answer = await self._settled(
+                run,
+                hand_back(
+                    run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS, only_if_known=execution.function_name
+                ),
+            )
             if answer is not Answer.KEPT:
                 self._close(run)
                 return False
@@ -129,6 +141,31 @@ class Runner:
             self._starts[run.key] = self._starts.get(run.key, 0) + 1
         assert execution.started_at is not None
         self._report.started(execution, execution.started_at)
+        if not is_tracing():
+            await self._call_and_decide(run, execution)
+            return
+        attributes = {
+            **self._worker.labels(),
+            **execution.specific_labels(),
+            **self._messaging(run, execution),
+        }
+        with run_span(execution.function_name, execution.trace_context, attributes) as span:
+            error = await self._call_and_decide(run, execution)
+            if error is not None:
+                mark_failed(span, error)
+
+    def _messaging(self, run: Run, execution: Execution) -> dict[str, str]:
+        """OpenTelemetry's own words for what this is."""
+        return {
+            "code.function.name": execution.function_name,
+            "messaging.system": "docket",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": self._docket.name,
+            "messaging.message.id": run.key,
+        }
+
+    async def _call_and_decide(self, run: Run, execution: Execution) -> BaseException | None:
+        """Calls the function and settles what comes of it; returns the error if it failed."""
         began = time.perf_counter()
         resolved = Resolved()
         result: Any = None
@@ -137,15 +174,16 @@ class Runner:
             result = await self._call(execution, resolved)
         except AdmissionBlocked as blocked:
             self._blocked(run, execution, blocked)
-            return
-        except asyncio.CancelledError as cancelled:
-            if self._cancelled(run, execution, time.perf_counter() - began):
-                return
-            error = cancelled
+            return None
+        except asyncio.CancelledError:
+            self._cancelled(run, execution, time.perf_counter() - began)
+            return None
         except BaseException as raised:
             error = raised
         outcome = TaskOutcome(timedelta(seconds=time.perf_counter() - began), result, error)
+        self._report.over(execution)
         await self._decide(run, execution, resolved, outcome)
+        return outcome.exception
 
     async def _call(self, execution: Execution, resolved: Resolved) -> Any:
         function = execution.function
@@ -178,8 +216,10 @@ class Runner:
             if not retried and resolved.completion_handler is not None:
                 again = await resolved.completion_handler.on_complete(execution, outcome)
         except Exception:
-            logger.exception("a behaviour of %s failed after the run; the task will be delivered again", execution.call_repr())
-            self._report.not_ended(execution)
+            logger.exception(
+                "a behaviour of %s failed after the run; the task will be delivered again",
+                execution.call_repr(),
+            )
             self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=self._worker.redelivery_ms))
             return
         next_run = execution.next_run if (retried or again) and not self._is_spent(run) else None
@@ -189,8 +229,14 @@ class Runner:
             settlement = self._failure(run, outcome.exception, has_progress=execution.used_progress)
         else:
             settlement = await self._success(run, execution, outcome)
-        self._report.ended(execution, outcome, again=next_run is not None, retried=retried)
-        self._settle(run, execution, settlement)
+        again = next_run is not None
+        self._report.log_end(execution, outcome, again)
+        self._settle(
+            run,
+            execution,
+            settlement,
+            Tally(outcome, retried=again and retried, perpetuated=again and not retried),
+        )
 
     def _is_spent(self, run: Run) -> bool:
         """Whether run_at_most allows no further run of this key."""
@@ -232,71 +278,108 @@ class Runner:
         # Named after the run, not the key: a run that no longer counts cannot overwrite its successor's result.
         name = f"{run.key}:{run.epoch}"
         await self._docket.result_storage.put(
-            name, {"data": base64.b64encode(payload).decode()}, collection=self._docket.results_collection, ttl=self._ttl_ms / 1000
+            name,
+            {"data": base64.b64encode(payload).decode()},
+            collection=self._docket.results_collection,
+            ttl=self._ttl_ms / 1000,
         )
         ending.kind, ending.payload = ELSEWHERE, name.encode("utf-8", "surrogatepass")
 
-    def _failure(self, run: Run, error: BaseException, *, dead_letter: bool = False, has_progress: bool = False) -> Settlement:
+    def _failure(
+        self, run: Run, error: BaseException, *, dead_letter: bool = False, has_progress: bool = False
+    ) -> Settlement:
         text = f"{type(error).__name__}: {error}"
         ending = Ending(self._worker.name, text, ERROR, encode_error(error))
-        return self._ending(run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress)
+        return self._ending(
+            run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress
+        )
 
     def _ending(
-        self, run: Run, state: ExecutionState, ending: Ending, *, dead_letter: bool = False, has_progress: bool = False
+        self,
+        run: Run,
+        state: ExecutionState,
+        ending: Ending,
+        *,
+        dead_letter: bool = False,
+        has_progress: bool = False,
     ) -> Settlement:
         event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
         return finish(
-            run.key, run.epoch, state, self._ttl_ms, ending.pack(), event, dead_letter=dead_letter, has_progress=has_progress
+            run.key,
+            run.epoch,
+            state,
+            self._ttl_ms,
+            ending.pack(),
+            event,
+            dead_letter=dead_letter,
+            has_progress=has_progress,
         )
 
     # What is no ending of the task's own
 
     def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
+        self._report.over(execution)
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
             self._close(run)
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
-            self._settle(run, execution, reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay)))
+            self._settle(
+                run,
+                execution,
+                reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay)),
+            )
         else:
             self._report.blocked(execution, blocked.reason, "dropped")
             ending = Ending(self._worker.name, f"dropped: {blocked.reason}")
-            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending))
+            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
 
-    def _cancelled(self, run: Run, execution: Execution, seconds: float) -> bool:
-        """Sorts a cancel by where it came from. False: the body raised it by itself after we had asked for nothing else."""
+    def _cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
+        """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""
+        self._report.over(execution)
         if run.reason is CancelReason.LEASE_LOST:
             self._report.superseded(execution)
-            self._report.not_ended(execution)
             self._close(run)
-            return True
+            return
         task = asyncio.current_task()
         from_outside = run.reason is None and task is not None and task.cancelling() > 0
         if run.reason is CancelReason.SHUTDOWN or from_outside:
-            self._report.not_ended(execution)
             self._settle(run, execution, hand_back(run.key, run.epoch))
-            return True
+            return
         self._report.cancelled(execution, seconds)
-        self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, Ending(self._worker.name), has_progress=execution.used_progress))
-        return True
+        ending = self._ending(
+            run, ExecutionState.CANCELLED, Ending(self._worker.name), has_progress=execution.used_progress
+        )
+        self._settle(run, execution, ending, CANCELLED)
 
     # Settle
 
-    def _settle(self, run: Run, execution: Execution | None, settlement: Settlement) -> None:
+    def _settle(
+        self, run: Run, execution: Execution | None, settlement: Settlement, tally: Tally | None = None
+    ) -> None:
+        """Counts only what is written down: a run that no longer counts does not count in the metrics either."""
         run.over = True
 
         def answered(answer: Answer) -> None:
             self._runs.remove(run)
-            if answer is Answer.LOST and execution is not None and run.reason is not CancelReason.LEASE_LOST:
+            if execution is None:
+                return
+            if answer is Answer.LOST and run.reason is not CancelReason.LEASE_LOST:
                 self._report.superseded(execution)
+            elif answer is Answer.CANCELLED:
+                self._report.count(execution, CANCELLED)
+            elif tally is not None:
+                self._report.count(execution, tally)
 
         self._settler.submit(settlement, answered)
 
     async def _settled(self, run: Run, settlement: Settlement) -> Answer:
         """Settles and waits for the answer; the run stays open."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
+        self._settler.submit(
+            settlement, lambda answer: None if answered.done() else answered.set_result(answer)
+        )
         return await answered
 
     def _close(self, run: Run) -> None:

@@ -50,5 +50,8 @@ class Seeder(Service):
             buried = await redis.zscore(self._docket.keys.dead, name) is not None
         if buried and name not in self._buried_told:
             self._buried_told.add(name)
-            logger.error("automatic task %s is a dead letter and is not scheduled again until it is removed from there", name)
+            logger.error(
+                "automatic task %s is a dead letter and is not scheduled again until it is removed from there",
+                name,
+            )
         return buried

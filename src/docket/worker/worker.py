@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 import secrets
@@ -15,8 +14,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from uncalled_for import Dependency
-
+from docket import instrumentation
 from docket.dependencies import CurrentExecution, plan_for, validate_dependencies
 from docket.docket import Docket
 from docket.execution import Execution, TaskFunction
@@ -27,10 +25,13 @@ from docket.registry import load_object
 
 from .fetching import Fetcher, Slots
 from .lease import LeaseEvents, LeaseKeeper, lease_length_ms
+from .health import health_problem, readiness_problem
 from .orders import Orders
+from .own_dependencies import worker_dependencies
 from .reporting import Reporter
 from .running import Runner
 from .runs import CancelReason, Runs
+from .sampling import Sampler
 from .seeding import Seeder
 from .service import Service
 from .settling import Settler
@@ -46,7 +47,9 @@ FINISHED_CHECK_SECONDS = 0.1
 
 async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
     """The fallback for tasks whose function no live worker knows: they are dropped, with a warning."""
-    logger.warning("no worker knows the task %r: %s is dropped", execution.function_name, execution.call_repr())
+    logger.warning(
+        "no worker knows the task %r: %s is dropped", execution.function_name, execution.call_repr()
+    )
 
 
 class Worker:
@@ -96,7 +99,7 @@ class Worker:
         self._errands: set[asyncio.Task[None]] = set()
         self._clock_offset_ms = 0.0
         self._stack: AsyncExitStack | None = None
-        self._working = False
+        self._working = self._served = self._draining = False
         self._stop = asyncio.Event()
 
     def labels(self) -> dict[str, str]:
@@ -135,6 +138,23 @@ class Worker:
         """Raises ValueError if the dependencies of a task contradict each other."""
         for function in tasks if tasks is not None else self.docket.tasks.values():
             validate_dependencies(function)
+
+    # Health
+
+    @property
+    def is_working(self) -> bool:
+        return self._working and self._served
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set() or self._draining
+
+    def health_problem(self) -> str | None:
+        """Why the worker is not well, or None if it claims, renews and its event loop turns."""
+        return health_problem(self)
+
+    def readiness_problem(self) -> str | None:
+        return readiness_problem(self)
 
     # Working
 
@@ -180,7 +200,7 @@ class Worker:
                 await self._set_up(stack)
                 await self._serve(until)
         finally:
-            self._working = False
+            self._working = self._served = self._draining = False
 
     async def _set_up(self, stack: AsyncExitStack) -> None:
         """Opens what the services need; whatever was opened is closed in reverse, to the end."""
@@ -190,7 +210,9 @@ class Worker:
         self.runs = Runs()
         self.slots = Slots(self.concurrency)
         self.settler = Settler(docket.ledger, docket.name)
-        self.lease_ms = lease_length_ms(self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats)
+        self.lease_ms = lease_length_ms(
+            self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats
+        )
         self.runner = Runner(self)
         for lifecycle in self._lifecycles():
             await stack.enter_async_context(lifecycle)
@@ -211,6 +233,9 @@ class Worker:
         self.stager = Stager(docket.ledger, docket.subscriptions, labels, pause)
         await self.stager.open()
         stack.push_async_callback(self.stager.close)
+        self.sampler = Sampler(docket.ledger, docket.labels(), labels, pause)
+        self.sampler.worker = self.id
+        stack.callback(self.sampler.clear)
         self.seeder = Seeder(docket, labels, pause)
         if self.schedule_automatic_tasks:
             await self.seeder.seed()
@@ -218,9 +243,12 @@ class Worker:
 
     async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs the services until the end has come, somebody cancels, or a service fails for good; then drains."""
-        services: list[Service] = [self.fetcher, self.stager]
+        services: list[Service] = [self.fetcher, self.stager, self.sampler]
         if self.schedule_automatic_tasks:
             services.append(self.seeder)
+        for service in services:
+            service.out_of_traces = not self.enable_internal_instrumentation
+        self._served = True
         name = self.docket.name
         staff = [asyncio.create_task(service.run(), name=f"{name} - {service.name}") for service in services]
         ends = [
@@ -247,6 +275,7 @@ class Worker:
     async def _drain(self) -> bool:
         """Lets running tasks finish within the grace period, then hands the rest back. True if it was cancelled meanwhile."""
         interrupted = False
+        self._draining = True
         deadline = time.monotonic() + self.grace_period.total_seconds()
         while len(self.runs):
             tasks = self.runs.tasks()
@@ -294,7 +323,9 @@ class Worker:
         grace_period: timedelta = timedelta(minutes=5),
     ) -> None:
         """Runs a worker as a program does: loads the tasks, serves health and metrics, and stops on SIGTERM and SIGINT."""
-        async with Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation) as docket:
+        async with Docket(
+            docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation
+        ) as docket:
             for path in tasks:
                 docket.register_collection(path)
             worker = cls(
@@ -311,7 +342,13 @@ class Worker:
                 grace_period=grace_period,
             )
             async with worker:
-                with stopped_by_signals(worker.stop):
+                with (
+                    stopped_by_signals(worker.stop),
+                    instrumentation.metrics_server(metrics_port),
+                    instrumentation.healthcheck_server(
+                        healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
+                    ),
+                ):
                     await (worker.run_until_finished() if until_finished else worker.run_forever())
 
     # The lease
@@ -319,7 +356,8 @@ class Worker:
     def _new_keeper(self) -> LeaseKeeper:
         events = LeaseEvents(self._renewed, self._lease_lost, self._cut_off, self._off_roster)
         beat = self.docket.heartbeat_interval.total_seconds()
-        return LeaseKeeper(self.docket.ledger, self.id, self.lease_ms, beat, events, f"{self.docket.name} - renewing")
+        name = f"{self.docket.name} - renewing"
+        return LeaseKeeper(self.docket.ledger, self.id, self.lease_ms, beat, events, name, self.labels())
 
     async def _stop_keeper(self) -> None:
         await self.keeper.stop()
@@ -355,7 +393,10 @@ class Worker:
 
     def _cut_off(self) -> None:
         if len(self.runs):
-            logger.warning("worker %s cannot reach the server and its lease has ended: running tasks are given up", self.name)
+            logger.warning(
+                "worker %s cannot reach the server and its lease has ended: running tasks are given up",
+                self.name,
+            )
             self.runs.cancel_all(CancelReason.LEASE_LOST)
 
     async def _start_over(self) -> None:
@@ -378,23 +419,6 @@ class Worker:
         if not task.cancelled() and task.exception() is not None:
             logger.warning("renewing: %s", task.exception())
             self.keeper.renew_now()
-
-
-def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
-    """The worker's dependencies by name; unnamed ones get names of our own."""
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        named = dict(given)
-        for name in named:
-            if name.startswith("__"):
-                raise ValueError(f"worker dependency {name!r}: names that begin with __ are reserved")
-    else:
-        named = {f"__worker_dependency_{i}": dependency for i, dependency in enumerate(given)}
-    for name, dependency in named.items():
-        if inspect.isclass(dependency) or not isinstance(dependency, Dependency):
-            raise TypeError(f"worker dependency {name!r} is {dependency!r}, which is no dependency; use Depends(…) or an instance")
-    return named
 
 
 def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:

@@ -3,7 +3,7 @@
 --   0 finish:     state, ttl ms, tail, event, dead letter (0/1), has progress (0/1)
 --   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false
 --   2 hand back:  delay ms, function name that another live worker must know or false
--- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to).
+-- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead.
 --- include keys
 --- include records
 --- include moves
@@ -12,6 +12,7 @@ local FINISH, RESCHEDULE, CANCELLED_STATE = 0, 1, 5
 local cancelled_tail, cancelled_event, cancelled_ttl, items = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 insist()
+if #items == 0 then return {call('HLEN', TASKS)} end
 local keys = {}
 for i, item in ipairs(items) do keys[i] = item[1] end
 local runs, tasks = call('HMGET', RUNNING, unpack(keys)), call('HMGET', TASKS, unpack(keys))
@@ -94,6 +95,7 @@ for i, item in ipairs(items) do
     answer[#answer + 1] = 2
   else
     ended[key] = true
+    local code = 1
     table.insert(entries[stream_of_run(run)], entry_id(run))
     releases[#releases + 1] = {key, run}
     if item[3] == FINISH then
@@ -101,10 +103,11 @@ for i, item in ipairs(items) do
     elseif has_flag(run, CANCEL_ASKED) then
       -- A cancel that came too late for this run ends what would have followed it.
       finish_later({key, 0, FINISH, CANCELLED_STATE, cancelled_ttl, cancelled_tail, cancelled_event, 0, 1}, run, tasks[i])
+      code = 3
     else
       move_later(item, tasks[i])
     end
-    answer[#answer + 1] = 1
+    answer[#answer + 1] = code
   end
 end
 

@@ -1,8 +1,9 @@
-"""Dependencies of the worker and of the task that exclude each other."""
+"""Dependencies of the worker itself, and those of a task that they exclude."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uncalled_for import Dependency
@@ -10,7 +11,28 @@ from uncalled_for import Dependency
 from docket.dependencies import Plan
 
 
-def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]) -> None:
+def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
+    """The worker's dependencies by name; unnamed ones get names of our own."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        named = dict(given)
+        for name in named:
+            if name.startswith("__"):
+                raise ValueError(f"worker dependency {name!r}: names that begin with __ are reserved")
+    else:
+        named = {f"__worker_dependency_{i}": dependency for i, dependency in enumerate(given)}
+    for name, dependency in named.items():
+        if inspect.isclass(dependency) or not isinstance(dependency, Dependency):
+            raise TypeError(
+                f"worker dependency {name!r} is {dependency!r}, which is no dependency; use Depends(…) or an instance"
+            )
+    return named
+
+
+def check_conflicts(
+    function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]
+) -> None:
     """Raises ValueError if a kind of which there may be one is declared by both sides, naming both."""
     for name, dependency in worker_level.items():
         for kind in _single_kinds(dependency):

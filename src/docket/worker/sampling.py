@@ -1,0 +1,64 @@
+"""Shows how much there is of what, from one worker of the fleet for all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from docket.dependencies.plan import plan_count
+from docket.instrumentation import (
+    CACHE_SIZE,
+    DEAD_LETTERS,
+    FLEET_RUNNING,
+    OLDEST_WAITING_AGE,
+    QUEUE_DEPTH,
+    SCHEDULE_DEPTH,
+    SLOTS_IN_USE,
+    somebody_listens,
+)
+from docket.ledger import Census, Ledger
+from docket.ledger.leading import lead
+
+from .service import Service
+
+EVERY_SECONDS = 5.0
+_GAUGES = (QUEUE_DEPTH, SCHEDULE_DEPTH, FLEET_RUNNING, OLDEST_WAITING_AGE, DEAD_LETTERS, SLOTS_IN_USE)
+
+
+class Sampler(Service):
+    """Samples while somebody listens; a worker that no longer leads takes its values back."""
+
+    name = "sampling"
+
+    def __init__(
+        self, ledger: Ledger, docket_labels: dict[str, str], labels: dict[str, str], most_pause: float
+    ) -> None:
+        super().__init__(labels, most_pause)
+        self._ledger = ledger
+        self._docket_labels = docket_labels
+        self.worker = ""
+
+    async def step(self) -> None:
+        if somebody_listens():
+            CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
+            if await lead(self._ledger, "sampling", self.worker, int(EVERY_SECONDS * 3000)):
+                self._show(await self._ledger.census())
+            else:
+                self.clear()
+        await asyncio.sleep(EVERY_SECONDS)
+
+    def _show(self, census: Census) -> None:
+        waited = census.server_ms - census.oldest_waiting_ms if census.oldest_waiting_ms is not None else 0.0
+        values = (
+            census.ready + census.parked,
+            census.scheduled,
+            census.running,
+            max(waited, 0.0) / 1000,
+            census.dead,
+            census.slots_in_use,
+        )
+        for gauge, value in zip(_GAUGES, values, strict=True):
+            gauge.set(value, self._docket_labels)
+
+    def clear(self) -> None:
+        for gauge in _GAUGES:
+            gauge.clear(self._docket_labels)
