@@ -215,7 +215,10 @@ class Docket:
         self, function: str, when: datetime | None = None, key: str | None = None
     ) -> Callable[..., Awaitable[Execution]]: ...
     def add(
-        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None = None, key: str | None = None
+        self,
+        function: Callable[..., Awaitable[Any]] | str,
+        when: datetime | None = None,
+        key: str | None = None,
     ) -> Callable[..., Awaitable[Execution]]:
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
@@ -245,11 +248,12 @@ class Docket:
         self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
     ) -> Callable[P, TaskCall]: ...
     @overload
+    def call(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., TaskCall]: ...
     def call(
-        self, function: str, when: datetime | None = None, key: str | None = None
-    ) -> Callable[..., TaskCall]: ...
-    def call(
-        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None = None, key: str | None = None
+        self,
+        function: Callable[..., Awaitable[Any]] | str,
+        when: datetime | None = None,
+        key: str | None = None,
     ) -> Callable[..., TaskCall]:
         """A call to be scheduled later, by `add_many` or `replace_many`."""
         found, name = self.registry.find(function)
@@ -282,7 +286,12 @@ class Docket:
             self._note(execution, await self._enqueuing.submit(order), replace)
 
     def _scheduler(
-        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None, key: str | None, *, replace: bool
+        self,
+        function: Callable[..., Awaitable[Any]] | str,
+        when: datetime | None,
+        key: str | None,
+        *,
+        replace: bool,
     ) -> Callable[..., Awaitable[Execution]]:
         found, name = self.registry.find(function)
 
@@ -302,7 +311,11 @@ class Docket:
         attributes: dict[str, Any] = {**self.labels(), **more}
         if execution is not None:
             attributes |= {**execution.specific_labels(), "code.function.name": execution.function_name}
-            attributes |= {"messaging.system": "docket", "messaging.destination.name": self.name, "messaging.message.id": execution.key}
+            attributes |= {
+                "messaging.system": "docket",
+                "messaging.destination.name": self.name,
+                "messaging.message.id": execution.key,
+            }
         return caller_span(f"docket.{verb}", attributes) if is_tracing() else nullcontext()
 
     def _new_execution(
@@ -315,7 +328,13 @@ class Docket:
         when: datetime | None,
     ) -> Execution:
         execution = Execution(
-            self, function, args, kwargs, new_key() if key is None else key, when or self.now(), function_name=name
+            self,
+            function,
+            args,
+            kwargs,
+            new_key() if key is None else key,
+            when or self.now(),
+            function_name=name,
         )
         execution.fresh_key = key is None
         return execution
@@ -359,9 +378,10 @@ class Docket:
         executions: list[Execution] = []
         trace_context = inject_context()
         for call in calls:
-            key = None if call.fresh_key else call.key
-            execution = self._new_execution(call.function, call.function_name, call.args, call.kwargs, key, call.when)
-            execution.key, execution.trace_context = call.key, trace_context
+            execution = Execution(
+                self, call.function, call.args, call.kwargs, call.key, call.when, function_name=call.function_name
+            )
+            execution.fresh_key, execution.trace_context = call.fresh_key, trace_context
             executions.append(execution)
         size = chunk_size or max(len(executions), 1)
         for start in range(0, len(executions), size):
@@ -419,7 +439,13 @@ class Docket:
             execution = from_record(self, key, record, function)
         except Undecodable as error:
             execution = Execution(
-                self, function or unknown_function, (), {}, key, from_ms(record.due_ms), function_name=record.function_name
+                self,
+                function or unknown_function,
+                (),
+                {},
+                key,
+                from_ms(record.due_ms),
+                function_name=record.function_name,
             )
             execution.schedule_exception = error
         execution.apply(look)

@@ -81,7 +81,13 @@ def _execution(docket: Holder, row: PageRow) -> Execution:
         return from_record(docket, row.key, row.task, function)
     except Undecodable:
         execution = Execution(
-            docket, function or unknown_function, (), {}, row.key, from_ms(row.task.due_ms), function_name=row.task.function_name
+            docket,
+            function or unknown_function,
+            (),
+            {},
+            row.key,
+            from_ms(row.task.due_ms),
+            function_name=row.task.function_name,
         )
         execution.apply_task(row.task)
         return execution

@@ -63,7 +63,9 @@ def open_envelope(data: bytes) -> Any:
     version, codec_id, flags = data[0], data[1], data[2]
     codec = _CODECS.get(codec_id)
     if version != VERSION or codec is None or flags:
-        raise UnknownVersion(f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release")
+        raise UnknownVersion(
+            f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release"
+        )
     try:
         return codec.decode(memoryview(data)[_HEADER:])
     except Exception as error:

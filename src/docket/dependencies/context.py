@@ -28,7 +28,11 @@ current_worker: ContextVar[WorkerView] = ContextVar("current_worker")
 current_execution: ContextVar[Execution] = ContextVar("current_execution")
 
 # Clients read these from the base class of all dependencies, which is uncalled-for's.
-for _name, _variable in {"docket": current_docket, "worker": current_worker, "execution": current_execution}.items():
+for _name, _variable in {
+    "docket": current_docket,
+    "worker": current_worker,
+    "execution": current_execution,
+}.items():
     setattr(Dependency, _name, _variable)
 
 

@@ -82,9 +82,7 @@ class _TaskArgument(_CallArgument):
         except KeyError:
             if self.optional:
                 return None
-            raise KeyError(
-                f"{execution.function_name} was scheduled without an argument {self.parameter!r}"
-            ) from None
+            raise KeyError(f"{execution.function_name} was scheduled without an argument {self.parameter!r}") from None
 
 
 def _arguments(execution: Execution) -> dict[str, Any]:

@@ -101,9 +101,7 @@ def _validate_automatic(function: Callable[..., Any], name: str) -> None:
             )
 
 
-def get_single_dependency_parameter_of_type(
-    function: Callable[..., Any], dependency_type: type[D]
-) -> D | None:
+def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:
     """The one dependency of a type declared on a function, or None."""
     return plan_for(function).single(dependency_type)
 

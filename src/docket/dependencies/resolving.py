@@ -85,7 +85,10 @@ async def resolve(
 
 
 async def _enter_worker_level(
-    stack: AsyncExitStack, worker_level: Mapping[str, Dependency[Any]], resolved: Resolved, failures: dict[str, Exception]
+    stack: AsyncExitStack,
+    worker_level: Mapping[str, Dependency[Any]],
+    resolved: Resolved,
+    failures: dict[str, Exception],
 ) -> None:
     for name, dependency in worker_level.items():
         try:
@@ -98,7 +101,11 @@ async def _enter_worker_level(
 
 
 async def _enter_annotations(
-    stack: AsyncExitStack, plan: Plan, values: dict[str, Any], resolved: Resolved, failures: dict[str, Exception]
+    stack: AsyncExitStack,
+    plan: Plan,
+    values: dict[str, Any],
+    resolved: Resolved,
+    failures: dict[str, Exception],
 ) -> None:
     for name, dependencies in plan.annotations.items():
         for dependency in dependencies:

@@ -122,9 +122,7 @@ class ExponentialRetry(Retry):
         self.maximum_delay = maximum_delay
 
     @classmethod
-    def forever(
-        cls, delay: timedelta = timedelta(seconds=1), maximum_delay: timedelta = timedelta(seconds=64)
-    ) -> Self:
+    def forever(cls, delay: timedelta = timedelta(seconds=1), maximum_delay: timedelta = timedelta(seconds=64)) -> Self:
         return cls(attempts=None, minimum_delay=delay, maximum_delay=maximum_delay)
 
     def delay_after(self, attempt: int) -> timedelta:

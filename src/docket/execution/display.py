@@ -13,7 +13,9 @@ from docket.annotations import Logged
 HIDDEN = "..."
 
 
-def show_call(function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> str:
+def show_call(
+    function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
+) -> str:
     """`name(args…){key}`, with only the arguments that are `Logged`."""
     logged: dict[str, Logged] = {}
     positions: list[str] = []

@@ -88,7 +88,9 @@ async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> None:
                     return
 
 
-async def watch(docket: TaskHome, key: str, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
+async def watch(
+    docket: TaskHome, key: str, ready: asyncio.Event | None = None
+) -> AsyncIterator[StateEvent | ProgressEvent]:
     """The task's state and progress now, then every event, until the consumer stops."""
     async with listening(docket, key) as inbox:
         if ready is not None:

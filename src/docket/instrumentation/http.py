@@ -72,7 +72,11 @@ def _verdict_page(verdict: Verdict | None) -> Page:
 
 @contextlib.contextmanager
 def healthcheck_server(
-    port: int | None = None, host: str = "0.0.0.0", *, health: Verdict | None = None, ready: Verdict | None = None
+    port: int | None = None,
+    host: str = "0.0.0.0",
+    *,
+    health: Verdict | None = None,
+    ready: Verdict | None = None,
 ) -> Iterator[int | None]:
     """Serves `/` and `/health` (200 while all is well, else 503 with the reason) and `/ready`. Without a port, nothing.
 

@@ -105,7 +105,9 @@ TASKS_CANCELLED = Counter("docket_tasks_cancelled", "Tasks that ended cancelled:
 TASKS_STARTED = Counter("docket_tasks_started", "Runs started")
 TASKS_REDELIVERED = Counter("docket_tasks_redelivered", "Runs of tasks that lost a worker before")
 TASKS_STRICKEN = Counter("docket_tasks_stricken", "Tasks blocked by a strike")
-TASKS_SUPERSEDED = Counter("docket_tasks_superseded", "Tasks that were replaced while they waited, or runs that no longer counted")
+TASKS_SUPERSEDED = Counter(
+    "docket_tasks_superseded", "Tasks that were replaced while they waited, or runs that no longer counted"
+)
 TASKS_COMPLETED = Counter("docket_tasks_completed", "Runs that ended, well or not")
 TASKS_FAILED = Counter("docket_tasks_failed", "Runs that failed")
 TASKS_SUCCEEDED = Counter("docket_tasks_succeeded", "Runs that succeeded")
@@ -120,7 +122,9 @@ QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a w
 SCHEDULE_DEPTH = Gauge("docket_schedule_depth", "Tasks that wait for their time")
 FLEET_RUNNING = Gauge("docket_fleet_running", "Tasks that run, on all workers")
 OLDEST_WAITING_AGE = Gauge("docket_oldest_waiting_age", "How long the first ready task has waited", "s")
-DEAD_LETTERS = Gauge("docket_dead_letters", "Tasks given up after they took their worker down too often, or could not be read")
+DEAD_LETTERS = Gauge(
+    "docket_dead_letters", "Tasks given up after they took their worker down too often, or could not be read"
+)
 SLOTS_IN_USE = Gauge("docket_slots_in_use", "Slots of concurrency limits that are taken")
 CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's own caches")
 

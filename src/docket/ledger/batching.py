@@ -14,7 +14,12 @@ class Batcher(Generic[Item, Result]):
     """Collects items and sends them together: at once when the line is idle, so that only load makes batches."""
 
     def __init__(
-        self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]], *, most: int, in_flight: int, name: str
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
+        *,
+        most: int,
+        in_flight: int,
+        name: str,
     ) -> None:
         self._send = send
         self._most = most

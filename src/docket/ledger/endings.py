@@ -16,7 +16,6 @@ NOTHING, VALUE, ELSEWHERE, ERROR = range(4)
 _ERROR_TEXT = 4_000
 
 
-
 @dataclass(slots=True)
 class Ending:
     """The worker that ended the task, its error in words, and what it left: a value, an exception or nothing."""
@@ -57,7 +56,9 @@ CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
 def lost_ending(seal: bytes) -> tuple[bytes, str]:
     """Tail and event of a task that lost its worker too often; `seal` is the stored WorkerLost."""
-    return Ending(error=LOST_TEXT, kind=ERROR, payload=seal).pack(), ending_event(ExecutionState.FAILED, "null", 0, LOST_TEXT)
+    return Ending(error=LOST_TEXT, kind=ERROR, payload=seal).pack(), ending_event(
+        ExecutionState.FAILED, "null", 0, LOST_TEXT
+    )
 
 
 LOST_ERROR = WorkerLost(

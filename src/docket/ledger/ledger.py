@@ -130,7 +130,7 @@ class Ledger:
 
     async def claim(self, worker: str, worker_json: str, entries: Sequence[Entry]) -> list[Delivery] | None:
         """Claims what a blocking read delivered."""
-        rows = [(int(e.from_front), e.id, e.key or False) for e in entries]
+        rows = [(int(e.from_front), e.id, e.key) for e in entries]
         return _deliveries(await self._run("claim", (worker.encode(), worker_json, rows)))
 
     async def strays(self, worker: str, known: Sequence[str], seen: Sequence[str]) -> list[StrayEntry]:
@@ -161,13 +161,23 @@ class Ledger:
                 return removed
 
     async def progress(self, items: Sequence[tuple[str, int, bytes, str]]) -> list[bool]:
-        reply = await self._run("progress", [(text_bytes(key), epoch, data, event) for key, epoch, data, event in items])
+        reply = await self._run(
+            "progress", [(text_bytes(key), epoch, data, event) for key, epoch, data, event in items]
+        )
         return [code == 1 for code in reply]
 
     async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]]) -> int:
         """1 all slots acquired, 2 parked (this run is over), 0 lost."""
         return await self._run(
-            "acquire", (text_bytes(key), epoch, list(limits), self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
+            "acquire",
+            (
+                text_bytes(key),
+                epoch,
+                [(_limit_segment(name), most) for name, most in limits],
+                self.ttl_ms,
+                CANCELLED_TAIL,
+                CANCELLED_EVENT,
+            ),
         )
 
     async def seize(self, key: str, worker: str) -> tuple[float, int]:
@@ -190,7 +200,11 @@ class Ledger:
         while True:
             reply = await self._run("page", (cursor, _PAGE, int(with_calls)))
             yield [
-                PageRow(bytes_text(reply[i]), read_task(reply[i + 1]), read_run(reply[i + 2]) if reply[i + 2] else None)
+                PageRow(
+                    bytes_text(reply[i]),
+                    read_task(reply[i + 1]),
+                    read_run(reply[i + 2]) if reply[i + 2] else None,
+                )
                 for i in range(1, len(reply), 3)
             ]
             cursor = reply[0].decode()
@@ -217,8 +231,9 @@ class Ledger:
 
     # For the thread that keeps the lease; `client` is a blocking one of its own.
 
-    def renew(self, client: Any, worker: str, lease_ms: int, orders_done: int) -> Renewal:
-        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, orders_done))
+    def renew(self, client: Any, worker: str, lease_ms: int, orders_done: int = 0) -> Renewal:
+        """Extends the lease. An order is shown at every renewal until its run is over; `orders_done` has no effect."""
+        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms))
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[3:])]
         return Renewal(reply[0] == 0, float(reply[1]), bool(reply[2]), orders)
 
@@ -228,7 +243,8 @@ class Ledger:
         return self._run_blocking(client, "reclaim", args)
 
     def sweep(self, client: Any, size: int, least_ms: int) -> list[int]:
-        return self._run_blocking(client, "sweep", (size, least_ms))
+        args = (size, least_ms, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
+        return self._run_blocking(client, "sweep", args)
 
     async def _run(self, script: str, arguments: Any) -> Any:
         return await self.server.run(script, self.keys.all, self._channels, _pack(arguments))
@@ -241,6 +257,11 @@ def _deliveries(reply: list[Any]) -> list[Delivery] | None:
     if reply[0] == -1:
         return None
     return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
+
+
+def _limit_segment(name: str) -> bytes:
+    """A limit's name is part of key names and of a list joined by newlines; it must not be empty there."""
+    return text_bytes(segment(name).replace("\n", "%0A") or "%")
 
 
 def worker_id(name: str, suffix: str) -> str:

@@ -54,7 +54,17 @@ def translate(error: BaseException, where: str) -> DocketError | None:
         return ServerUnsuitable(text)
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)[:60]):
         return ServerFull(f"{text} (raise maxmemory or let workers catch up; nothing was stored)")
-    if isinstance(error, (BusyLoadingError, ReadOnlyError, ClusterDownError, ClusterError, TryAgainError, RedisClusterException)):
+    if isinstance(
+        error,
+        (
+            BusyLoadingError,
+            ReadOnlyError,
+            ClusterDownError,
+            ClusterError,
+            TryAgainError,
+            RedisClusterException,
+        ),
+    ):
         return ServerUnavailable(text)
     if isinstance(error, ResponseError) and _is_passing_text(str(error)):
         return ServerUnavailable(text)
@@ -74,7 +84,11 @@ def is_cut_off(error: BaseException) -> bool:
     while seen is not None:
         if isinstance(seen, (TimeoutError, RedisTimeoutError)) and "connecting" in str(seen):
             return True
-        if isinstance(seen, OSError) and seen.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN):
+        if isinstance(seen, OSError) and seen.errno in (
+            errno.EHOSTUNREACH,
+            errno.ENETUNREACH,
+            errno.ENETDOWN,
+        ):
             return True
         seen = seen.__cause__ or seen.__context__
     return False

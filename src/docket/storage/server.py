@@ -126,11 +126,19 @@ class Server:
             return aioredis.RedisCluster(ssl=self.address.tls, retry=AsyncRetry(NoBackoff(), 0), **_cluster(options))
         options["retry"] = AsyncRetry(NoBackoff(), 0)
         if self.address.kind is Kind.SENTINEL:
-            sentinel = AsyncSentinel(self.address.sentinels, sentinel_kwargs=dict(self.address.sentinel_options), ssl=self.address.tls, **options)
+            sentinel = AsyncSentinel(
+                self.address.sentinels,
+                sentinel_kwargs=dict(self.address.sentinel_options),
+                ssl=self.address.tls,
+                **options,
+            )
             return sentinel.master_for(self.address.service)
         most = int(options.pop("max_connections", 0) or connections)
         pool = BlockingConnectionPool(
-            max_connections=max(most, connections), timeout=None, connection_class=_connection_class(self.address), **options
+            max_connections=max(most, connections),
+            timeout=None,
+            connection_class=_connection_class(self.address),
+            **options,
         )
         return aioredis.Redis.from_pool(pool)
 
@@ -155,7 +163,12 @@ class Server:
             return redis.RedisCluster(ssl=self.address.tls, retry=retry, **_cluster(options))
         options["retry"] = retry
         if self.address.kind is Kind.SENTINEL:
-            sentinel = Sentinel(self.address.sentinels, sentinel_kwargs=dict(self.address.sentinel_options), ssl=self.address.tls, **options)
+            sentinel = Sentinel(
+                self.address.sentinels,
+                sentinel_kwargs=dict(self.address.sentinel_options),
+                ssl=self.address.tls,
+                **options,
+            )
             return sentinel.master_for(self.address.service)
         if "path" in options:
             options["unix_socket_path"] = options.pop("path")
@@ -168,10 +181,16 @@ class Server:
         options.pop("max_connections", None)
         options.update(host=node.host, port=node.port, retry=AsyncRetry(NoBackoff(), 0))
         pool_class = AsyncSSLConnection if self.address.tls else AsyncConnection
-        return aioredis.Redis.from_pool(BlockingConnectionPool(max_connections=1, timeout=None, connection_class=pool_class, **options))
+        return aioredis.Redis.from_pool(
+            BlockingConnectionPool(max_connections=1, timeout=None, connection_class=pool_class, **options)
+        )
 
     def _options(self, answer_seconds: float | None) -> dict[str, Any]:
-        options: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": ANSWER_SECONDS, **self.address.options}
+        options: dict[str, Any] = {
+            "protocol": 2,
+            "socket_connect_timeout": ANSWER_SECONDS,
+            **self.address.options,
+        }
         if answer_seconds is None:
             options["socket_timeout"] = None
         else:
@@ -206,7 +225,9 @@ class Server:
         self.engine_name = "valkey" if "valkey_version" in info else "redis"
         self.engine_version = str(info.get("valkey_version") or info.get("redis_version"))
         if tuple(int(n) for n in str(info.get("redis_version", "7.2")).split(".")[:2]) < OLDEST_SERVER:
-            raise ServerUnsuitable(f"{self.shown_url}: server {self.engine_version} is too old; docket needs Redis 6.2 or Valkey 7.2")
+            raise ServerUnsuitable(
+                f"{self.shown_url}: server {self.engine_version} is too old; docket needs Redis 6.2 or Valkey 7.2"
+            )
 
 
 def _connection_class(address: Address) -> type[AbstractConnection]:

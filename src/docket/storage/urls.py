@@ -106,15 +106,17 @@ def _parse_sentinel(url: str) -> Address:
     login, _, hosts = parts.netloc.rpartition("@")
     path = [unquote(piece) for piece in parts.path.split("/") if piece]
     if not path or not hosts:
-        raise UnknownScheme(f"a sentinel URL reads redis+sentinel://host:port/service/database, not {hide_password(url)!r}")
+        raise UnknownScheme(
+            f"a sentinel URL reads redis+sentinel://host:port/service/database, not {hide_password(url)!r}"
+        )
     options = _options(f"redis://{login + '@' if login else ''}sentinel/0?{parts.query}")
     options = {k: v for k, v in options.items() if k not in ("host", "port", "db")}
     sentinel_options = {
-        k.removeprefix("sentinel_"): options.pop(k)
-        for k in ("sentinel_username", "sentinel_password")
-        if k in options
+        k.removeprefix("sentinel_"): options.pop(k) for k in ("sentinel_username", "sentinel_password") if k in options
     }
-    sentinels = [(h.rpartition(":")[0] or h, int(h.rpartition(":")[2]) if ":" in h else 26379) for h in hosts.split(",")]
+    sentinels = [
+        (h.rpartition(":")[0] or h, int(h.rpartition(":")[2]) if ":" in h else 26379) for h in hosts.split(",")
+    ]
     try:
         database = int(path[1]) if len(path) > 1 else 0
     except ValueError:

@@ -30,9 +30,7 @@ def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict
     return named
 
 
-def check_conflicts(
-    function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]
-) -> None:
+def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]) -> None:
     """Raises ValueError if a kind of which there may be one is declared by both sides, naming both."""
     for name, dependency in worker_level.items():
         for kind in _single_kinds(dependency):

@@ -124,9 +124,7 @@ class Reporter:
         logger.warning("🗙 %s", execution.call_repr(), extra=self._extra(execution))
 
     def blocked(self, execution: Execution, reason: str, what_next: str) -> None:
-        logger.info(
-            "⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution)
-        )
+        logger.info("⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution))
 
     def superseded(self, execution: Execution) -> None:
         TASKS_SUPERSEDED.add(1, {**self.attributes(execution), "docket.where": "worker"})

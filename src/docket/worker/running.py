@@ -62,13 +62,13 @@ class Runner:
         self._ttl_ms = worker.docket.ledger.ttl_ms
         self._task_prefix = f"{worker.docket.name} - task:"
         self._starts: dict[str, int] = {}
+        self._nothing = Ending(worker.name)
+        self._nothing_packed = self._nothing.pack()
 
     def start(self, delivery: Delivery) -> None:
         run = Run(delivery)
         self._runs.add(run)
-        run.task = asyncio.get_running_loop().create_task(
-            self._run(run), name=self._task_prefix + delivery.key
-        )
+        run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
         run.task.add_done_callback(lambda task: self._ended(run, task))
 
     def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
@@ -95,9 +95,7 @@ class Runner:
         """The execution; what cannot be read is that task's failure, what is too new is left for those who know it."""
         try:
             record = read_task(run.delivery.record)
-            execution = from_record(
-                self._docket, run.key, record, self._docket.tasks.get(record.function_name)
-            )
+            execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
             self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
@@ -121,9 +119,7 @@ class Runner:
         if execution.function_name not in self._docket.tasks:
             answer = await self._settled(
                 run,
-                hand_back(
-                    run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS, only_if_known=execution.function_name
-                ),
+                hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS, only_if_known=execution.function_name),
             )
             if answer is not Answer.KEPT:
                 self._close(run)
@@ -256,13 +252,14 @@ class Runner:
         )
 
     async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
+        if outcome.result is None or not self._ttl_ms:
+            return self._ending(run, ExecutionState.COMPLETED, self._nothing, has_progress=execution.used_progress)
         ending = Ending(self._worker.name)
-        if outcome.result is not None and self._ttl_ms:
-            try:
-                await self._store_result(run, outcome.result, ending)
-            except Exception as error:
-                outcome.exception = error
-                return self._failure(run, error, has_progress=execution.used_progress)
+        try:
+            await self._store_result(run, outcome.result, ending)
+        except Exception as error:
+            outcome.exception = error
+            return self._failure(run, error, has_progress=execution.used_progress)
         return self._ending(run, ExecutionState.COMPLETED, ending, has_progress=execution.used_progress)
 
     async def _store_result(self, run: Run, result: Any, ending: Ending) -> None:
@@ -290,9 +287,7 @@ class Runner:
     ) -> Settlement:
         text = f"{type(error).__name__}: {error}"
         ending = Ending(self._worker.name, text, ERROR, encode_error(error))
-        return self._ending(
-            run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress
-        )
+        return self._ending(run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress)
 
     def _ending(
         self,
@@ -309,7 +304,7 @@ class Runner:
             run.epoch,
             state,
             self._ttl_ms,
-            ending.pack(),
+            self._nothing_packed if ending is self._nothing else ending.pack(),
             event,
             dead_letter=dead_letter,
             has_progress=has_progress,
@@ -377,9 +372,7 @@ class Runner:
     async def _settled(self, run: Run, settlement: Settlement) -> Answer:
         """Settles and waits for the answer; the run stays open."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._settler.submit(
-            settlement, lambda answer: None if answered.done() else answered.set_result(answer)
-        )
+        self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
         return await answered
 
     def _close(self, run: Run) -> None:

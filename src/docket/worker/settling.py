@@ -80,7 +80,5 @@ class Settler:
                 await self._send([item])
             return
         settlement, on_answer = batch[0]
-        logger.error(
-            "cannot settle task %r: %s; it will be recovered when this worker stops", settlement.key, error
-        )
+        logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", settlement.key, error)
         on_answer(Answer.LOST)

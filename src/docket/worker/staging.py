@@ -20,9 +20,7 @@ class Stager(Service):
 
     name = "staging"
 
-    def __init__(
-        self, ledger: Ledger, subscriptions: Subscriptions, labels: dict[str, str], most_pause: float
-    ) -> None:
+    def __init__(self, ledger: Ledger, subscriptions: Subscriptions, labels: dict[str, str], most_pause: float) -> None:
         super().__init__(labels, most_pause)
         self._ledger = ledger
         self._subscriptions = subscriptions

@@ -47,9 +47,7 @@ FINISHED_CHECK_SECONDS = 0.1
 
 async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
     """The fallback for tasks whose function no live worker knows: they are dropped, with a warning."""
-    logger.warning(
-        "no worker knows the task %r: %s is dropped", execution.function_name, execution.call_repr()
-    )
+    logger.warning("no worker knows the task %r: %s is dropped", execution.function_name, execution.call_repr())
 
 
 class Worker:
@@ -323,9 +321,7 @@ class Worker:
         grace_period: timedelta = timedelta(minutes=5),
     ) -> None:
         """Runs a worker as a program does: loads the tasks, serves health and metrics, and stops on SIGTERM and SIGINT."""
-        async with Docket(
-            docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation
-        ) as docket:
+        async with Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation) as docket:
             for path in tasks:
                 docket.register_collection(path)
             worker = cls(

@@ -31,6 +31,4 @@ def short_temporary_folder(longest_name: str) -> Path:
         # mkdtemp adds eight random characters to the prefix.
         if fits_a_socket(Path(parent, "docket-12345678", longest_name)):
             return Path(tempfile.mkdtemp(prefix="docket-", dir=parent))
-    raise EngineError(
-        "the path of the temporary folder is too long for a unix socket: set TMPDIR to a shorter one"
-    )
+    raise EngineError("the path of the temporary folder is too long for a unix socket: set TMPDIR to a shorter one")

@@ -29,9 +29,7 @@ def explained(error: OSError, folder: Path) -> EngineError:
         return EngineError(f"{folder} cannot be a folder, a file is in its way: name another folder")
     if error.errno in _NO_LOCKS:
         return EngineError(f"no file locks in {folder} ({reason}): name a folder on a local disk")
-    return EngineError(
-        f"cannot use the folder {folder} ({reason}): name a folder that this user may write to"
-    )
+    return EngineError(f"cannot use the folder {folder} ({reason}): name a folder that this user may write to")
 
 
 def disk_full(folder: Path) -> EngineError:

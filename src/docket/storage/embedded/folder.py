@@ -19,6 +19,8 @@ from docket.storage.embedded.server import LOG, Answer, Patience, ask, last_word
 Fsync = Literal["everysec", "always"]
 
 _DEFAULT_LINGER_SECONDS = 10.0
+# More than one, because a server that was killed while it started deserves another chance.
+_LAUNCHES = 3
 
 
 class FolderEngine:
@@ -77,12 +79,12 @@ class FolderEngine:
 
     def _wait_until_serving(self) -> EngineAddress:
         patience = Patience()
-        log_start: int | None = None
+        launches: list[int] = []
         while True:
             with alone(self._start_lock):
                 address = self._enter()
                 if (server_lock := try_lock_folder(self._folder)) is not None:
-                    log_start = self._launch(server_lock, launched_before_at=log_start)
+                    launches.append(self._launch(server_lock, launches))
                 self._ensure_keeper()
             answer = ask(address.socket_path)
             if answer is Answer.SERVING:
@@ -104,9 +106,7 @@ class FolderEngine:
         if self._presence is None:
             self._presence = try_lock(clients, shared=True)
         if self._presence is None:
-            raise EngineError(
-                f"a foreign program has locked {clients}: see which (lsof {clients}) and end it"
-            )
+            raise EngineError(f"a foreign program has locked {clients}: see which (lsof {clients}) and end it")
         self._address = EngineAddress(str(way_to_socket(self._folder)), 0)
         return self._address
 
@@ -118,14 +118,12 @@ class FolderEngine:
                 # Closed, not unlocked: a forked child has a copy and may still use the engine.
                 os.close(presence)
 
-    def _launch(self, server_lock: int, launched_before_at: int | None) -> int:
+    def _launch(self, server_lock: int, earlier: list[int]) -> int:
         """Launch the server, which takes over the lock. Returns where its part of the log begins."""
         try:
             binary = find_server()
-            if launched_before_at is not None:
-                raise failed_to_start(
-                    binary, self._folder, last_words(self._folder / LOG, launched_before_at)
-                )
+            if len(earlier) == _LAUNCHES:
+                raise failed_to_start(binary, self._folder, last_words(self._folder / LOG, earlier[-1]))
             check_space(self._folder)
             command = server_command(binary, "--appendonly", "yes", "--appendfsync", self._fsync)
             return self._spawn("run_server.sh", command, server_lock)

@@ -75,9 +75,7 @@ class Keeper:
 
     def _is_replaced(self) -> bool:
         """Whether somebody removed our lock, and there is another keeper with a lock of that name."""
-        return os.path.exists(KEEPER_LOCK) and not os.path.samestat(
-            os.fstat(self._lock), os.stat(KEEPER_LOCK)
-        )
+        return os.path.exists(KEEPER_LOCK) and not os.path.samestat(os.fstat(self._lock), os.stat(KEEPER_LOCK))
 
     def _decide(self, in_use: bool) -> bool:
         now = time.monotonic()

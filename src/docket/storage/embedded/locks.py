@@ -59,7 +59,5 @@ def alone(lock: Path) -> Generator[None]:
                 finally:
                     os.close(held)
         if patience.exhausted():
-            raise EngineError(
-                f"another process has held {lock} for too long: see which (lsof {lock}) and end it"
-            )
+            raise EngineError(f"another process has held {lock} for too long: see which (lsof {lock}) and end it")
         patience.pause()

@@ -57,9 +57,7 @@ class _ThisProcess:
 
     def database(self, name: str) -> int:
         if name not in self.databases and len(self.databases) == _DATABASES:
-            raise EngineError(
-                f"more than {_DATABASES} memory:// names in one process: use fewer, or a real server"
-            )
+            raise EngineError(f"more than {_DATABASES} memory:// names in one process: use fewer, or a real server")
         return self.databases.setdefault(name, len(self.databases))
 
     def forget(self) -> None:
@@ -97,9 +95,7 @@ def _start_server() -> _Server:
     owner_lives, lifeline = os.pipe()
     server = _Server(folder, lifeline)
     try:
-        spawn_detached(
-            "keep_memory.sh", [str(folder), *command], folder, stdin=owner_lives, log=subprocess.DEVNULL
-        )
+        spawn_detached("keep_memory.sh", [str(folder), *command], folder, stdin=owner_lives, log=subprocess.DEVNULL)
         _wait_until_serving(server, binary)
     except BaseException as error:
         server.let_go()

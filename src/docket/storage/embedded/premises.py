@@ -30,18 +30,17 @@ def prepare_folder(folder: Path) -> None:
     except PermissionError:
         pass
     if mode & 0o022:
-        raise EngineError(
-            f"others may write in {folder}: name a folder for docket alone, such as {folder / 'docket'}"
-        )
+        raise EngineError(f"others may write in {folder}: name a folder for docket alone, such as {folder / 'docket'}")
 
 
 def check_space(folder: Path) -> None:
     """Raise OSError if the disk is full. The server's words on it would be lost: its log is on that disk."""
     probe = folder / _SPACE_PROBE
     try:
-        with probe.open("wb", buffering=0) as file:
+        with probe.open("wb") as file:
             # Noise, because a file system may store zeros without using space.
             file.write(os.urandom(_SPACE_NEEDED))
+            file.flush()
             os.fsync(file.fileno())
     finally:
         probe.unlink(missing_ok=True)
@@ -74,10 +73,6 @@ def way_to_socket(folder: Path) -> Path:
 
 def _leads_to(alias: Path, folder: Path) -> bool:
     try:
-        return (
-            alias.parent.stat().st_uid == os.geteuid()
-            and alias.samefile(folder)
-            and fits_a_socket(alias / SOCKET)
-        )
+        return alias.parent.stat().st_uid == os.geteuid() and alias.samefile(folder) and fits_a_socket(alias / SOCKET)
     except OSError:
         return False

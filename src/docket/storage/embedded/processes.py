@@ -12,9 +12,7 @@ from pathlib import Path
 from docket.storage.embedded.errors import EngineError
 
 _no_forks = threading.RLock()
-os.register_at_fork(
-    before=_no_forks.acquire, after_in_parent=_no_forks.release, after_in_child=_no_forks.release
-)
+os.register_at_fork(before=_no_forks.acquire, after_in_parent=_no_forks.release, after_in_child=_no_forks.release)
 
 
 def no_forks() -> threading.RLock:
@@ -58,6 +56,4 @@ def python_program() -> str:
     for candidate in candidates:
         if candidate.name.lower().startswith(("python", "pypy")) and os.access(candidate, os.X_OK):
             return str(candidate)
-    raise EngineError(
-        "no Python interpreter to watch the engine with: start it from a program that python runs"
-    )
+    raise EngineError("no Python interpreter to watch the engine with: start it from a program that python runs")

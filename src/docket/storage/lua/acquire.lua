@@ -32,21 +32,21 @@ if full then
   end_run(key, run, false)
   if has_flag(run, CANCEL_ASKED) then
     finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
-    if kept then wake_line(kept) end
-    return 2
+  else
+    task.place, task.entry_ms, task.entry_seq = LINED, 0, 0
+    call('HSET', TASKS, key, pack_task(task))
+    call('HDEL', PROGRESS, key)
+    call('HSET', PARKED, key, full)
+    call('ZADD', LINE .. full, run.epoch, key)
+    publish(key, waiting_event(task))
   end
-  task.place, task.entry_ms, task.entry_seq = LINED, 0, 0
-  call('HSET', TASKS, key, pack_task(task))
-  call('HSET', PARKED, key, full)
-  call('ZADD', LINE .. full, run.epoch, key)
-  publish(key, waiting_event(task))
-  if kept and kept ~= full then wake_line(kept) end
-  -- A limit that was raised since may have room for those who wait.
-  wake_line(full)
-  return 2
+else
+  for _, name in ipairs(names) do call('SADD', SLOTS .. name, 'r' .. string.format('%.0f', epoch)) end
+  run.limits = table.concat(names, '\n')
+  call('HSET', RUNNING, key, pack_run(run))
 end
-for _, name in ipairs(names) do call('SADD', SLOTS .. name, 'r' .. string.format('%.0f', epoch)) end
-run.limits = table.concat(names, '\n')
-call('HSET', RUNNING, key, pack_run(run))
-if kept and not string.find('\n' .. run.limits .. '\n', '\n' .. kept .. '\n', 1, true) then wake_line(kept) end
-return 1
+
+-- A limit that was raised since may have room for those who wait; one that nobody uses is forgotten.
+if kept then wake_line(kept) end
+for _, name in ipairs(names) do wake_line(name) end
+return full and 2 or 1

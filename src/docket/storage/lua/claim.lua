@@ -7,6 +7,7 @@
 --- include claiming
 local worker, worker_json, delivered = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
+insist()
 local entries = {}
 for i, d in ipairs(delivered) do entries[i] = {d[1] == 1 and FRONT or STREAM, d[2], d[3]} end
 return claim_entries(worker, worker_json, entries)

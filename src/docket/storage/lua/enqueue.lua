@@ -36,7 +36,8 @@ for _, c in ipairs(calls) do
       entry_seq = 0, name = name, call = body}
     if before then
       task.generation = before.generation + 1
-      withdraw(key, before)
+      -- Read anew: an earlier call of this batch may have woken it.
+      withdraw(key, writes[key] and before or unpack_task(call('HGET', TASKS, key)))
     end
     place(key, task, now)
     if not writes[key] then order[#order + 1] = key end

@@ -4,6 +4,7 @@
 --- include keys
 local worker, lease, names = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
+insist()
 ensure_groups()
 call('ZADD', LEASES, now + lease, worker)
 call('ZADD', WORKERS, now, worker)

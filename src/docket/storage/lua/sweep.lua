@@ -1,13 +1,15 @@
 -- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind (docs/design/state-machine.md).
--- KEYS: all. ARGV[2]: msgpack {page size, least ms between sweeps}.
+-- KEYS: all. ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms, tail of a cancelled task, its event}.
 -- Returns: how many were looked at, how many were mended.
 --- include keys
 --- include records
 --- include moves
-local size, least = unpack(cmsgpack.unpack(ARGV[2]))
+--- include ending
+local size, least, ttl, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEPT, 'at', 'cursor')
 if state[1] and now - tonumber(state[1]) >= 0 and now - tonumber(state[1]) < least then return {0, 0} end
+insist()
 local page = call('HSCAN', TASKS, state[2] or '0', 'COUNT', size)
 call('HSET', SWEPT, 'at', string.format('%.0f', now), 'cursor', page[1])
 local mended = 0
@@ -38,7 +40,7 @@ local function can_be_reached(task)
 end
 
 local function is_well(key, task, run)
-  if run and not call('ZSCORE', LEASES, run.worker) and call('SISMEMBER', DYING, run.worker) == 0 then return false end
+  if run and not may_live(run.worker) then return false end
   if task.place == SCHEDULED then return call('ZSCORE', QUEUE, key) end
   if task.place == LINED then
     local limit = call('HGET', PARKED, key)
@@ -48,14 +50,20 @@ local function is_well(key, task, run)
 end
 
 for i = 1, #page[2], 2 do
-  local key, task = page[2][i], unpack_task(page[2][i + 1])
+  -- Read anew: mending one may have woken another.
+  local key, bytes = page[2][i], call('HGET', TASKS, page[2][i])
+  local task = unpack_task(bytes)
   local run_bytes = call('HGET', RUNNING, key)
   local run = run_bytes and unpack_run(run_bytes)
   if not is_well(key, task, run) then
     mended = mended + 1
     withdraw(key, task)
-    to_front(key, task)
-    call('HSET', TASKS, key, pack_task(task))
+    if run and has_flag(run, CANCEL_ASKED) then
+      finish(key, 5, run.epoch, run.started, now, bytes, ttl, cancelled_tail, cancelled_event)
+    else
+      to_front(key, task)
+      call('HSET', TASKS, key, pack_task(task))
+    end
   end
 end
 return {#page[2] / 2, mended}

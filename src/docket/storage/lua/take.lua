@@ -20,6 +20,8 @@ local function read(stream, most)
   if reply and reply[1] then add_entries(entries, stream, reply[1][2]) end
 end
 
+-- A count of 0 would mean all.
+if count <= 0 then return {(server_ms())} end
 if call('XLEN', FRONT) > 0 then read(FRONT, count) end
 if #entries < count then read(STREAM, count - #entries) end
 return claim_entries(worker, worker_json, entries)

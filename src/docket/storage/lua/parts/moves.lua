@@ -41,7 +41,7 @@ local function wake_line(limit)
   local slots, line = SLOTS .. limit, LINE .. limit
   local most = tonumber(call('HGET', LIMITS, limit) or '0')
   for _ = 1, 100 do
-    if call('SCARD', slots) >= most then return end
+    if call('SCARD', slots) >= most then break end
     local first = call('ZPOPMIN', line)
     if #first == 0 then break end
     local key = first[1]
@@ -77,12 +77,16 @@ local function leave_line(key)
   wake_line(limit)
 end
 
+local function may_live(worker)
+  return call('ZSCORE', LEASES, worker) or call('SISMEMBER', DYING, worker) == 1
+end
+
 -- The run is over for the books. Its slots stay with it when its body may still be running.
 local function end_run(key, run, keep_slots)
   call('HDEL', RUNNING, key)
   if has_flag(run, SUSPECT) then call('HDEL', SUSPECTS, run.worker) end
   drop_entries(stream_of_run(run), {entry_id(run)})
-  if keep_slots then
+  if keep_slots and may_live(run.worker) then
     if run.limits ~= '' then call('HSET', GHOSTS, string.format('%.0f', run.epoch), pack_run(run)) end
   else
     release_slots(run)
