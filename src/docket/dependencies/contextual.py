@@ -94,9 +94,9 @@ def _positional_names(execution: Execution) -> list[str]:
     return list(get_signature(execution.function).parameters)
 
 
-def TaskArgument(parameter: str | None = None, optional: bool = False) -> Any:
+def TaskArgument(parameter: str | None = None, optional: bool = False, *, name: str | None = None) -> Any:
     """An argument of the task, for use in its dependencies. Inside a dependency the name defaults to the parameter's."""
-    return _TaskArgument(parameter, optional)
+    return _TaskArgument(name if parameter is None else parameter, optional)
 
 
 class _LabelledLogger(logging.LoggerAdapter[logging.Logger]):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from .base import CompletionHandler, TaskOutcome
-from .context import WorkerView, current_execution
+from .context import WorkerView, current_execution, current_worker
 
 if TYPE_CHECKING:
     from typing import Self
@@ -46,9 +46,7 @@ class Perpetual(CompletionHandler):
         return bound
 
     async def __aenter__(self) -> Self:
-        execution = current_execution.get()
-        from_context = self.provide(execution, None)  # type: ignore[arg-type]
-        return from_context
+        return self.provide(current_execution.get(), current_worker.get())
 
     def cancel(self) -> None:
         """Ends the chain with this run."""

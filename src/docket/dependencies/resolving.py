@@ -13,7 +13,7 @@ from uncalled_for.functional import (
 )
 
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
-from .context import WorkerView
+from .context import WorkerView, current_worker
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ async def resolve(
                     failures[name] = error
             if not failures:
                 await _enter_annotations(stack, plan, {**resolved.values, **provided}, resolved, failures)
+    else:
+        # The task's own retry counts also when the worker's dependencies fail.
+        resolve_immediately(resolved, plan, execution, current_worker.get())
     if failures:
         raise ExceptionGroup(
             f"Failed to resolve dependencies for parameter(s): {', '.join(failures)}", list(failures.values())

@@ -197,6 +197,9 @@ class Worker:
             async with AsyncExitStack() as stack:
                 await self._set_up(stack)
                 await self._serve(until)
+        except asyncio.CancelledError:
+            # During set-up: nothing runs yet, and what was opened is closed.
+            _forget_cancels()
         finally:
             self._working = self._served = self._draining = False
 
@@ -264,9 +267,7 @@ class Worker:
             await _cancel_all([*staff, *ends])
             cancelled = await self._drain() or cancelled
         if cancelled:
-            current = asyncio.current_task()
-            while current is not None and current.cancelling():
-                current.uncancel()
+            _forget_cancels()
         if failure is not None:
             raise failure
 
@@ -415,6 +416,13 @@ class Worker:
         if not task.cancelled() and task.exception() is not None:
             logger.warning("renewing: %s", task.exception())
             self.keeper.renew_now()
+
+
+def _forget_cancels() -> None:
+    """Cancelling a worker is the way to stop it; having stopped, it returns as if asked politely."""
+    current = asyncio.current_task()
+    while current is not None and current.cancelling():
+        current.uncancel()
 
 
 def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:
