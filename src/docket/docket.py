@@ -125,12 +125,14 @@ class Docket:
 
     @property
     def ledger(self) -> Ledger:
-        assert self._stack is not None and self._ledger is not None, "open the docket first: async with docket: …"
+        assert self._stack is not None, "open the docket first: async with docket: …"
+        assert self._ledger is not None
         return self._ledger
 
     @property
     def subscriptions(self) -> Subscriptions:
-        assert self._stack is not None and self._subscriptions is not None, "open the docket first"
+        assert self._stack is not None, "open the docket first: async with docket: …"
+        assert self._subscriptions is not None
         return self._subscriptions
 
     @asynccontextmanager

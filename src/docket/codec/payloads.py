@@ -6,11 +6,10 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgpack
-
-from docket.model.errors import TaskFailed, Unserializable, Undecodable
+from docket.model.errors import TaskFailed, Undecodable, Unserializable
 
 from .envelope import open_envelope, seal
+from .packing import pack, unpack
 
 _ERROR_TEXT = 2_000
 
@@ -31,7 +30,7 @@ def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], trace_context: di
         raise Unserializable(f"arguments cannot be serialised: {type(error).__name__}: {error}"[:500]) from error
     if not trace_context:
         return b"\0\0" + body
-    headers = msgpack.packb(trace_context)
+    headers = pack(trace_context)
     return len(headers).to_bytes(2, "little") + headers + body
 
 
@@ -41,7 +40,7 @@ def decode_trace(data: bytes) -> dict[str, str]:
     if not length:
         return {}
     try:
-        return dict(msgpack.unpackb(data[2 : 2 + length]))
+        return dict(unpack(data[2 : 2 + length]))
     except (ValueError, TypeError):
         return {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.ledger import Look, read_ending
@@ -38,7 +38,7 @@ class StateEvent(TypedDict):
 
 
 @contextlib.asynccontextmanager
-async def listening(docket: TaskHome, key: str) -> AsyncIterator[asyncio.Queue[bytes | None]]:
+async def listening(docket: TaskHome, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
     """Events of one task from now on; None means that some may have been missed."""
     inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
     channel = docket.ledger.keys.task_channel(key)
@@ -90,7 +90,7 @@ async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> None:
 
 async def watch(
     docket: TaskHome, key: str, ready: asyncio.Event | None = None
-) -> AsyncIterator[StateEvent | ProgressEvent]:
+) -> AsyncGenerator[StateEvent | ProgressEvent]:
     """The task's state and progress now, then every event, until the consumer stops."""
     async with listening(docket, key) as inbox:
         if ready is not None:

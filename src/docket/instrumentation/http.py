@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def _serving(host: str, port: int, pages: dict[str, Page], content_type: str, what: str) -> Iterator[int]:
+def _serving(host: str, port: int, pages: dict[str, Page], content_type: str, what: str) -> Generator[int]:
     try:
         server = ThreadingHTTPServer((host, port), functools.partial(_Handler, pages, content_type))
     except OSError as error:
@@ -77,7 +77,7 @@ def healthcheck_server(
     *,
     health: Verdict | None = None,
     ready: Verdict | None = None,
-) -> Iterator[int | None]:
+) -> Generator[int | None]:
     """Serves `/` and `/health` (200 while all is well, else 503 with the reason) and `/ready`. Without a port, nothing.
 
     Raises OSError if the port is taken. Port 0 picks a free one; the port is the value of the context.
@@ -92,7 +92,7 @@ def healthcheck_server(
 
 
 @contextlib.contextmanager
-def metrics_server(port: int | None = None, host: str = "0.0.0.0") -> Iterator[int | None]:
+def metrics_server(port: int | None = None, host: str = "0.0.0.0") -> Generator[int | None]:
     """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as healthcheck_server."""
     if port is None:
         yield None

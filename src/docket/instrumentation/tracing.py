@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
 from typing import Any
 
 from opentelemetry import context, propagate, trace
@@ -56,7 +56,7 @@ def inject_context() -> dict[str, str] | None:
 
 
 @contextlib.contextmanager
-def caller_span(name: str, attributes: Mapping[str, Any]) -> Iterator[Span]:
+def caller_span(name: str, attributes: Mapping[str, Any]) -> Generator[Span]:
     """A span round something a caller asks of the docket."""
     kind = SpanKind.PRODUCER if name in ("docket.add", "docket.replace", "docket.schedule") else SpanKind.INTERNAL
     with tracer.start_as_current_span(name, kind=kind, attributes=dict(attributes)) as span:
@@ -64,7 +64,7 @@ def caller_span(name: str, attributes: Mapping[str, Any]) -> Iterator[Span]:
 
 
 @contextlib.contextmanager
-def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> Iterator[Span]:
+def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> Generator[Span]:
     """The consumer's span of one run: in the caller's trace, and linked to the caller's span.
 
     Exceptions are not recorded by themselves: a task that is put off or cancelled is no error.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-import msgpack
-
+from docket.codec.packing import pack, unpack
 from docket.model.errors import Undecodable, WorkerLost
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
@@ -26,12 +25,12 @@ class Ending:
     payload: bytes = b""
 
     def pack(self) -> bytes:
-        return msgpack.packb((text_bytes(self.worker or ""), cut(self.error), self.kind, self.payload))
+        return pack((text_bytes(self.worker or ""), cut(self.error), self.kind, self.payload))
 
 
 def read_ending(tail: bytes) -> Ending:
     try:
-        worker, error, kind, payload = msgpack.unpackb(tail)
+        worker, error, kind, payload = unpack(tail)
     except ValueError as problem:
         raise Undecodable(f"the ending cannot be read: {problem}") from None
     return Ending(bytes_text(worker) or None, error, kind, payload)

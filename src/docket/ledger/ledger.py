@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
 from docket.codec import encode_error
+from docket.codec.packing import pack_for_script
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, segment, text_bytes
 from docket.storage.records import (
@@ -31,9 +30,6 @@ from .values import Delivery, Entry, Order, Renewal, StrayEntry
 BATCH = 500
 _FRESH, _REPLACE = 1, 2
 _PAGE = 500
-
-# Lua's cmsgpack knows raw strings only, so bytes are packed as such.
-_pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
 
 
 @dataclass(slots=True)
@@ -247,10 +243,10 @@ class Ledger:
         return self._run_blocking(client, "sweep", args)
 
     async def _run(self, script: str, arguments: Any) -> Any:
-        return await self.server.run(script, self.keys.all, self._channels, _pack(arguments))
+        return await self.server.run(script, self.keys.all, self._channels, pack_for_script(arguments))
 
     def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
-        return self.server.run_blocking(client, script, self.keys.all, self._channels, _pack(arguments))
+        return self.server.run_blocking(client, script, self.keys.all, self._channels, pack_for_script(arguments))
 
 
 def _deliveries(reply: list[Any]) -> list[Delivery] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class ExecutionState(str, enum.Enum):
+class ExecutionState(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
     """Where a task is in its life. Equal to its value, so that stored and shown states compare."""
 
     SCHEDULED = "scheduled"

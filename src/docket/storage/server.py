@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import redis
 import redis.asyncio as aioredis
@@ -132,7 +132,7 @@ class Server:
                 ssl=self.address.tls,
                 **options,
             )
-            return sentinel.master_for(self.address.service)
+            return cast(Any, sentinel).master_for(self.address.service)
         most = int(options.pop("max_connections", 0) or connections)
         pool = BlockingConnectionPool(
             max_connections=max(most, connections),
@@ -169,7 +169,7 @@ class Server:
                 ssl=self.address.tls,
                 **options,
             )
-            return sentinel.master_for(self.address.service)
+            return cast(Any, sentinel).master_for(self.address.service)
         if "path" in options:
             options["unix_socket_path"] = options.pop("path")
         return redis.Redis(ssl=self.address.tls, **options)

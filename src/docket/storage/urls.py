@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from redis.connection import parse_url
+from redis import connection as redis_connection
 
 from docket.model.errors import UnknownScheme
 
@@ -91,7 +91,7 @@ def _plain_scheme(url: str) -> str:
 
 def _options(url: str) -> dict[str, Any]:
     try:
-        options: dict[str, Any] = dict(parse_url(url))
+        options: dict[str, Any] = dict(cast(Any, redis_connection).parse_url(url))
     except ValueError as error:
         raise UnknownScheme(f"cannot read the URL {hide_password(url)!r}: {error}") from None
     # docket works on bytes; a client that decodes would break on payloads.

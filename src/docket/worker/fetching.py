@@ -114,7 +114,7 @@ class Fetcher(Service):
             self._client = await self._ledger.server.blocking_client(self._ledger.keys.stream)
         keys = self._ledger.keys
         try:
-            reply = await self._client.execute_command(
+            reply: Any = await self._client.execute_command(
                 "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(BLOCK_SECONDS * 1000),
                 "STREAMS", keys.front, keys.stream, ">", ">",
             )  # fmt: skip
@@ -122,7 +122,7 @@ class Fetcher(Service):
             raise translate(error, self._ledger.server.shown_url) or error from error
         front = keys.front.encode("utf-8", "surrogatepass")
         return [
-            Entry(stream == front, id.decode(), (fields or {}).get(b"k", b""))
+            Entry(stream == front, id.decode(), fields[b"k"] if fields and b"k" in fields else b"")
             for stream, rows in (reply or ())
             for id, fields in rows
         ]

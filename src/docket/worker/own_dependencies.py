@@ -43,11 +43,8 @@ def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapp
 
 
 def _single_kinds(dependency: Dependency[Any]) -> list[type[Any]]:
-    return [
-        kind
-        for kind in type(dependency).__mro__
-        if kind is not Dependency and issubclass(kind, Dependency) and getattr(kind, "single", False)
-    ]
+    kinds: tuple[Any, ...] = type(dependency).__mro__
+    return [kind for kind in kinds if kind is not Dependency and getattr(kind, "single", False)]
 
 
 def _declared(plan: Plan) -> list[tuple[str, Dependency[Any]]]:

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
+from docket.execution import TaskCall
 
 from .service import Service
 
@@ -33,7 +34,7 @@ class Seeder(Service):
         await asyncio.sleep(HEAL_SECONDS)
 
     async def seed(self) -> None:
-        calls = []
+        calls: list[TaskCall] = []
         for name, function in list(self._docket.tasks.items()):
             perpetual = plan_for(function).single(Perpetual)
             if perpetual is None or not perpetual.automatic or await self._is_buried(name):

@@ -27,7 +27,7 @@ class Service(abc.ABC):
     @abc.abstractmethod
     async def step(self) -> None: ...
 
-    async def recover(self) -> None:
+    async def recover(self) -> None:  # noqa: B027 - most services have nothing to do
         """Called after a failed step, before the next."""
 
     async def run(self) -> None:

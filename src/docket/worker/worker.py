@@ -24,8 +24,8 @@ from docket.model.times import duration_ms, from_ms
 from docket.registry import load_object
 
 from .fetching import Fetcher, Slots
-from .lease import LeaseEvents, LeaseKeeper, lease_length_ms
 from .health import health_problem, readiness_problem
+from .lease import LeaseEvents, LeaseKeeper, lease_length_ms
 from .orders import Orders
 from .own_dependencies import worker_dependencies
 from .reporting import Reporter
