@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
@@ -136,7 +136,7 @@ class Docket:
         return self._subscriptions
 
     @asynccontextmanager
-    async def redis(self) -> AsyncIterator[Redis]:
+    async def redis(self) -> AsyncGenerator[Redis]:
         """A redis-py client (bytes in, bytes out) on the docket's server."""
         assert self._stack is not None, "open the docket first"
         yield self.server.client
@@ -309,8 +309,10 @@ class Docket:
 
         return scheduler
 
-    def _span(self, verb: str, execution: Execution | None = None, **more: Any) -> AbstractContextManager[Any]:
-        attributes: dict[str, Any] = {**self.labels(), **more}
+    def _span(
+        self, verb: str, execution: Execution | None = None, key: str | None = None
+    ) -> AbstractContextManager[Any]:
+        attributes: dict[str, Any] = self.labels() if key is None else {**self.labels(), "docket.key": key}
         if execution is not None:
             attributes |= {**execution.specific_labels(), "code.function.name": execution.function_name}
             attributes |= {
@@ -425,7 +427,7 @@ class Docket:
 
     async def cancel(self, key: str) -> None:
         """Removes a waiting task at once, and asks the worker of a running one to cancel it. An unknown key is no error."""
-        with self._span("cancel", **{"docket.key": key}):
+        with self._span("cancel", key=key):
             # One that runs is counted by its worker, when it has ended.
             if await self.ledger.cancel(key) == 1:
                 TASKS_CANCELLED.add(1, self.labels())

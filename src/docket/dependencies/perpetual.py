@@ -40,7 +40,7 @@ class Perpetual(CompletionHandler):
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         bound = object.__new__(type(self))
-        bound.__dict__.update(self.__dict__)
+        vars(bound).update(vars(self))
         bound.args, bound.kwargs = execution.args, execution.kwargs
         bound._worker = worker
         return bound

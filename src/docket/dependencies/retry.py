@@ -67,7 +67,7 @@ class Retry(FailureHandler):
 
     def _copy(self) -> Self:
         bound = object.__new__(type(self))
-        bound.__dict__.update(self.__dict__)
+        vars(bound).update(vars(self))
         return bound
 
     def after(self, delay: timedelta) -> NoReturn:
