@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ from docket.instrumentation import (
     TASKS_CANCELLED,
     TASKS_REPLACED,
     TASKS_SCHEDULED,
+    TASKS_STRICKEN,
     TASKS_SUPERSEDED,
     caller_span,
     inject_context,
@@ -27,18 +29,20 @@ from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.ledger import BATCH
 from docket.model.errors import PayloadTooLarge, Undecodable
 from docket.model.times import duration_ms, from_ms, to_ms
-from docket.registry import Registry, TaskCollection, load_object
+from docket.registry import Registry, TaskCollection, load_object, name_of
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.storage.keys import GROUP, Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 from docket.storage.urls import Kind, parse
-from docket.strikelist import StrikeList
+from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction, StrikeList
 from docket.tasks import standard_tasks
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.credentials import CredentialProvider
+
+logger = logging.getLogger("docket.docket")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,7 +87,7 @@ class Docket:
         self.result_storage = result_storage
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.max_payload = max_payload
-        self.strike_list = StrikeList(url, name)
+        self.strike_list = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
         self.registry = Registry()
         for function in standard_tasks:
             self.registry.register(function)
@@ -111,6 +115,8 @@ class Docket:
             self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0))
             self._subscriptions = Subscriptions(self.server, self.name)
             stack.push_async_callback(self._subscriptions.aclose)
+            stack.push_async_callback(self.strike_list.close)
+            await self.strike_list.follow(self.server, self._subscriptions, self.keys)
             self._enqueuing = Batcher(self._ledger.enqueue, most=BATCH, in_flight=4, name=f"{self.name} - enqueuing")
             self._progressing = Batcher(self._ledger.progress, most=BATCH, in_flight=2, name=f"{self.name} - progress")
             stack.push_async_callback(self._enqueuing.drain)
@@ -347,6 +353,9 @@ class Docket:
         """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
         if not self.strike_list.is_empty and self.strike_list.is_stricken(execution):
             execution.disposition = Disposition.STRUCK
+            labels = {"docket.name": self.name, "docket.task": execution.function_name}
+            TASKS_STRICKEN.add(1, {**labels, "docket.where": "docket"})
+            logger.warning("🗙 %s is not scheduled", execution.call_repr())
             return None
         call = execution.encode()
         if len(call) > self.max_payload:
@@ -462,6 +471,44 @@ class Docket:
         TASKS_CANCELLED.add(removed, self.labels())
         return removed
 
+    # Strikes
+
+    async def strike(
+        self,
+        function: Callable[..., Awaitable[Any]] | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Blocks tasks by function, by a parameter's value, or by both, before they are scheduled and before they run.
+
+        Returns when the server has the strike and this process applies it; other processes do within milliseconds.
+        A task that runs already goes on. Raises ValueError if nothing is named or the operator is unknown,
+        Unserializable if the value cannot be stored.
+        """
+        await self._instruct(Strike(_name_or_none(function), parameter, Operator.read(operator), value))
+
+    async def restore(
+        self,
+        function: Callable[..., Awaitable[Any]] | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Takes back the strike made with equal arguments; if there is none, nothing happens."""
+        await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
+
+    async def _instruct(self, instruction: StrikeInstruction) -> None:
+        attributes = {**self.labels(), **instruction.labels()}
+        with caller_span(f"docket.{instruction.direction}", attributes) if is_tracing() else nullcontext():
+            await self.strike_list.send_instruction(instruction)
+
+    async def wait_for_strikes_loaded(self) -> None:
+        """Returns when every strike that was in force when the docket was opened is applied here."""
+        await self.strike_list.wait_for_strikes_loaded()
+
+    # The whole
+
     async def snapshot(self) -> DocketSnapshot:
         """Everything that waits or runs, and who works here."""
         return await take_snapshot(self)
@@ -480,6 +527,10 @@ class Docket:
 
     async def write_progress(self, key: str, epoch: int, stored: str) -> None:
         await self._progressing.submit((key, epoch, stored.encode(), stored))
+
+
+def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:
+    return function if function is None or isinstance(function, str) else name_of(function)
 
 
 def new_key() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs] - it ships none
@@ -13,3 +14,5 @@ _library = cast(Any, msgpack)
 pack_for_script: Callable[[Any], bytes] = _library.Packer(use_bin_type=False, autoreset=True).pack
 pack: Callable[[Any], bytes] = _library.packb
 unpack: Callable[[bytes], Any] = _library.unpackb
+# Reads what was packed for scripts: strings come back as bytes.
+unpack_from_script: Callable[[bytes], Any] = partial(_library.unpackb, raw=True)

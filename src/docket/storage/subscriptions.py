@@ -35,6 +35,7 @@ class Subscriptions:
         self._reader: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._confirmed: dict[bytes, asyncio.Future[None]] = {}
+        self._resubscribing: set[bytes] = set()
         self._closing = False
 
     async def listen(self, channel: bytes, listener: Listener) -> None:
@@ -126,8 +127,13 @@ class Subscriptions:
         async with self._lock:
             await self._connect()
             channels = list(self._listeners)
+            self._resubscribing = set(channels)
             if channels:
                 await self._pubsub.subscribe(*channels)
+                return
+        self._tell_of_gap()
+
+    def _tell_of_gap(self) -> None:
         for listener in list(self._gap_listeners.values()):
             listener()
 
@@ -156,6 +162,11 @@ class Subscriptions:
             confirmation = self._confirmed.pop(channel, None)
             if confirmation is not None and not confirmation.done():
                 confirmation.set_result(None)
+            if channel in self._resubscribing:
+                self._resubscribing.discard(channel)
+                if not self._resubscribing:
+                    # Not before: whoever looked earlier could still miss what is published between.
+                    self._tell_of_gap()
         elif message["type"] == "message":
             for listener in list(self._listeners.get(channel, ())):
                 listener(message["data"])

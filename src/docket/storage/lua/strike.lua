@@ -1,0 +1,27 @@
+-- Puts rules in force or takes them back, and tells every process in the same step.
+-- KEYS[1]: the rules in force. ARGV[1]: channel. ARGV[2]: msgpack list of {field, rule or false}.
+-- Returns: the version of the change, how many rules it touched.
+local STRIKES, CHANNEL, changes = KEYS[1], ARGV[1], cmsgpack.unpack(ARGV[2])
+local call = redis.call
+
+-- Versions grow also when the server has lost its data meanwhile, so that nobody takes a new change for an old one.
+local function next_version()
+  local t = call('TIME')
+  return math.max(tonumber(call('HGET', STRIKES, 'version') or '0') + 1, t[1] * 1000000 + t[2])
+end
+
+-- A server that is out of memory lets a script write once its first write needs no memory: a strike must get through.
+local touched = call('HDEL', STRIKES, '')
+for _, change in ipairs(changes) do
+  if change[2] then
+    call('HSET', STRIKES, change[1], change[2])
+    touched = touched + 1
+  else
+    touched = touched + call('HDEL', STRIKES, change[1])
+  end
+end
+if touched == 0 then return {0, 0} end
+local version = next_version()
+call('HSET', STRIKES, 'version', string.format('%.0f', version))
+call('PUBLISH', CHANNEL, string.format('%.0f', version) .. ' ' .. ARGV[2])
+return {version, touched}

@@ -1,0 +1,164 @@
+"""What an operator orders: strike this, restore that."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from docket.codec import open_envelope, seal
+from docket.codec.packing import pack, unpack
+from docket.model.errors import Undecodable, Unserializable
+from docket.storage.keys import bytes_text, text_bytes
+
+LiteralOperator = Literal["==", "!=", ">", ">=", "<", "<=", "between"]
+
+_FORMAT = 1
+_SHOWN = 200
+
+
+class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
+    """How an argument is compared with the value of a strike."""
+
+    EQUAL = "=="
+    NOT_EQUAL = "!="
+    GREATER_THAN = ">"
+    GREATER_THAN_OR_EQUAL = ">="
+    LESS_THAN = "<"
+    LESS_THAN_OR_EQUAL = "<="
+    BETWEEN = "between"
+
+    __hash__ = str.__hash__
+
+    @classmethod
+    def read(cls, text: Operator | str) -> Operator:
+        try:
+            return cls(text)
+        except ValueError:
+            known = ", ".join(operator.value for operator in cls)
+            raise ValueError(f"{text!r} is no operator of a strike: use one of {known}") from None
+
+
+@dataclass
+class StrikeInstruction:
+    """An order about a function (all its tasks), a parameter (of any function), or a parameter of one function."""
+
+    function: str | None = None
+    parameter: str | None = None
+    operator: Operator = Operator.EQUAL
+    value: Any = None
+
+    direction: ClassVar[Literal["strike", "restore"]]
+
+    def __post_init__(self) -> None:
+        self.operator = Operator.read(self.operator)
+        if self.parameter is None:
+            # Without a parameter there is nothing to compare: equal orders must look equal.
+            self.operator, self.value = Operator.EQUAL, None
+
+    @property
+    def target(self) -> tuple[str | None, str | None, Operator]:
+        return self.function, self.parameter, self.operator
+
+    @property
+    def is_void(self) -> bool:
+        """It names nothing, so it is about no task."""
+        return self.function is None and self.parameter is None
+
+    def call_repr(self) -> str:
+        """The calls it is about: `function(parameter > 5)`."""
+        function = self.function or "*"
+        if self.parameter is None:
+            return f"{function}(...)"
+        return f"{function}({self.parameter} {self.operator.value} {shown(self.value)})"
+
+    def labels(self) -> dict[str, str]:
+        labels: dict[str, str] = {}
+        if self.function:
+            labels["docket.task"] = self.function
+        if self.parameter:
+            labels["docket.parameter"] = self.parameter
+            labels["docket.operator"] = self.operator.value
+            labels["docket.value"] = shown(self.value)
+        return labels
+
+
+@dataclass
+class Strike(StrikeInstruction):
+    """Blocks what it names."""
+
+    direction = "strike"
+
+
+@dataclass
+class Restore(StrikeInstruction):
+    """Takes back an equal strike."""
+
+    direction = "restore"
+
+
+@dataclass(slots=True)
+class StoredStrike:
+    """A strike as it is written down. People are shown `shown`: nothing is unpickled to be displayed."""
+
+    function: str | None
+    parameter: str | None
+    operator: str
+    sealed_value: bytes
+    shown: str
+
+    def open(self) -> Strike:
+        """Raises Undecodable if this process cannot read the value."""
+        try:
+            return Strike(self.function, self.parameter, Operator.read(self.operator), open_envelope(self.sealed_value))
+        except Undecodable:
+            raise
+        except ValueError as error:
+            raise Undecodable(str(error)) from None
+
+
+def encode(strike: StrikeInstruction) -> tuple[str, bytes]:
+    """The field a strike is kept under, and its bytes. Raises Unserializable for a value that cannot be stored."""
+    try:
+        value = seal(strike.value)
+    except Exception as error:
+        raise Unserializable(f"the value of {strike.call_repr()} cannot be serialised: {error}"[:500]) from error
+    function, parameter, operator = (
+        _bytes_or_none(strike.function),
+        _bytes_or_none(strike.parameter),
+        strike.operator.value,
+    )
+    target = pack((function, parameter, operator))
+    stored = pack((_FORMAT, function, parameter, operator, value, shown(strike.value)))
+    return hashlib.sha1(target + value).hexdigest(), stored
+
+
+def decode(stored: bytes) -> StoredStrike:
+    """Raises Undecodable for bytes that are no strike."""
+    try:
+        version, function, parameter, operator, value, display = unpack(stored)
+    except (ValueError, TypeError) as error:
+        raise Undecodable(f"a stored strike cannot be read: {error}") from None
+    if version != _FORMAT:
+        raise Undecodable(f"a stored strike of version {version}: written by a newer release")
+    return StoredStrike(
+        None if function is None else bytes_text(function),
+        None if parameter is None else bytes_text(parameter),
+        operator,
+        value,
+        display,
+    )
+
+
+def _bytes_or_none(text: str | None) -> bytes | None:
+    return None if text is None else text_bytes(text)
+
+
+def shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

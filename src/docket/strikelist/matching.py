@@ -1,0 +1,189 @@
+"""Which calls the strikes in force are about; quick however many there are."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from uncalled_for import Dependency, get_signature
+
+from .instructions import Operator, Strike, StrikeInstruction, shown
+
+logger = logging.getLogger("docket.strikelist")
+
+
+class Call(Protocol):
+    """A task as far as strikes look at it."""
+
+    @property
+    def function_name(self) -> str: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+
+    @property
+    def kwargs(self) -> dict[str, Any]: ...
+
+
+def _between(value: Any, bounds: Any) -> Any:
+    low, high = bounds
+    return low <= value <= high
+
+
+_COMPARISONS: dict[Operator, Callable[[Any, Any], Any]] = {
+    Operator.EQUAL: operator.eq,
+    Operator.NOT_EQUAL: operator.ne,
+    Operator.GREATER_THAN: operator.gt,
+    Operator.GREATER_THAN_OR_EQUAL: operator.ge,
+    Operator.LESS_THAN: operator.lt,
+    Operator.LESS_THAN_OR_EQUAL: operator.le,
+    Operator.BETWEEN: _between,
+}
+
+
+def are_equal(a: Any, b: Any) -> bool:
+    """Values of users compare as they like: what fails, or answers with something that is no truth, is not equal."""
+    try:
+        return a is b or bool(a == b)
+    except Exception:
+        return False
+
+
+def is_same(a: StrikeInstruction, b: StrikeInstruction) -> bool:
+    return a.target == b.target and are_equal(a.value, b.value)
+
+
+@dataclass(slots=True)
+class Conditions:
+    """The strikes on one parameter. Those for equality, of which there may be thousands, cost one look-up."""
+
+    equals: dict[Any, set[str]] = field(default_factory=dict[Any, set[str]])
+    others: dict[str, Strike] = field(default_factory=dict[str, Strike])
+    _told: set[str] = field(default_factory=set[str])
+
+    def add(self, id: str, strike: Strike) -> None:
+        if strike.operator is Operator.EQUAL:
+            try:
+                self.equals.setdefault(strike.value, set()).add(id)
+            except Exception:
+                # A value that cannot be hashed is compared one by one.
+                pass
+            else:
+                return
+        self.others[id] = strike
+
+    def remove(self, id: str, strike: Strike) -> None:
+        self._told.discard(id)
+        if self.others.pop(id, None) is not None:
+            return
+        ids = self.equals[strike.value]
+        ids.discard(id)
+        if not ids:
+            del self.equals[strike.value]
+
+    def __bool__(self) -> bool:
+        return bool(self.equals or self.others)
+
+    def match(self, value: Any) -> bool:
+        if self.equals:
+            try:
+                if value in self.equals:
+                    return True
+            except Exception:
+                if any(are_equal(value, other) for other in self.equals):
+                    return True
+        return any(self._compare(id, strike, value) for id, strike in self.others.items())
+
+    def _compare(self, id: str, strike: Strike, value: Any) -> bool:
+        try:
+            return bool(_COMPARISONS[strike.operator](value, strike.value))
+        except Exception as error:
+            if id not in self._told:
+                self._told.add(id)
+                logger.warning(
+                    "strike on %s: it cannot be compared with %s of type %s, so that does not match (%s)",
+                    strike.call_repr(),
+                    shown(value),
+                    type(value).__name__,
+                    error,
+                )
+            return False
+
+
+class Index:
+    """The strikes in force, by what they are about."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, set[str]] = {}
+        self._parameters: dict[str | None, dict[str, Conditions]] = {}
+
+    def add(self, id: str, strike: Strike) -> None:
+        if strike.parameter is not None:
+            conditions = self._parameters.setdefault(strike.function, {}).setdefault(strike.parameter, Conditions())
+            conditions.add(id, strike)
+        elif strike.function is not None:
+            self._functions.setdefault(strike.function, set()).add(id)
+
+    def remove(self, id: str, strike: Strike) -> None:
+        if strike.parameter is None:
+            ids = self._functions.get(strike.function or "", set())
+            ids.discard(id)
+            if not ids:
+                self._functions.pop(strike.function or "", None)
+            return
+        parameters = self._parameters[strike.function]
+        parameters[strike.parameter].remove(id, strike)
+        if not parameters[strike.parameter]:
+            del parameters[strike.parameter]
+        if not parameters:
+            del self._parameters[strike.function]
+
+    def has_function(self, name: str) -> bool:
+        return name in self._functions
+
+    def match_values(self, values: Mapping[str, Any]) -> bool:
+        """Whether a strike on a parameter, whatever the function, is about one of these."""
+        return _any_match(self._parameters.get(None), values)
+
+    def match_call(self, call: Call) -> bool:
+        if call.function_name in self._functions:
+            return True
+        own, general = self._parameters.get(call.function_name), self._parameters.get(None)
+        if own is None and general is None:
+            return False
+        values = arguments_of(call)
+        return _any_match(own, values) or _any_match(general, values)
+
+
+def _any_match(parameters: Mapping[str, Conditions] | None, values: Mapping[str, Any]) -> bool:
+    if not parameters:
+        return False
+    return any(name in values and conditions.match(values[name]) for name, conditions in parameters.items())
+
+
+def arguments_of(call: Call) -> dict[str, Any]:
+    """The arguments by name, defaults included; what docket provides itself is no argument.
+
+    Never fails: a call that does not fit its signature is the task's own failure, later.
+    """
+    try:
+        parameters = get_signature(call.function).parameters
+    except (ValueError, TypeError):
+        return dict(call.kwargs)
+    values: dict[str, Any] = {}
+    given = list(call.args)
+    for name, parameter in parameters.items():
+        default: Any = parameter.default
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            values[name] = tuple(given)
+        elif given and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            values[name] = given.pop(0)
+        elif default is not parameter.empty and not isinstance(default, Dependency):
+            values[name] = default
+    return {**values, **call.kwargs}

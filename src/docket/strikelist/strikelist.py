@@ -1,0 +1,343 @@
+"""The list of strikes that every process of a docket holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from docket.instrumentation import STRIKES_IN_EFFECT
+from docket.ledger.strikes import StrikeBook, read_message
+from docket.model.errors import Undecodable
+from docket.storage.faults import PASSING
+from docket.storage.keys import Keys
+from docket.storage.server import Server
+from docket.storage.subscriptions import Subscriptions
+from docket.storage.urls import Kind, parse
+
+from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction, decode, encode
+from .matching import Call, Index, is_same
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
+
+logger = logging.getLogger("docket.strikelist")
+
+Condition = Callable[[Any], bool]
+
+_LONGEST_PAUSE = 5.0
+
+
+class StrikeList:
+    """The strikes in force. An async context manager.
+
+    With a `url` it follows the docket of that name: what one process strikes, all others know within milliseconds.
+    Without one it belongs to this process alone. `strike` and `restore` return when the server has the change and this
+    process applies it.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        name: str = "strikelist",
+        enable_internal_instrumentation: bool = False,
+        credential_provider: CredentialProvider | None = None,
+    ) -> None:
+        self.url = url
+        self.name = name
+        self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.is_empty = True
+        self._credentials = credential_provider
+        self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
+        self._strikes: dict[str, Strike] = {}
+        self._index = Index()
+        self._conditions: list[Condition] = []
+        self._versions: dict[str, int] = {}
+        self._loaded_version = 0
+        self._changed_while_loading: set[str] | None = None
+        self._book: StrikeBook | None = None
+        self._subscriptions: Subscriptions | None = None
+        self._stack: AsyncExitStack | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    # Life
+
+    async def connect(self) -> None:
+        """Opens a connection of its own and loads what is in force. Does nothing for a list of this process alone."""
+        if self.url is None:
+            return
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(Server(self.url, self._credentials))
+            subscriptions = Subscriptions(server, self.name)
+            stack.push_async_callback(subscriptions.aclose)
+            stack.push_async_callback(self._stop_following)
+            keys = Keys(self.name, database=server.database, cluster=server.is_cluster)
+            await self.follow(server, subscriptions, keys)
+            self._stack = stack.pop_all()
+
+    async def follow(self, server: Server, subscriptions: Subscriptions, keys: Keys) -> None:
+        """Follows the strikes of a docket over connections that are open already.
+
+        Returns after the first attempt to load; one that fails in passing is repeated until it succeeds.
+        """
+        assert self._following is None, "this strike list is already connected"
+        self._book, self._subscriptions = StrikeBook(server, keys), subscriptions
+        self._loading = asyncio.Lock()
+        self._stale, self._loaded, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._is_listening = False
+        self._stale.set()
+        subscriptions.on_gap(self, self._stale.set)
+        self._following = asyncio.create_task(self._keep_loaded(), name=f"{self.name} - strikes")
+        await self._wait_for(self._tried)
+
+    async def close(self) -> None:
+        """Stops following. What is in force stays in force on the server."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+        else:
+            await self._stop_following()
+
+    async def _stop_following(self) -> None:
+        following, self._following = self._following, None
+        if following is None:
+            return
+        following.cancel("docket: the strike list closes")
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([following])
+        book, subscriptions = self._book, self._subscriptions
+        self._book = self._subscriptions = None
+        self._replace_all(0, {})
+        if book is not None and subscriptions is not None:
+            subscriptions.forget_gap(self)
+            await subscriptions.unlisten(book.channel, self._heard)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def wait_for_strikes_loaded(self) -> None:
+        """Returns when everything that was in force at the start is applied here."""
+        if self._following is not None:
+            await self._wait_for(self._loaded)
+
+    # Orders
+
+    async def strike(
+        self,
+        function: str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Blocks a function, a parameter's values, or both together.
+
+        Raises ValueError if neither is named or the operator is unknown, Unserializable if the value cannot be stored.
+        """
+        await self.send_instruction(Strike(function, parameter, Operator.read(operator), value))
+
+    async def restore(
+        self,
+        function: str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Takes back the strike that was made with equal arguments; if there is none, nothing happens."""
+        await self.send_instruction(Restore(function, parameter, Operator.read(operator), value))
+
+    async def send_instruction(self, instruction: StrikeInstruction) -> None:
+        """Tells every process of the docket, and applies it here."""
+        if instruction.is_void:
+            raise ValueError(f"a {instruction.direction} names a function, a parameter, or both")
+        if self.url is None:
+            self.update(instruction)
+            return
+        book = self._book
+        if book is None:
+            raise RuntimeError("this strike list is not connected: use `async with`, or connect() first")
+        ids, stored = self._ids(instruction)
+        version, touched = await book.write([(id, stored) for id in ids])
+        if not touched:
+            # It may have been struck by a process that we have not heard yet.
+            await self._load()
+            ids, stored = self._ids(instruction)
+            version, touched = await book.write([(id, stored) for id in ids])
+        if touched:
+            strike = _as_strike(instruction)
+            self._apply(version, [(id, strike) for id in ids])
+
+    def update(self, instruction: StrikeInstruction) -> None:
+        """Applies an instruction here, and nowhere else."""
+        if instruction.is_void:
+            return
+        ids, _ = self._ids(instruction)
+        for id in ids:
+            self._set(id, _as_strike(instruction))
+        self._note_emptiness()
+
+    def _ids(self, instruction: StrikeInstruction) -> tuple[list[str], bytes | None]:
+        """The strikes an instruction is about, and what to write there: None takes them back."""
+        id, stored = encode(instruction)
+        ids = [id]
+        if id not in self._strikes:
+            # Equal values may have different bytes (1 and 1.0, or a set in another order).
+            ids = [other for other, strike in self._strikes.items() if is_same(strike, instruction)] or ids
+        return (ids, None) if isinstance(instruction, Restore) else (ids[:1], stored)
+
+    # Answers
+
+    def is_stricken(self, target: Call | Mapping[str, Any] | str) -> bool:
+        """Whether a task, some values by parameter, or a function as a whole is blocked."""
+        if isinstance(target, str):
+            return self._index.has_function(target)
+        if isinstance(target, Mapping):
+            return self._index.match_values(target)
+        return self._index.match_call(target) or any(_holds(condition, target) for condition in self._conditions)
+
+    def add_condition(self, condition: Condition) -> None:
+        """Blocks, in this process alone, the tasks for which the condition is true."""
+        self._conditions.append(condition)
+        self._note_emptiness()
+
+    def remove_condition(self, condition: Condition) -> None:
+        """Takes a condition back. Raises ValueError if it was not added."""
+        self._conditions.remove(condition)
+        self._note_emptiness()
+
+    @property
+    def in_effect(self) -> list[Strike]:
+        """The strikes this process applies."""
+        return list(self._strikes.values())
+
+    @property
+    def prefix(self) -> str:
+        return self._keys.prefix
+
+    @property
+    def strike_key(self) -> str:
+        """Where the strikes are kept on the server."""
+        return self._keys.strikes
+
+    # Following
+
+    async def _keep_loaded(self) -> None:
+        """Loads at the start, and again whenever messages may have been missed."""
+        delay = 0.05
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            try:
+                await self._load()
+            except PASSING as error:
+                logger.warning("strikes of %s cannot be loaded: %s; trying again", self.name, error)
+                self._stale.set()
+                self._tried.set()
+                await asyncio.sleep(random.uniform(delay / 2, delay))
+                delay = min(delay * 2, _LONGEST_PAUSE)
+            else:
+                delay = 0.05
+                self._loaded.set()
+                self._tried.set()
+
+    async def _load(self) -> None:
+        """Listens first and reads then, so that nothing falls between."""
+        book, subscriptions = self._book, self._subscriptions
+        assert book is not None
+        assert subscriptions is not None
+        async with self._loading:
+            if not self._is_listening:
+                await subscriptions.listen(book.channel, self._heard)
+                self._is_listening = True
+            self._changed_while_loading = changed = set[str]()
+            try:
+                version, stored = await book.read()
+            finally:
+                self._changed_while_loading = None
+            self._replace_all(version, stored, keep=changed)
+
+    async def _wait_for(self, event: asyncio.Event) -> None:
+        following = self._following
+        assert following is not None
+        waiting = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait([waiting, following], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if following.done() and not event.is_set():
+            # It only ends when nothing can be done about it, and then says why.
+            following.result()
+
+    def _heard(self, message: bytes) -> None:
+        version, changes = read_message(message)
+        self._apply(version, [(id, None if stored is None else self._open(stored)) for id, stored in changes])
+        if self._changed_while_loading is None:
+            # Messages come in order: whatever is older than this one has been heard.
+            self._versions = {id: known for id, known in self._versions.items() if known > version}
+            self._loaded_version = max(self._loaded_version, version)
+
+    def _apply(self, version: int, changes: Iterable[tuple[str, Strike | None]]) -> None:
+        """Our own change is applied when it is acknowledged; the message about it, and older ones, then do nothing."""
+        for id, strike in changes:
+            if version <= self._versions.get(id, self._loaded_version):
+                continue
+            self._versions[id] = version
+            if self._changed_while_loading is not None:
+                self._changed_while_loading.add(id)
+            self._set(id, strike)
+        self._note_emptiness()
+
+    def _replace_all(self, version: int, stored: Mapping[str, bytes], keep: Collection[str] = ()) -> None:
+        """What is in force now; what changed while it was read is known better here."""
+        for id in list(self._strikes):
+            if id not in stored and id not in keep:
+                self._set(id, None)
+        for id, data in stored.items():
+            if id not in self._strikes and id not in keep:
+                self._set(id, self._open(data))
+        self._loaded_version = version
+        self._versions = {id: known for id, known in self._versions.items() if id in keep}
+        self._note_emptiness()
+
+    def _open(self, stored: bytes) -> Strike | None:
+        try:
+            return decode(stored).open()
+        except Undecodable as error:
+            logger.error("a strike of %s cannot be applied here: %s", self.name, error)
+            return None
+
+    def _set(self, id: str, strike: Strike | None) -> None:
+        before = self._strikes.pop(id, None)
+        if before is not None:
+            self._index.remove(id, before)
+        if strike is not None:
+            self._strikes[id] = strike
+            self._index.add(id, strike)
+        change = (strike is not None) - (before is not None)
+        if change:
+            STRIKES_IN_EFFECT.add(change, {"docket.name": self.name})
+
+    def _note_emptiness(self) -> None:
+        self.is_empty = not self._strikes and not self._conditions
+
+
+def _holds(condition: Condition, target: Any) -> bool:
+    try:
+        return bool(condition(target))
+    except Exception:
+        logger.exception("a condition of the strike list failed; it does not match")
+        return False
+
+
+def _as_strike(instruction: StrikeInstruction) -> Strike | None:
+    """What is in force after the instruction."""
+    if isinstance(instruction, Restore):
+        return None
+    return Strike(instruction.function, instruction.parameter, instruction.operator, instruction.value)
