@@ -58,8 +58,7 @@ class Keeper:
             with open(START_LOCK, "rb") as start, open(CLIENTS_LOCK, "rb") as clients:
                 if not _can_lock(start.fileno()):
                     return False
-                self._server_group = int(_text_of(SERVER_GROUP) or 0) or None
-                self._alias = _text_of(ALIAS)
+                self._read_records()
                 if self._is_replaced():
                     return True
                 done = self._decide(in_use=not _can_lock(clients.fileno()))
@@ -69,9 +68,14 @@ class Keeper:
                 return done
         except FileNotFoundError:
             # The folder is gone or on its way: nobody can find this server any more.
+            self._read_records()
             self._stop_server()
             self._leave()
             return True
+
+    def _read_records(self) -> None:
+        self._server_group = _group(_text_of(SERVER_GROUP)) or self._server_group
+        self._alias = _text_of(ALIAS) or self._alias
 
     def _is_replaced(self) -> bool:
         """Whether somebody removed our lock, and there is another keeper with a lock of that name."""
@@ -101,7 +105,7 @@ class Keeper:
         patience = time.monotonic() + _SHUTDOWN_SECONDS
         if self._server_group is not None and _folder_has_server():
             # As long as the folder is locked the group exists, and its number is nobody else's.
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):
                 os.killpg(self._server_group, signal.SIGTERM)
         while _folder_has_server():
             if time.monotonic() > patience:
@@ -140,6 +144,11 @@ def _text_of(name: str) -> str | None:
         return None
 
 
+def _group(text: str | None) -> int | None:
+    # Never 0 or 1: these would mean the keeper itself, or init.
+    return int(text) if text and text.isdecimal() and int(text) > 1 else None
+
+
 def _remove_alias(alias: str) -> None:
     """The short way to the socket: a link in a temporary folder of its own. Nothing else is ever removed."""
     with contextlib.suppress(OSError):
@@ -153,7 +162,7 @@ def _remove_alias(alias: str) -> None:
 def main(linger_seconds: str, lock: str, server_group: str = "") -> None:
     os.ftruncate(int(lock), 0)
     os.pwrite(int(lock), str(os.getpid()).encode(), 0)
-    Keeper(float(linger_seconds), int(lock), int(server_group or 0) or None).keep()
+    Keeper(float(linger_seconds), int(lock), _group(server_group)).keep()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -38,7 +39,9 @@ class _Server:
 
     def let_go(self) -> None:
         """The keeper, if this was the last copy of the lifeline, stops the server and removes the folder."""
-        os.close(self.lifeline)
+        # A program that became a daemon may have closed all its files.
+        with contextlib.suppress(OSError):
+            os.close(self.lifeline)
 
 
 class _ThisProcess:

@@ -1,0 +1,192 @@
+"""What a folder engine survives: kills of any of its processes, leftovers of a crash, meddling."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+pytestmark = pytest.mark.faults
+
+USER = """
+engine = FolderEngine(folder)
+say(engine.start().socket_path)
+wait()
+say(engine.ensure().socket_path)
+wait()
+engine.stop()
+"""
+
+
+def test_the_server_survives_the_death_of_the_process_that_started_it(scene: Any) -> None:
+    starter = scene.child(USER)
+    socket_path = starter.hear()
+    engine = scene.engine()
+    client = scene.connect(engine.start())
+    client.set("key", "value")
+    run_id = client.info("server")["run_id"]
+    starter.send(signal.SIGKILL)
+    starter.ended()
+    assert client.get("key") == "value"
+    assert scene.connect(socket_path).info("server")["run_id"] == run_id
+
+
+def test_the_server_stops_when_its_last_user_was_killed(scene: Any) -> None:
+    user = scene.child(USER)
+    scene.connect(user.hear()).set("key", "value")
+    user.send(signal.SIGKILL)
+    user.ended()
+    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    assert scene.connect(scene.engine().start()).get("key") == "value"
+
+
+def test_after_the_server_was_killed_its_users_find_a_new_one_with_the_data(scene: Any) -> None:
+    engine, user = scene.engine(), scene.child(USER)
+    address = engine.start()
+    user.hear()
+    client = scene.connect(address)
+    for number in range(1000):
+        client.rpush("numbers", number)
+    scene.kill(*scene.servers())
+    with pytest.raises(redis.ConnectionError):
+        client.ping()
+    user.go_on()
+    assert user.hear() == engine.ensure().socket_path
+    assert client.llen("numbers") == 1000
+    assert len(scene.servers()) == 1
+
+
+def test_a_killed_keeper_is_replaced_and_the_server_still_stops(scene: Any) -> None:
+    engine = scene.engine()
+    client = scene.connect(engine.start())
+    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
+    scene.kill(keeper)
+    assert client.ping()
+    scene.eventually(lambda: scene.keepers() and scene.keepers() != [keeper], "there is another keeper")
+    engine.stop()
+    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+
+
+def test_the_server_stops_though_its_users_and_its_keeper_were_killed(scene: Any) -> None:
+    user = scene.child(USER)
+    user.hear()
+    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
+    user.send(signal.SIGKILL)
+    scene.kill(keeper)
+    user.ended()
+    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+
+
+def test_a_keeper_does_its_work_without_its_supervisor(scene: Any) -> None:
+    engine = scene.engine()
+    engine.start()
+    scene.eventually(scene.keepers, "there is a keeper")
+    scene.kill(*scene.supervisors())
+    assert scene.keepers()
+    engine.stop()
+    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+
+
+def test_a_server_without_any_keeper_is_adopted_by_the_next_user(scene: Any) -> None:
+    user = scene.child(USER)
+    run_id = scene.connect(user.hear()).info("server")["run_id"]
+    scene.eventually(scene.keepers, "there is a keeper")
+    scene.kill(*scene.supervisors(), *scene.keepers())
+    user.send(signal.SIGKILL)
+    user.ended()
+    engine = scene.engine()
+    assert scene.connect(engine.start()).info("server")["run_id"] == run_id
+    assert len(scene.servers()) == 1
+    engine.stop()
+    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+
+
+def test_a_user_that_leaves_a_server_without_keeper_provides_one(scene: Any) -> None:
+    engine = scene.engine()
+    engine.start()
+    scene.eventually(scene.keepers, "there is a keeper")
+    scene.kill(*scene.supervisors(), *scene.keepers())
+    engine.stop()
+    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+
+
+def test_everything_killed_at_once_leaves_data_for_the_next_start(scene: Any) -> None:
+    user = scene.child(USER)
+    scene.connect(user.hear()).set("key", "value")
+    scene.eventually(scene.keepers, "there is a keeper")
+    scene.kill(*scene.supervisors(), *scene.keepers(), *scene.servers(), psutil.Process(user.pid))
+    assert (scene.folder / "socket").exists()
+    assert scene.connect(scene.engine().start()).get("key") == "value"
+
+
+def test_leftovers_of_a_crash_do_not_stop_a_start(scene: Any) -> None:
+    scene.folder.mkdir(mode=0o700)
+    for name in ("start.lock", "clients.lock", "keeper.lock", "server.pid", "server.group", "socket.alias"):
+        # A process id that is in use: this must not be taken for the server, nor be killed.
+        (scene.folder / name).write_text(str(os.getpid()))
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(scene.folder / "socket"))
+    engine = scene.engine()
+    assert scene.connect(engine.start()).ping()
+    engine.stop()
+    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+
+
+def test_a_cut_off_last_write_does_not_stop_a_start(scene: Any) -> None:
+    engine = scene.engine()
+    client = scene.connect(engine.start())
+    client.set("first", "value")
+    client.set("second", "value")
+    scene.kill(*scene.servers())
+    (tail,) = scene.folder.rglob("*.incr.aof")
+    os.truncate(tail, tail.stat().st_size - 3)
+    engine.ensure()
+    assert client.get("first") == "value"
+    assert client.get("second") is None
+
+
+def test_removing_the_locks_of_a_running_engine_never_gives_two_servers(scene: Any) -> None:
+    engine = scene.engine()
+    client = scene.connect(engine.start())
+    client.set("key", "value")
+    for lock in scene.folder.glob("*.lock"):
+        lock.unlink()
+    others = [scene.engine() for _ in range(3)]
+    for other in others:
+        assert scene.connect(other.start()).get("key") == "value"
+        assert len(scene.servers()) <= 1
+    assert scene.connect(engine.ensure()).get("key") == "value"
+    scene.eventually(lambda: len(scene.keepers()) == 1, "there is one keeper")
+
+
+def test_a_removed_socket_is_healed(scene: Any) -> None:
+    engine = scene.engine()
+    scene.connect(engine.start()).set("key", "value")
+    (scene.folder / "socket").unlink()
+    assert scene.connect(engine.ensure()).get("key") == "value"
+    assert len(scene.servers()) == 1
+
+
+def test_a_removed_folder_takes_its_server_with_it(scene: Any) -> None:
+    engine = scene.engine()
+    client = scene.connect(engine.start())
+    scene.eventually(scene.keepers, "there is a keeper")
+    shutil.rmtree(scene.folder)
+    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    client.close()
+    assert scene.connect(engine.ensure()).ping()
+
+
+def test_a_folder_removed_after_use_leaves_nothing_behind(scene: Any) -> None:
+    engine = scene.engine()
+    engine.start()
+    scene.eventually(scene.keepers, "there is a keeper")
+    engine.stop()
+    shutil.rmtree(scene.folder, ignore_errors=True)
+    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
