@@ -1,0 +1,133 @@
+"""What the health port of a real worker process says in each state."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from docket.storage.embedded import find_server
+
+PROGRAM = """
+import asyncio, sys, time
+from datetime import timedelta
+from docket import Docket, Worker
+from docket.instrumentation import healthcheck_server
+
+async def block(seconds: float) -> None:
+    time.sleep(seconds)
+
+async def rest(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+tasks = [block, rest]
+
+async def main() -> None:
+    await Worker.run(docket_name="health", url=sys.argv[1], tasks=["__main__:tasks"], healthcheck_port=int(sys.argv[2]))
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    path = tmp_path / "s"
+    process = subprocess.Popen(
+        [str(find_server()), "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+    )
+    until(path.exists)
+    yield process, f"unix://{path}"
+    process.send_signal(signal.SIGCONT)
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def worker(
+    server: tuple[subprocess.Popen[bytes], str], tmp_path: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    port = free_port()
+    process = subprocess.Popen([sys.executable, str(program), server[1], str(port)], env=os.environ)
+    yield process, port
+    process.kill()
+    process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def ask(port: int, path: str = "/health") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+def test_health_follows_the_worker_through_every_state(
+    server: tuple[subprocess.Popen[bytes], str], worker: tuple[subprocess.Popen[bytes], int]
+) -> None:
+    server_process, url = server
+    process, port = worker
+    until(lambda: ask(port)[0] == 200)
+    assert ask(port, "/")[0] == 200
+    assert ask(port, "/ready")[0] == 200
+    assert ask(port, "/secrets")[0] == 404
+
+    schedule(url, "block", 8.0)
+    until(lambda: ask(port)[0] == 503)
+    assert "event loop" in ask(port)[1]
+    until(lambda: ask(port)[0] == 200)
+
+    server_process.send_signal(signal.SIGSTOP)
+    until(lambda: ask(port)[0] == 503)
+    assert "lease" in ask(port)[1] or "fails" in ask(port)[1]
+    server_process.send_signal(signal.SIGCONT)
+    until(lambda: ask(port)[0] == 200)
+
+    schedule(url, "rest", 3.0)
+    until(lambda: redis.Redis.from_url(url).hlen("health:running") == 1)
+    process.send_signal(signal.SIGTERM)
+    until(lambda: ask(port)[0] == 503)
+    assert "stopping" in ask(port)[1]
+    assert ask(port, "/ready")[0] == 503
+    assert process.wait(timeout=30) == 0
+
+
+def schedule(url: str, name: str, seconds: float) -> None:
+    program = f"""
+import asyncio
+from docket import Docket
+async def {name}(seconds: float) -> None: ...
+async def main() -> None:
+    async with Docket(name="health", url={url!r}) as docket:
+        await docket.add({name})({seconds})
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)

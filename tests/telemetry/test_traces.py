@@ -1,0 +1,100 @@
+"""What a trace shows of a task's life."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from docket import Docket, Perpetual, Retry, Worker
+
+tracer = trace.get_tracer("application")
+
+
+async def test_a_trace_is_unbroken_from_the_request_through_a_retry_to_the_successor(
+    spans: InMemorySpanExporter,
+) -> None:
+    async def refresh(
+        retry: Retry = Retry(attempts=2), perpetual: Perpetual = Perpetual(every=timedelta(milliseconds=5))
+    ) -> None:
+        if retry.attempt == 1 and runs.append(1) is None and len(runs) == 1:
+            raise ConnectionError("the other side is busy")
+
+    runs: list[int] = []
+    async with Docket(name="traces", url=f"memory://{uuid4()}") as docket:
+        with tracer.start_as_current_span("request") as request:
+            await docket.add(refresh, when=datetime.now(UTC) + timedelta(milliseconds=30), key="r")()
+        async with Worker(docket) as worker:
+            await worker.run_at_most({"r": 3})
+    finished = spans.get_finished_spans()
+    (added,) = [s for s in finished if s.name == "docket.add"]
+    consumed = [s for s in finished if s.name == "refresh"]
+    assert added.parent is not None
+    assert added.parent.span_id == request.get_span_context().span_id
+    assert len(consumed) == 3
+    for span in consumed:
+        assert span.kind is SpanKind.CONSUMER
+        assert span.context.trace_id == request.get_span_context().trace_id
+        assert [link.context.span_id for link in span.links] == [added.context.span_id]
+    assert [span.status.status_code for span in consumed] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
+    assert [span.attributes["docket.attempt"] for span in consumed if span.attributes] == [1, 2, 1]
+
+
+async def test_a_span_tells_which_task_ran_where(spans: InMemorySpanExporter) -> None:
+    async def work() -> None: ...
+
+    async with Docket(name="orders", url=f"memory://{uuid4()}") as docket:
+        await docket.add(work, key="k1")()
+        async with Worker(docket, name="w1") as worker:
+            await worker.run_until_finished()
+    (span,) = [s for s in spans.get_finished_spans() if s.name == "work"]
+    assert span.attributes is not None
+    expected = {
+        "docket.name": "orders",
+        "docket.worker": "w1",
+        "docket.task": "work",
+        "docket.key": "k1",
+        "docket.attempt": 1,
+        "code.function.name": "work",
+        "messaging.destination.name": "orders",
+    }
+    assert expected.items() <= dict(span.attributes).items()
+    assert "docket.when" in span.attributes
+
+
+@pytest.mark.parametrize("verb", ["cancel", "clear", "add_many", "replace", "replace_many"])
+async def test_callers_see_their_calls(verb: str, spans: InMemorySpanExporter) -> None:
+    async def work() -> None: ...
+
+    async with Docket(name="calls", url=f"memory://{uuid4()}") as docket:
+        match verb:
+            case "cancel":
+                await docket.cancel("nothing there")
+            case "clear":
+                await docket.clear()
+            case "replace":
+                await docket.replace(work, datetime.now(UTC), "k")()
+            case _:
+                await getattr(docket, verb)([docket.call(work, key="k")()])
+    assert f"docket.{verb}" in [span.name for span in spans.get_finished_spans()]
+
+
+async def test_a_cancelled_task_is_no_error(spans: InMemorySpanExporter) -> None:
+    started = asyncio.Event()
+
+    async def long() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    async with Docket(name="cancels", url=f"memory://{uuid4()}") as docket:
+        await docket.add(long, key="k")()
+        async with Worker(docket) as worker:
+            working = asyncio.create_task(worker.run_until_finished())
+            await started.wait()
+            await docket.cancel("k")
+            await working
+    (span,) = [s for s in spans.get_finished_spans() if s.name == "long"]
+    assert span.status.status_code is StatusCode.UNSET
