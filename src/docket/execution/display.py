@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 from uncalled_for import Dependency, get_signature
 
@@ -20,7 +20,7 @@ def show_call(
     logged: dict[str, Logged] = {}
     positions: list[str] = []
     if function is not None:
-        signature = get_signature(function)
+        signature = resolved_signature(function)
         logged = dict(Logged.annotated_parameters(signature))
         positions = list(signature.parameters)
     shown = [
@@ -29,6 +29,32 @@ def show_call(
     ]
     shown += [f"{n}={logged[n].format(value) if n in logged else HIDDEN}" for n, value in kwargs.items()]
     return f"{name}({', '.join(shown)}){{{key}}}"
+
+
+_resolved: dict[Callable[..., Any], tuple[inspect.Signature, inspect.Signature]] = {}
+
+
+def resolved_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature with its types, also where they were written as strings (`from __future__ import annotations`)."""
+    signature = get_signature(function)
+    known = _resolved.get(function)
+    if known is not None and known[0] is signature:
+        return known[1]
+    resolved = _with_types(function, signature)
+    _resolved[function] = signature, resolved
+    return resolved
+
+
+def _with_types(function: Callable[..., Any], signature: inspect.Signature) -> inspect.Signature:
+    if not any(isinstance(parameter.annotation, str) for parameter in signature.parameters.values()):
+        return signature
+    try:
+        types = get_type_hints(function, include_extras=True)
+    except Exception:
+        # A name that only type checkers see: the strings are shown as they are.
+        return signature
+    parameters = [p.replace(annotation=types.get(p.name, p.annotation)) for p in signature.parameters.values()]
+    return signature.replace(parameters=parameters)
 
 
 def compact_signature(signature: inspect.Signature) -> str:

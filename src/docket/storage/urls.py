@@ -73,6 +73,8 @@ def parse(url: str) -> Address:
 def hide_password(url: str) -> str:
     """The URL as it may be shown to people."""
     parts = urlsplit(url)
+    if "@" not in parts.netloc and not parts.query:
+        return url
     if "@" in parts.netloc:
         login, _, host = parts.netloc.rpartition("@")
         user = login.partition(":")[0]
