@@ -30,6 +30,7 @@ from .values import Delivery, Entry, Order, Renewal, StrayEntry
 BATCH = 500
 _FRESH, _REPLACE = 1, 2
 _PAGE = 500
+_EVERYTHING = (-1, False, False, float("-inf"), float("inf"))
 
 
 @dataclass(slots=True)
@@ -194,14 +195,14 @@ class Ledger:
         """Every unfinished task, page by page; one that moves meanwhile may be seen twice."""
         cursor = "0"
         while True:
-            reply = await self._run("page", (cursor, _PAGE, int(with_calls)))
+            reply = await self._run("page", (0, cursor, _PAGE, int(with_calls), _EVERYTHING))
             yield [
                 PageRow(
                     bytes_text(reply[i]),
                     read_task(reply[i + 1]),
-                    read_run(reply[i + 2]) if reply[i + 2] else None,
+                    read_run(reply[i + 3]) if reply[i + 3] else None,
                 )
-                for i in range(1, len(reply), 3)
+                for i in range(2, len(reply), 4)
             ]
             cursor = reply[0].decode()
             if cursor == "0":
@@ -227,8 +228,8 @@ class Ledger:
 
     # For the thread that keeps the lease; `client` is a blocking one of its own.
 
-    def renew(self, client: Any, worker: str, lease_ms: int, orders_done: int = 0) -> Renewal:
-        """Extends the lease. An order is shown at every renewal until its run is over; `orders_done` has no effect."""
+    def renew(self, client: Any, worker: str, lease_ms: int) -> Renewal:
+        """Extends the lease; an order is shown at every renewal until its run is over."""
         reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms))
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[3:])]
         return Renewal(reply[0] == 0, float(reply[1]), bool(reply[2]), orders)
@@ -241,6 +242,10 @@ class Ledger:
     def sweep(self, client: Any, size: int, least_ms: int) -> list[int]:
         args = (size, least_ms, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
         return self._run_blocking(client, "sweep", args)
+
+    async def ask(self, script: str, arguments: Any) -> Any:
+        """Runs a script that answers a question (see queries)."""
+        return await self._run(script, arguments)
 
     async def _run(self, script: str, arguments: Any) -> Any:
         return await self.server.run(script, self.keys.all, self._channels, pack_for_script(arguments))
