@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any, Protocol, cast, overload
+from weakref import WeakValueDictionary
 
 from docket.execution import Execution, TaskFunction
 from docket.execution.context import TaskHome
 from docket.execution.execution import from_record, unknown_function
-from docket.ledger import Ledger, PageRow
+from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
+from docket.ledger.queries import Query, TaskRow, find_all
 from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -29,7 +31,6 @@ class WorkerInfo:
 class RunningExecution(Execution):
     """A task that runs: where, and since when."""
 
-    worker: str
     started: datetime
 
     def __init__(self, execution: Execution, worker: str, started: datetime) -> None:
@@ -56,40 +57,74 @@ class Holder(TaskHome, Protocol):
     def tasks(self) -> Mapping[str, TaskFunction]: ...
 
 
+class WaitingExecutions(Sequence[Execution]):
+    """What waits, by due time. An execution is made, and its arguments are read, when somebody looks at it."""
+
+    def __init__(self, docket: Holder, rows: list[TaskRow]) -> None:
+        self._docket = docket
+        self._rows = rows
+        self._made: WeakValueDictionary[int, Execution] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Execution: ...
+    @overload
+    def __getitem__(self, index: slice) -> WaitingExecutions: ...
+    def __getitem__(self, index: int | slice) -> Execution | WaitingExecutions:
+        if isinstance(index, slice):
+            return WaitingExecutions(self._docket, self._rows[index])
+        position = range(len(self._rows))[index]
+        execution = self._made.get(position)
+        if execution is None:
+            execution = self._made[position] = _execution(self._docket, self._rows[position])
+        return execution
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(cast(Sequence[Any], other))
+
+    __hash__ = None  # type: ignore[assignment] - as a list
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} waiting executions>" if len(self) > 10 else repr(list(self))
+
+
 async def take_snapshot(docket: Holder) -> DocketSnapshot:
     """Reads in pages, so the server is never held up; a task that moves meanwhile is shown once, as last seen."""
-    taken = datetime.now(UTC)
-    rows: dict[str, PageRow] = {}
-    async for page in docket.ledger.pages(with_calls=True):
+    taken = docket.now()
+    rows: dict[str, TaskRow] = {}
+    async for page in find_all(docket.ledger, Query(), with_calls=True):
         rows.update((row.key, row) for row in page)
-    future: list[Execution] = []
-    running: list[RunningExecution] = []
-    for row in rows.values():
-        execution = _execution(docket, row)
-        if row.run is None:
-            future.append(execution)
-        else:
-            running.append(RunningExecution(execution, worker_name(row.run.worker), from_ms(row.run.started_ms)))
-    future.sort(key=lambda execution: execution.when)
+    waiting = [row for row in rows.values() if row.run is None]
+    waiting.sort(key=lambda row: row.due_ms)
+    running = [
+        RunningExecution(_execution(docket, row), worker_name(row.run.worker), from_ms(row.run.started_ms))
+        for row in rows.values()
+        if row.run is not None
+    ]
     running.sort(key=lambda execution: execution.started)
+    future = WaitingExecutions(docket, waiting)
     return DocketSnapshot(taken, len(rows), future, running, await read_workers(docket.ledger))
 
 
-def _execution(docket: Holder, row: PageRow) -> Execution:
-    function: Any = docket.tasks.get(row.task.function_name)
+def _execution(docket: Holder, row: TaskRow) -> Execution:
+    task = row.task
+    function: Any = docket.tasks.get(task.function_name)
     try:
-        return from_record(docket, row.key, row.task, function)
-    except Undecodable:
+        return from_record(docket, row.key, task, function)
+    except Undecodable as error:
         execution = Execution(
             docket,
             function or unknown_function,
             (),
             {},
             row.key,
-            from_ms(row.task.due_ms),
-            function_name=row.task.function_name,
+            from_ms(task.due_ms),
+            function_name=task.function_name,
         )
-        execution.apply_task(row.task)
+        execution.apply_task(task)
+        execution.schedule_exception = error
         return execution
 
 

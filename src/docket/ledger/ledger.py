@@ -30,7 +30,6 @@ from .values import Delivery, Entry, Order, Renewal, StrayEntry
 BATCH = 500
 _FRESH, _REPLACE = 1, 2
 _PAGE = 500
-_EVERYTHING = (-1, False, False, float("-inf"), float("inf"))
 
 
 @dataclass(slots=True)
@@ -195,7 +194,7 @@ class Ledger:
         """Every unfinished task, page by page; one that moves meanwhile may be seen twice."""
         cursor = "0"
         while True:
-            reply = await self._run("page", (0, cursor, _PAGE, int(with_calls), _EVERYTHING))
+            reply = await self._run("page", (0, cursor, _PAGE, int(with_calls), False))
             yield [
                 PageRow(
                     bytes_text(reply[i]),

@@ -9,6 +9,8 @@ from docket.model.errors import Undecodable, UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
 _TASK = struct.Struct("<BBIBIddIH")
+_DUE = struct.Struct("<d")
+_DUE_AT = struct.calcsize("<BBIBI")
 _RUN = struct.Struct("<dddIBH")
 _FINISHED = struct.Struct("<BBdddI")
 _LENGTH = struct.Struct("<I")
@@ -79,10 +81,31 @@ def read_task(data: bytes) -> TaskRecord:
     )
 
 
+def read_due(data: bytes) -> float:
+    """The due time alone; 0 if these bytes are no task record."""
+    return _DUE.unpack_from(data, _DUE_AT)[0] if len(data) >= _TASK.size else 0.0
+
+
 def read_run(data: bytes) -> RunRecord:
     epoch, started, _, _, flags, length = _RUN.unpack_from(data)
     worker = data[_RUN.size : _RUN.size + length].decode()
     return RunRecord(int(epoch), started, worker, bool(flags & CANCEL_ASKED))
+
+
+@dataclass(slots=True)
+class FinishedHead:
+    """How a task ended, without its arguments, result and error."""
+
+    state: ExecutionState
+    started_ms: float
+    completed_ms: float
+    task: TaskRecord
+
+
+def read_finished_head(data: bytes) -> FinishedHead:
+    """From the first bytes of a finished record, up to the function's name."""
+    _, state, _, started, completed, _ = _FINISHED.unpack_from(data)
+    return FinishedHead(STATES_BY_NUMBER[state], started, completed, read_task(data[_FINISHED.size :]))
 
 
 def read_finished(data: bytes) -> FinishedRecord:

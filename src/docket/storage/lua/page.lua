@@ -1,25 +1,33 @@
--- A page of unfinished tasks, arguments cut off unless asked for.
--- KEYS: all. ARGV[2]: msgpack {cursor, count, with calls (0/1)}.
--- Returns: next cursor ('0' at the end), then per task: key, task record, run record or false.
+-- A page of unfinished tasks, those that fit, arguments cut off unless asked for.
+-- KEYS: all. ARGV[2]: msgpack {source (0 all, 1 those that run), cursor, how many to look at, with calls (0/1), filter as in
+--   parts/choosing}.
+-- Returns: next cursor ('0' at the end), bytes looked at, then per task: key, task record, size of its call (of all
+--   where neither is cut nor chosen), run record or false.
 --- include keys
 --- include records
-local cursor, count, with_calls = unpack(cmsgpack.unpack(ARGV[2]))
-local page = call('HSCAN', TASKS, cursor, 'COUNT', count)
-local answer, keys = {page[1]}, {}
-for i = 1, #page[2], 2 do keys[#keys + 1] = page[2][i] end
-if #keys == 0 then return answer end
+--- include choosing
+local source, cursor, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
+local page = call('HSCAN', source == 1 and RUNNING or TASKS, cursor, 'COUNT', count)
+local found, keys, records = page[2], {}, {}
+local looked_at = 0
+for i = 1, #found, 2 do
+  looked_at = looked_at + #found[i + 1]
+  if has_prefix(found[i], filter) then
+    keys[#keys + 1] = found[i]
+    records[#keys] = found[i + 1]
+  end
+end
+local answer = {page[1], looked_at}
 local any_running = call('EXISTS', RUNNING) == 1
+
 for first = 1, #keys, 500 do
-  local runs = any_running and call('HMGET', RUNNING, unpack(keys, first, math.min(first + 499, #keys))) or {}
-  for i = first, math.min(first + 499, #keys) do
-    local bytes = page[2][i * 2]
-    if with_calls == 0 then
-      local task = unpack_task(bytes)
-      task.call = ''
-      bytes = pack_task(task)
-    end
-    local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3] = keys[i], bytes, runs[i - first + 1] or false
+  local last = math.min(first + 499, #keys)
+  local tasks = source == 1 and call('HMGET', TASKS, unpack(keys, first, last))
+  local runs = source == 0 and any_running and call('HMGET', RUNNING, unpack(keys, first, last))
+  for i = first, last do
+    local bytes, run = records[i], runs and runs[i - first + 1]
+    if source == 1 then bytes, run = tasks[i - first + 1], records[i] end
+    add_if_chosen(answer, filter, with_calls == 1, keys[i], bytes, run)
   end
 end
 return answer

@@ -1,0 +1,243 @@
+"""Questions about many tasks at once, answered page by page: none holds the server up for more than milliseconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from docket.model.errors import Undecodable
+from docket.model.states import STATE_NUMBERS, ExecutionState
+from docket.storage.keys import bytes_text, segment, text_bytes
+from docket.storage.records import (
+    FinishedHead,
+    RunRecord,
+    TaskRecord,
+    read_due,
+    read_finished_head,
+    read_run,
+    read_task,
+)
+
+from .ledger import Ledger
+
+# What one script call looks at: so many tasks, and about so many bytes, since arguments may be large.
+_MOST_TASKS = 500
+_BYTES = 256 * 1024
+# Script calls behind one page: a filter that matches little still answers, with what it has and where to go on.
+_LOOKS = 20
+_STATES = {ExecutionState.SCHEDULED: 0, ExecutionState.QUEUED: 1, ExecutionState.RUNNING: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which unfinished tasks to find; what is not given does not matter. `due_before_ms` is exclusive."""
+
+    state: ExecutionState | None = None
+    function: str | None = None
+    key_prefix: str | None = None
+    due_from_ms: float = -math.inf
+    due_before_ms: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.state is not None and self.state.finished:
+            raise ValueError(f"state {self.state.value}: a query is about unfinished tasks; see find_finished")
+
+    @property
+    def filter(self) -> list[Any] | bool:
+        """As the scripts read it; False if everything fits."""
+        if self == _EVERYTHING:
+            return False
+        return [
+            -1 if self.state is None else _STATES[self.state],
+            False if self.function is None else text_bytes(self.function),
+            False if self.key_prefix is None else text_bytes(self.key_prefix),
+            self.due_from_ms,
+            self.due_before_ms,
+        ]
+
+
+_EVERYTHING = Query()
+
+
+@dataclass(slots=True)
+class TaskRow:
+    """An unfinished task as it is stored. The arguments are cut off unless they were asked for."""
+
+    key: str
+    record: bytes
+    size: int
+    run: RunRecord | None
+
+    @property
+    def task(self) -> TaskRecord:
+        try:
+            return read_task(self.record)
+        except Undecodable as error:
+            # Written by a newer release, or broken: it is there, and that is all one can say.
+            return TaskRecord(0, 1, 0, 0, 0.0, None, f"({error})", b"")
+
+    @property
+    def due_ms(self) -> float:
+        return read_due(self.record)
+
+    @property
+    def call_size(self) -> int:
+        """How many bytes the arguments have."""
+        return len(self.task.call) or self.size
+
+    @property
+    def state(self) -> ExecutionState:
+        return ExecutionState.RUNNING if self.run is not None else self.task.state
+
+
+@dataclass(slots=True)
+class Page:
+    """About as many tasks as asked for, and where to go on; None at the end."""
+
+    rows: list[TaskRow]
+    cursor: bytes | None
+
+
+@dataclass(slots=True)
+class FinishedRow:
+    key: str
+    head: FinishedHead
+    size: int
+
+
+@dataclass(slots=True)
+class FinishedPage:
+    rows: list[FinishedRow]
+    cursor: bytes | None
+
+
+@dataclass(slots=True)
+class FunctionTally:
+    """How many unfinished tasks of one function there are, by state, and when the first of them is or was due."""
+
+    scheduled: int = 0
+    queued: int = 0
+    running: int = 0
+    earliest_due_ms: float = field(default=math.inf)
+
+
+async def find(
+    ledger: Ledger, query: Query, cursor: bytes | None = None, size: int = 100, *, with_calls: bool = False
+) -> Page:
+    """A page of the tasks that fit. Scheduled ones come in the order of their times, others in no order.
+
+    A task that moves meanwhile may be seen twice, or not at all; one that stays is seen.
+    """
+    rows: list[TaskRow] = []
+    pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
+    looks = 0
+    async for page in pages(ledger, query, cursor, min(size, _MOST_TASKS), with_calls):
+        rows += page.rows
+        looks += 1
+        if page.cursor is None or len(rows) >= size or looks == _LOOKS:
+            return Page(rows, page.cursor)
+    return Page(rows, None)
+
+
+async def find_all(ledger: Ledger, query: Query, *, with_calls: bool = False) -> AsyncIterator[list[TaskRow]]:
+    """Every task that fits, page by page."""
+    pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
+    async for page in pages(ledger, query, None, _MOST_TASKS, with_calls):
+        yield page.rows
+
+
+async def _scan(
+    ledger: Ledger, query: Query, cursor: bytes | None, count: int, with_calls: bool
+) -> AsyncIterator[Page]:
+    source = 1 if query.state is ExecutionState.RUNNING else 0
+    at = cursor or b"0"
+    while True:
+        reply = await ledger.ask("page", (source, at, count, int(with_calls), query.filter))
+        at, looked_at = reply[0], reply[1]
+        yield Page(_rows(reply), None if at == b"0" else at)
+        if at == b"0":
+            return
+        # Large tasks make small pages, and small ones large pages.
+        per_task = max(looked_at / count, 1)
+        count = max(min(int(_BYTES / per_task), count * 2, _MOST_TASKS), 1)
+
+
+async def _upcoming(
+    ledger: Ledger, query: Query, cursor: bytes | None, count: int, with_calls: bool
+) -> AsyncIterator[Page]:
+    at = cursor
+    while True:
+        due, key = _read_upcoming(at)
+        reply = await ledger.ask("upcoming", (key, due, count, int(with_calls), query.filter))
+        at = None if not reply[0] else reply[1] + b" " + reply[0]
+        yield Page(_rows(reply), at)
+        if at is None:
+            return
+
+
+def _read_upcoming(cursor: bytes | None) -> tuple[float, bytes | bool]:
+    if cursor is None:
+        return 0.0, False
+    due, _, key = cursor.partition(b" ")
+    return float(due), key
+
+
+def _rows(reply: list[Any]) -> list[TaskRow]:
+    return [
+        TaskRow(bytes_text(reply[i]), reply[i + 1], reply[i + 2], read_run(reply[i + 3]) if reply[i + 3] else None)
+        for i in range(2, len(reply), 4)
+    ]
+
+
+async def tally(ledger: Ledger) -> dict[str, FunctionTally]:
+    """Counts all unfinished tasks by function and state, without reading their arguments into this process."""
+    counts: dict[str, FunctionTally] = {}
+    cursor = b"0"
+    while True:
+        reply = await ledger.ask("tally", (cursor, _MOST_TASKS))
+        for name, scheduled, queued, running, due in reply[1:]:
+            known = counts.setdefault(bytes_text(name), FunctionTally())
+            known.scheduled += scheduled
+            known.queued += queued
+            known.running += running
+            known.earliest_due_ms = min(known.earliest_due_ms, float(due))
+        cursor = reply[0]
+        if cursor == b"0":
+            return counts
+
+
+async def find_finished(
+    ledger: Ledger,
+    cursor: bytes | None = None,
+    size: int = 100,
+    *,
+    state: ExecutionState | None = None,
+    function: str | None = None,
+    key_prefix: str = "",
+) -> FinishedPage:
+    """A page of the finished tasks that are still remembered (`execution_ttl`), in no order.
+
+    There is no index of them: the server's keys are looked through, so this is for people and not for programs.
+    """
+    beginning = f"{ledger.keys.named('runs', '')}"
+    pattern = text_bytes(_as_pattern(beginning + segment(key_prefix)) + "*")
+    number = -1 if state is None else STATE_NUMBERS[state]
+    name = False if function is None else text_bytes(function)
+    rows: list[FinishedRow] = []
+    at = cursor or b"0"
+    for _ in range(_LOOKS):
+        reply = await ledger.ask("finished", (at, _MOST_TASKS, pattern, number, name))
+        at = reply[0]
+        for i in range(1, len(reply), 3):
+            key = bytes_text(reply[i])[len(beginning) :].replace("%3A", ":").replace("%25", "%")
+            rows.append(FinishedRow(key, read_finished_head(reply[i + 1]), reply[i + 2]))
+        if at == b"0" or len(rows) >= size:
+            break
+    return FinishedPage(rows, None if at == b"0" else at)
+
+
+def _as_pattern(text: str) -> str:
+    """The text itself, as the server's patterns read it."""
+    return "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in text)

@@ -1,0 +1,30 @@
+-- Which tasks somebody wants to see. A filter is {state or -1, function name or false, key prefix or false, due from, due before},
+-- or false for all; states: 0 scheduled, 1 queued, 2 running.
+
+local function has_prefix(key, filter)
+  local prefix = filter and filter[3]
+  return not prefix or string.sub(key, 1, #prefix) == prefix
+end
+
+local function is_chosen(filter, task, is_running)
+  local state = is_running and 2 or (task.place == SCHEDULED and 0 or 1)
+  if filter[1] >= 0 and filter[1] ~= state then return false end
+  if filter[2] and filter[2] ~= task.name then return false end
+  return task.due >= filter[4] and task.due < filter[5]
+end
+
+local function add_if_chosen(answer, filter, with_call, key, bytes, run)
+  if not bytes then return end
+  local size = #bytes
+  if filter or not with_call then
+    local task = unpack_task(bytes)
+    if filter and not is_chosen(filter, task, run) then return end
+    size = #task.call
+    if not with_call then
+      task.call = ''
+      bytes = pack_task(task)
+    end
+  end
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = key, bytes, size, run or false
+end

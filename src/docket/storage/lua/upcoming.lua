@@ -1,0 +1,38 @@
+-- A page of the tasks that wait for their time, in the order of their times.
+-- KEYS: all. ARGV[2]: msgpack {key and due time of the last one seen or false twice, how many to look at, with calls (0/1), filter as in
+--   parts/choosing}.
+-- Returns: key and due time of the last one looked at or false twice at the end, then per task as page.
+--- include keys
+--- include records
+--- include choosing
+local last_key, last_due, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
+
+local function number(value) return string.format('%.17g', value) end
+
+-- Where to go on: behind the last one, or where it would be if it has left meanwhile.
+local function first_rank()
+  local from = call('ZCOUNT', QUEUE, '-inf', '(' .. number(filter[4]))
+  if not last_key then return from end
+  local score = call('ZSCORE', QUEUE, last_key)
+  if score and tonumber(score) == last_due then return call('ZRANK', QUEUE, last_key) + 1 end
+  return math.max(from, call('ZCOUNT', QUEUE, '-inf', '(' .. number(last_due)))
+end
+
+local rank = first_rank()
+local page = call('ZRANGE', QUEUE, rank, rank + count - 1, 'WITHSCORES')
+local keys, last = {}, nil
+for i = 1, #page, 2 do
+  if tonumber(page[i + 1]) >= filter[5] then break end
+  last = {page[i], tonumber(page[i + 1])}
+  keys[#keys + 1] = page[i]
+end
+local at_end = #keys < count
+local answer = {not at_end and last[1] or false, not at_end and number(last[2]) or false}
+for first = 1, #keys, 500 do
+  local tasks = call('HMGET', TASKS, unpack(keys, first, math.min(first + 499, #keys)))
+  for i, bytes in ipairs(tasks) do
+    local key = keys[first + i - 1]
+    if has_prefix(key, filter) then add_if_chosen(answer, filter, with_calls == 1, key, bytes, false) end
+  end
+end
+return answer
