@@ -24,11 +24,15 @@ from redis.retry import Retry
 import docket
 from docket.storage.embedded import EngineAddress, FolderEngine
 
-SECONDS = 20.0
+SECONDS = 30.0
 
 PRELUDE = """
-import os, signal, subprocess, sys, threading, time
+import os, signal, subprocess, sys, threading, time, types
 from pathlib import Path
+
+# The engine alone: importing the rest of docket takes longer than starting a server.
+sys.modules["docket"] = types.ModuleType("docket")
+sys.modules["docket"].__path__ = [os.environ["SCENE_PACKAGE"]]
 from docket.storage.embedded import EngineError, FolderEngine, memory_engine
 
 folder = Path(os.environ["SCENE_FOLDER"])
@@ -128,7 +132,8 @@ class Scene:
     def child(self, code: str) -> Child:
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(docket.__file__).parents[1]), *sys.path]),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "SCENE_PACKAGE": str(Path(docket.__file__).parent),
             "SCENE_FOLDER": str(self.folder),
         }
         self.children.append(Child(code, environment))
