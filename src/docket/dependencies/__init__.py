@@ -21,6 +21,7 @@ from uncalled_for.introspection import (
 )
 
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
+from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
 from .context import WorkerView, current_docket, current_execution, current_worker
 from .contextual import (
     CurrentDocket,
@@ -31,7 +32,9 @@ from .contextual import (
     TaskKey,
     TaskLogger,
 )
+from .cooldown import Cooldown
 from .cron import Cron
+from .debounce import Debounce
 from .durations import format_duration
 from .perpetual import Perpetual
 from .plan import (
@@ -41,6 +44,7 @@ from .plan import (
     plan_for,
     validate_dependencies,
 )
+from .ratelimit import RateLimit
 from .resolving import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
 from .timeout import Timeout
@@ -49,11 +53,15 @@ __all__ = [
     "AdmissionBlocked",
     "CallArgument",
     "CompletionHandler",
+    "ConcurrencyBlocked",
+    "ConcurrencyLimit",
+    "Cooldown",
     "Cron",
     "CurrentDocket",
     "CurrentExecution",
     "CurrentWorker",
     "CycleError",
+    "Debounce",
     "Dependency",
     "DependencyFunction",
     "Depends",
@@ -64,6 +72,7 @@ __all__ = [
     "Perpetual",
     "Plan",
     "Progress",
+    "RateLimit",
     "Resolved",
     "Retry",
     "Runtime",

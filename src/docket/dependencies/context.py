@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -17,6 +18,9 @@ class WorkerView(Protocol):
     """The worker as its dependencies see it."""
 
     name: str
+
+    @property
+    def dependencies(self) -> Mapping[str, Dependency[Any]]: ...
 
     def labels(self) -> dict[str, str]: ...
 

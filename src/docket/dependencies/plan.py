@@ -13,6 +13,7 @@ from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
 )
 
+from .admission import Admission
 from .base import CompletionHandler, FailureHandler, Runtime
 from .context import Immediate
 from .perpetual import Perpetual
@@ -27,6 +28,7 @@ class Plan:
     parameters: dict[str, Dependency[Any]]
     annotations: dict[str, list[Dependency[Any]]]
     immediate: list[tuple[str, Any]]
+    admissions: list[tuple[str, Admission]]
     is_plain: bool
     is_immediate: bool
 
@@ -62,7 +64,10 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
     annotations = cast(dict[str, list[Dependency[Any]]], get_annotation_dependencies(function))
     immediate = [(name, d) for name, d in parameters.items() if isinstance(d, Immediate)]
     is_immediate = not annotations and len(immediate) == len(parameters)
-    return Plan(parameters, annotations, immediate, not parameters and not annotations, is_immediate)
+    marks = [(name, d) for name, found in annotations.items() for d in found]
+    admissions = [(name, d) for name, d in [*parameters.items(), *marks] if isinstance(d, Admission)]
+    admissions.sort(key=lambda declared: declared[1].rank)
+    return Plan(parameters, annotations, immediate, admissions, not parameters and not annotations, is_immediate)
 
 
 def validate_dependencies(function: Callable[..., Any]) -> None:

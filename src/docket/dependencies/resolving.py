@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from uncalled_for import Dependency, FailedDependency, frame_scope, get_signature
+from uncalled_for import Dependency, FailedDependency, Frame, frame_scope, get_signature
 from uncalled_for.functional import (
     _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the stack of a resolution
 )
 
+from .admission import Admission, call_arguments
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
 from .context import WorkerView, current_worker
 from .plan import Plan
@@ -53,34 +54,28 @@ async def resolve(
     execution: Execution,
     worker_level: Mapping[str, Dependency[Any]],
 ) -> None:
-    """Enters everything the run needs on the stack: the worker's dependencies first, then the task's own.
+    """Enters everything the run needs on the stack: the worker's dependencies, then the limits, then what else the
+    task needs.
 
-    `resolved` is filled as far as it goes: a task whose dependencies fail is retried like any other. Raises AdmissionBlocked as
-    it is, and an ExceptionGroup that names the parameters for any other failure.
+    `resolved` is filled as far as it goes: a task whose dependencies fail is retried like any other. Raises
+    AdmissionBlocked as it is, and an ExceptionGroup that names the parameters for any other failure.
     """
     failures: dict[str, Exception] = {}
     function = execution.function
     _Depends.cache.set({})
     _Depends.stack.set(stack)
     await _enter_worker_level(stack, worker_level, resolved, failures)
-    if not failures:
-        provided = _provided(function, execution)
-        with frame_scope(function, provided) as frame:
-            for name in plan.parameters:
-                if name in provided:
-                    continue
-                try:
-                    value = resolved.values[name] = await frame.resolve(name)
-                    resolved.note(value)
-                except AdmissionBlocked:
-                    raise
-                except Exception as error:
-                    failures[name] = error
-            if not failures:
-                await _enter_annotations(stack, plan, {**resolved.values, **provided}, resolved, failures)
-    else:
-        # The task's own retry counts also when the worker's dependencies fail.
-        resolve_immediately(resolved, plan, execution, current_worker.get())
+    provided = _provided(function, execution)
+    with frame_scope(function, provided) as frame:
+        if plan.admissions and not failures:
+            await _enter_admissions(stack, plan, frame, call_arguments(execution), resolved, failures)
+        if failures:
+            # The task's own retry counts also when it got no further than this.
+            resolve_immediately(resolved, plan, execution, current_worker.get())
+        else:
+            await _enter_parameters(plan, frame, resolved, failures)
+        if plan.annotations and not failures:
+            await _enter_annotations(stack, plan, {**call_arguments(execution), **resolved.values}, resolved, failures)
     if failures:
         raise ExceptionGroup(
             f"Failed to resolve dependencies for parameter(s): {', '.join(failures)}", list(failures.values())
@@ -103,6 +98,41 @@ async def _enter_worker_level(
             return
 
 
+async def _enter_admissions(
+    stack: AsyncExitStack,
+    plan: Plan,
+    frame: Frame,
+    arguments: Mapping[str, Any],
+    resolved: Resolved,
+    failures: dict[str, Exception],
+) -> None:
+    """Asks first whether the run may begin: a task that has to wait opens nothing."""
+    for name, admission in plan.admissions:
+        try:
+            if plan.parameters.get(name) is not admission:
+                await stack.enter_async_context(admission.bind_to_parameter(name, arguments.get(name)))
+            elif name not in frame.provided:
+                resolved.values[name] = await frame.resolve(name)
+        except AdmissionBlocked:
+            raise
+        except Exception as error:
+            failures[name] = error
+            return
+
+
+async def _enter_parameters(plan: Plan, frame: Frame, resolved: Resolved, failures: dict[str, Exception]) -> None:
+    for name in plan.parameters:
+        if name in frame.provided or name in resolved.values:
+            continue
+        try:
+            value = resolved.values[name] = await frame.resolve(name)
+            resolved.note(value)
+        except AdmissionBlocked:
+            raise
+        except Exception as error:
+            failures[name] = error
+
+
 async def _enter_annotations(
     stack: AsyncExitStack,
     plan: Plan,
@@ -112,6 +142,8 @@ async def _enter_annotations(
 ) -> None:
     for name, dependencies in plan.annotations.items():
         for dependency in dependencies:
+            if isinstance(dependency, Admission):
+                continue
             try:
                 bound = dependency.bind_to_parameter(name, values.get(name))
                 resolved.note(await stack.enter_async_context(bound))

@@ -87,6 +87,18 @@ class Keys:
     def task_workers(self, task: str) -> str:
         return self.named("task-workers", task)
 
+    def rate(self, limit: str) -> str:
+        return self.named("rate", limit)
+
+    def rate_line(self, limit: str) -> str:
+        return self.named("rate-line", limit)
+
+    def cooldown(self, limit: str) -> str:
+        return self.named("cooldown", limit)
+
+    def debounce(self, limit: str) -> str:
+        return self.named("debounce", limit)
+
     def task_channel(self, key: str) -> bytes:
         return text_bytes(f"{self.channels}task/{key}")
 

@@ -1,0 +1,158 @@
+"""What the limits have in common: whom a limit counts together, and how it asks the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import random
+import re
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from uncalled_for import Dependency, get_dependency_parameters, get_signature
+
+from docket.model.times import duration_ms
+from docket.storage.faults import PASSING
+
+from .base import AdmissionBlocked
+from .fingerprints import fingerprint
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from docket.execution import Execution
+
+logger = logging.getLogger("docket.dependencies")
+
+T = TypeVar("T")
+_LONGEST_PAUSE = 1.0
+_NOT_READABLE = re.compile(r"\W", re.ASCII)
+
+
+class Admission(Dependency[Any]):
+    """A dependency that decides, from the call alone, whether a run may begin now.
+
+    As a default it is for the whole task; as `Annotated` metadata it is for each value of that parameter, over all
+    tasks that limit a parameter of that name in the same scope. Admissions are entered before what else a task needs,
+    those of a lower `rank` first, so that a task that has to wait opens nothing.
+    """
+
+    rank: ClassVar[int] = 0
+
+    def __init__(self, scope: str | None = None) -> None:
+        self.scope = scope
+        self.parameter: str | None = None
+        self.value: Any = None
+
+    def for_parameter(self, name: str) -> Self:
+        # One declaration serves all runs; what a run takes is noted on a copy of its own.
+        return copy.copy(self)
+
+    def bind_to_parameter(self, name: str, value: Any) -> Self:
+        bound = copy.copy(self)
+        bound.parameter, bound.value = name, value
+        return bound
+
+    def validate_for(self, function: Callable[..., Any], parameter: str) -> None:
+        """Raises ValueError, naming task and parameter, if the limit makes no sense there."""
+        default = get_dependency_parameters(function).get(parameter)
+        if default is not None and default is not self:
+            raise ValueError(
+                f"{name_of(function)}: {self.kind} on {parameter!r}: a dependency fills that parameter, so its value "
+                "is not known before the task is let in; limit one of the task's arguments instead"
+            )
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+    def group_name(self, function_name: str, parameter: str | None) -> str:
+        """Names what is counted together, all values of a parameter included."""
+        return _group_name(self.kind, self.scope, parameter is None, function_name if parameter is None else parameter)
+
+    def limit_name(self, execution: Execution, parameter: str | None, value: Any) -> str:
+        """Names what is counted together; nothing of a user's value is left in it."""
+        group = self.group_name(execution.function_name, parameter)
+        if parameter is None:
+            return group
+        try:
+            return f"{group}~{fingerprint(value)}"
+        except Exception as error:
+            raise TypeError(
+                f"{self.kind} on {parameter!r} of {execution.function_name}: a value of type {type(value).__name__} "
+                f"cannot be told apart from others ({error}); limit an id instead"
+            ) from error
+
+    def bound_name(self, execution: Execution) -> str:
+        return self.limit_name(execution, self.parameter, self.value)
+
+    @property
+    def whose(self) -> str:
+        """For people: what the limit is for. Values are not shown, since they may be nobody's business."""
+        return "" if self.parameter is None else f" for each {self.parameter}"
+
+
+def superseded(execution: Execution) -> AdmissionBlocked:
+    """This run no longer counts; settling it finds out the same, and frees what it may still hold."""
+    return AdmissionBlocked(execution, "a newer run of it", retry_delay=timedelta(0))
+
+
+def call_arguments(execution: Execution) -> dict[str, Any]:
+    """The arguments of the call by name, defaults of the signature included, dependencies left out."""
+    parameters = get_signature(execution.function).parameters
+    defaults = {
+        name: p.default
+        for name, p in parameters.items()
+        if p.default is not p.empty and not isinstance(p.default, Dependency)
+    }
+    return {**defaults, **dict(zip(parameters, execution.args, strict=False)), **execution.kwargs}
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Asks until there is an answer: a server that is away for a moment must not fail a task. Asking twice is
+    harmless."""
+    pause = 0.05
+    while True:
+        try:
+            return await ask()
+        except PASSING as error:
+            logger.warning("admission: %s; trying again", error)
+            await asyncio.sleep(random.uniform(pause / 2, pause))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+async def if_possible(tell: Callable[[], Awaitable[None]]) -> None:
+    """Tells the server, unless it is away: for what also goes away by itself."""
+    try:
+        await tell()
+    except PASSING as error:
+        logger.warning("admission: %s; left to expire", error)
+
+
+def positive_ms(owner: str, name: str, duration: timedelta) -> int:
+    """A duration in whole milliseconds, at least one. Raises ValueError if it is not positive."""
+    if duration <= timedelta(0):
+        raise ValueError(f"{owner}({name}={duration}): it must be longer than nothing")
+    return max(duration_ms(duration), 1)
+
+
+def positive_count(owner: str, name: str, count: int) -> int:
+    """A count of at least one. Raises TypeError for what is no whole number, ValueError for less."""
+    if type(count) is not int:
+        raise TypeError(f"{owner}({name}={count!r}): it must be a whole number")
+    if count < 1:
+        raise ValueError(f"{owner}({name}={count}): it must be at least 1")
+    return count
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+@lru_cache(maxsize=4096)
+def _group_name(kind: str, scope: str | None, whole_task: bool, name: str) -> str:
+    """Begins with what a person looks for; the fingerprint makes it unique."""
+    return f"{_NOT_READABLE.sub('-', name)[:40]}~{fingerprint(kind, scope, whole_task, name)}"

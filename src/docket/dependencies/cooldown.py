@@ -1,0 +1,50 @@
+"""A pause after a run in which others are dropped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from docket.ledger.limits import LimitBook, Verdict
+
+from .admission import Admission, if_possible, patiently, positive_ms, superseded
+from .base import AdmissionBlocked
+from .context import current_docket, current_execution
+from .durations import format_duration
+
+
+class Cooldown(Admission):
+    """Lets the first run begin and cancels the others until `window` has passed since.
+
+    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter. The run that
+    opened the window is never dropped by it: its retries and redeliveries are let in. Raises ValueError for a window
+    that is not positive.
+    """
+
+    rank = 1
+
+    def __init__(self, window: timedelta, *, scope: str | None = None) -> None:
+        super().__init__(scope)
+        self.window = window
+        self._window_ms = positive_ms("Cooldown", "window", window)
+        self._opened: tuple[str, bytes] | None = None
+
+    async def __aenter__(self) -> Self:
+        execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
+        name = self.bound_name(execution)
+        decision = await patiently(lambda: book.cool_down(execution.key, execution.epoch, name, self._window_ms))
+        if decision.verdict is Verdict.LOST:
+            raise superseded(execution)
+        if decision.verdict is Verdict.DROP:
+            left = format_duration(decision.wait_ms / 1000)
+            raise AdmissionBlocked(execution, f"a cooldown{self.whose} ({left} left)", reschedule=False)
+        self._opened = (name, decision.receipt) if decision.receipt else None
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(exc_value, AdmissionBlocked) and self._opened is not None:
+            book, opened = LimitBook(current_docket.get().ledger), self._opened
+            await if_possible(lambda: book.give_back_cooldown(*opened))

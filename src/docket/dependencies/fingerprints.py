@@ -1,0 +1,89 @@
+"""Tells values apart: equal values have equal fingerprints, in every process and under every hash seed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, SupportsIndex, cast
+
+_DEEPEST = 50
+
+
+def fingerprint(*values: Any) -> str:
+    """A short text of letters, digits, `-` and `_` for some values.
+
+    Values that compare equal (1, 1.0 and True; a str and a str enum of that value) have the same one; 1 and "1" do
+    not. What Python has no order for (sets, dicts) has none here either. Other objects count as equal if their class
+    and their pickled state are. Raises TypeError for what has no such state.
+    """
+    digest = hashlib.blake2b(_encode(values, 0), digest_size=12).digest()
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+def _encode(value: Any, depth: int) -> bytes:
+    if depth > _DEEPEST:
+        raise TypeError("it is nested too deeply")
+    if value is None:
+        return b"n"
+    if isinstance(value, str):
+        return _tagged(b"s", value.encode("utf-8", "surrogatepass"))
+    number = _number(value)
+    if number is not None:
+        return _tagged(b"i", number)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _tagged(b"b", bytes(cast(bytes, value)))
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return _tagged(b"a", value.astimezone(UTC).isoformat().encode())
+    return _container(value, depth + 1) or _object(value, depth + 1)
+
+
+def _number(value: Any) -> bytes | None:
+    """Equal numbers are one, whatever their types."""
+    if isinstance(value, Integral):
+        return b"%d" % int(cast(SupportsIndex, value))
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        return str(float(value)).encode()
+    if isinstance(value, (float, Decimal, Fraction)):
+        top, bottom = value.as_integer_ratio()
+        return b"%d" % top if bottom == 1 else b"%d/%d" % (top, bottom)
+    return None
+
+
+def _container(value: Any, depth: int) -> bytes | None:
+    if isinstance(value, tuple):
+        return _tagged(b"t", *_each(cast(tuple[Any, ...], value), depth))
+    if isinstance(value, list):
+        return _tagged(b"l", *_each(cast(list[Any], value), depth))
+    if isinstance(value, (set, frozenset)):
+        return _tagged(b"e", *sorted(_each(cast(set[Any], value), depth)))
+    if isinstance(value, Mapping):
+        pairs = cast(Mapping[Any, Any], value).items()
+        return _tagged(b"d", *sorted(_encode(k, depth) + _encode(v, depth) for k, v in pairs))
+    return None
+
+
+def _object(value: Any, depth: int) -> bytes:
+    if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+        return _tagged(b"g", f"{value.__module__}.{value.__qualname__}".encode())
+    reduced = value.__reduce_ex__(4)
+    if isinstance(reduced, str):
+        return _tagged(b"g", f"{type(value).__module__}.{reduced}".encode())
+    maker, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    parts: tuple[Any, ...] = (maker, arguments, state, list[Any](items or ()), dict[Any, Any](pairs or ()))
+    return _tagged(b"o", *_each(parts, depth))
+
+
+def _each(values: Iterable[Any], depth: int) -> list[bytes]:
+    return [_encode(value, depth) for value in values]
+
+
+def _tagged(tag: bytes, *parts: bytes) -> bytes:
+    """Each part with its length, so that no two lists of parts read the same."""
+    return tag + b"".join(b"%d:%b" % (len(part), part) for part in parts) + b";"

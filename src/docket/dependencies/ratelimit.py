@@ -1,0 +1,61 @@
+"""A limit on how many runs begin within a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from docket.ledger.limits import LimitBook, Verdict
+
+from .admission import Admission, if_possible, patiently, positive_count, positive_ms, superseded
+from .base import AdmissionBlocked
+from .context import current_docket, current_execution
+from .durations import format_duration
+
+
+class RateLimit(Admission):
+    """Lets at most `limit` runs begin within any time of length `per`, on the server's clock.
+
+    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter. What is too much
+    is put off to when its turn comes, in order of arrival; with `drop=True` it is cancelled. A run that fails has
+    used its place, and a retry needs another; a run that something else keeps from beginning gives it back. Raises
+    ValueError for a limit or a time that is not positive.
+    """
+
+    rank = 2
+
+    def __init__(self, limit: int, *, per: timedelta, drop: bool = False, scope: str | None = None) -> None:
+        super().__init__(scope)
+        self.limit = positive_count("RateLimit", "limit", limit)
+        self.per = per
+        self.drop = drop
+        self._per_ms = positive_ms("RateLimit", "per", per)
+        self._place: tuple[str, bytes] | None = None
+
+    async def __aenter__(self) -> Self:
+        execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
+        name = self.bound_name(execution)
+        decision = await patiently(
+            lambda: book.rate(execution.key, execution.epoch, name, self.limit, self._per_ms, drop=self.drop)
+        )
+        if decision.verdict is Verdict.LOST:
+            raise superseded(execution)
+        if decision.verdict is Verdict.DROP:
+            raise AdmissionBlocked(execution, self._reason, reschedule=False)
+        if decision.verdict is Verdict.PUT_OFF:
+            turn = f"its turn comes in {format_duration(decision.wait_ms / 1000)}"
+            raise AdmissionBlocked(execution, f"{self._reason}, {turn}", handled=True)
+        self._place = name, decision.receipt
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(exc_value, AdmissionBlocked) and self._place is not None:
+            book, place = LimitBook(current_docket.get().ledger), self._place
+            await if_possible(lambda: book.give_back_rate(*place))
+
+    @property
+    def _reason(self) -> str:
+        return f"a rate limit of {self.limit} per {format_duration(self.per.total_seconds())}{self.whose}"

@@ -1,0 +1,16 @@
+-- Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there is one now.
+-- KEYS: all. ARGV[2]: msgpack {cursor, group, most}.
+-- Returns: next cursor ('0' at the end).
+--- include keys
+--- include records
+--- include moves
+local cursor, group, most = unpack(cmsgpack.unpack(ARGV[2]))
+local page = call('HSCAN', LIMITS, cursor, 'COUNT', 200)
+for i = 1, #page[2], 2 do
+  local limit = page[2][i]
+  if limit == group or string.sub(limit, 1, #group + 1) == group .. '~' then
+    call('HSET', LIMITS, limit, most)
+    wake_line(limit)
+  end
+end
+return page[1]

@@ -1,0 +1,75 @@
+-- Lets a run begin if fewer than `most` have begun within the last `per` ms; else gives it a place in the future.
+-- KEYS: all. ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, log, line, most, per ms, drop (0/1)}.
+--   log: sorted set, submission → when it began. line: sorted set, task key → when it is to come back.
+-- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, what to give back.
+--- include keys
+--- include records
+--- include moves
+--- include ending
+--- include admitting
+local key, epoch, ttl, tail, event, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
+local PRUNED_AT_ONCE = 500
+local now = server_ms()
+insist()
+local run, task, bytes = own_run(key, epoch)
+if not run then return {LOST_RUN, 0, ''} end
+local ours = submission(key, task)
+
+call('ZREMRANGEBYSCORE', log, '-inf', now - per)
+call('ZREMRANGEBYSCORE', line, '-inf', now - per)
+-- Delivered again: its place was counted when it began first.
+if call('ZSCORE', log, ours) then return {GO, 0, ours} end
+
+-- Those before us in the line whose time has come are on their way, unless there is nobody any more.
+local function is_full()
+  local begun, before = call('ZCARD', log), call('ZRANK', line, key) or call('ZCOUNT', line, '-inf', now)
+  if begun + before < most then return false end
+  if begun >= most then return true end
+  for _, other in ipairs(call('ZRANGEBYSCORE', line, '-inf', now, 'LIMIT', 0, before)) do
+    if call('HEXISTS', TASKS, other) == 1 then begun = begun + 1 else call('ZREM', line, other) end
+  end
+  return begun >= most
+end
+
+if not is_full() then
+  call('ZREM', line, key)
+  call('ZADD', log, now, ours)
+  call('PEXPIRE', log, per)
+  return {GO, 0, ours}
+end
+if drop == 1 then return {DROP, 0, ''} end
+
+-- Places at the end of the line that nobody will come for (cancelled, cleared) are given out again. False: there may be more.
+local function prune_end()
+  local listed = call('ZRANGE', line, -PRUNED_AT_ONCE, -1, 'WITHSCORES')
+  for i = #listed - 1, 1, -2 do
+    local at = tonumber(listed[i + 1])
+    if at <= now or tonumber(call('ZSCORE', QUEUE, listed[i]) or -1) == at then return true end
+    call('ZREM', line, listed[i])
+  end
+  return #listed < PRUNED_AT_ONCE * 2
+end
+
+-- A window after the one who is `most` places before us.
+local function next_place(position)
+  local before
+  if position >= most then
+    before = call('ZRANGE', line, position - most, position - most, 'WITHSCORES')
+  else
+    local back = most - position - 1
+    before = call('ZREVRANGE', log, back, back, 'WITHSCORES')
+  end
+  return math.max(tonumber(before[2] or now) + per, now + 1)
+end
+
+local rank = call('ZRANK', line, key)
+local at
+if rank or prune_end() then
+  at = next_place(rank or call('ZCARD', line))
+  call('ZADD', line, at, key)
+  call('PEXPIRE', line, at - now + per)
+else
+  at = now + 1
+end
+put_off(key, run, task, bytes, at, ttl, tail, event)
+return {PUT_OFF, at - now, ''}
