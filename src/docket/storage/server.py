@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -23,10 +24,12 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from docket.model.clock import TaskClock, shared_clock
 from docket.model.errors import ServerUnsuitable
 
 from .embedded import FolderEngine, memory_engine
 from .faults import translate
+from .lines import Lines
 from .scripts import Script, load
 from .urls import Address, Kind, hide_password, parse
 
@@ -49,9 +52,12 @@ class Server:
         self.shown_url = hide_password(url)
         self.address: Address = parse(url)
         self.database = self.address.database
+        self.clock = shared_clock(self.address.name) if self.address.kind is Kind.MEMORY else TaskClock()
         self._credentials = credential_provider
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
+        self._lines: Lines | None = None
+        self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
         self.client: Any = None
 
     @property
@@ -65,6 +71,9 @@ class Server:
             self.client = self.new_client(CONNECTIONS, ANSWER_SECONDS)
             self._stack.push_async_callback(self.client.aclose)
             await self._greet()
+            if not self.is_cluster:
+                self._lines = Lines(self.new_client(1, None), CONNECTIONS, ANSWER_SECONDS)
+                self._stack.push_async_callback(self._lines.aclose)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -75,16 +84,20 @@ class Server:
 
     async def run(self, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
         """Runs a script by its digest; loads it first where the server does not know it."""
-        return await self.run_on(self.client, load(script), keys, args)
-
-    async def run_on(self, client: Any, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+        if self.clock.script_keys:
+            keys = [*keys, *self.clock.script_keys]
         try:
-            try:
-                return await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            except NoScriptError:
-                return await client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+            if self._lines is not None:
+                return await self._lines.run(load(script), keys, args)
+            return await self._run_on_cluster(load(script), keys, args)
         except (RedisError, OSError, EOFError) as error:
             raise self.explain(error) from error
+
+    async def _run_on_cluster(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+        try:
+            return await self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
     def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
         """The same on a client of threaded_client(), for code outside the event loop."""
@@ -116,10 +129,14 @@ class Server:
 
     async def revive(self) -> None:
         """After a lost connection: an embedded engine that died is started again with its data."""
-        if self._engine is not None:
-            await asyncio.to_thread(self._engine.ensure)
+        if self._engine is None:
+            return
+        found = await asyncio.to_thread(self._engine.ensure)
+        self.address = Address(self.address.kind, {"path": found.socket_path}, found.database)
+        for pool in self._pools:
+            pool.connection_kwargs["path"] = found.socket_path
 
-    def new_client(self, connections: int, answer_seconds: float) -> Any:
+    def new_client(self, connections: int, answer_seconds: float | None) -> Any:
         """An asyncio client with a pool of its own; it waits for a free connection instead of failing."""
         options = self._options(answer_seconds)
         if self.is_cluster:
@@ -140,18 +157,19 @@ class Server:
             connection_class=_connection_class(self.address),
             **options,
         )
+        self._pools.add(pool)
         return aioredis.Redis.from_pool(pool)
 
     async def blocking_client(self, key: str) -> Any:
-        """A client for blocking reads of one key, on the node that has it."""
+        """A client for blocking reads of one key, on the node that has it. The reader sets the deadline itself."""
         if not self.is_cluster:
-            return self.new_client(1, BLOCK_SECONDS + ANSWER_SECONDS)
-        return await self._node_client(key, BLOCK_SECONDS + ANSWER_SECONDS)
+            return self.new_client(1, None)
+        return await self._node_client(key, None)
 
     async def subscription_client(self) -> Any:
         """A client for subscriptions; any node of a cluster hears all channels. Silence is normal, so reads have no
         deadline of their own: pings show that the connection lives."""
-        return await self._node_client(None, None) if self.is_cluster else self.new_client(1, None)  # type: ignore[arg-type]
+        return await self._node_client(None, None) if self.is_cluster else self.new_client(1, None)
 
     def threaded_client(self, answer_seconds: float) -> Any:
         """A blocking client for use in a thread."""
@@ -201,6 +219,8 @@ class Server:
         return options
 
     async def _locate(self) -> None:
+        # From the URL each time: an engine that is entered again may have another address.
+        self.address = parse(self.url)
         if self.address.kind is Kind.MEMORY:
             engine = await asyncio.to_thread(memory_engine, self.address.name)
         elif self.address.kind is Kind.FOLDER:
