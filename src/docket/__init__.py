@@ -1,6 +1,8 @@
 """docket: background tasks for Python functions, on Redis or Valkey."""
 
+from docket import testing
 from docket._version import __version__
+from docket.agenda import Agenda
 from docket.annotations import Logged
 from docket.dependencies import (
     CallArgument,
@@ -30,6 +32,7 @@ from docket.strikelist import StrikeList
 from docket.worker import Worker
 
 __all__ = [
+    "Agenda",
     "CallArgument",
     "ConcurrencyLimit",
     "Cooldown",
@@ -60,4 +63,5 @@ __all__ = [
     "Timeout",
     "Worker",
     "__version__",
+    "testing",
 ]

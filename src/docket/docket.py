@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from docket.execution import Disposition, Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
@@ -196,7 +196,7 @@ class Docket:
         return {"docket.name": self.name}
 
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return self.server.clock.now()
 
     # Registering
 

@@ -7,25 +7,44 @@ import logging
 from typing import Annotated
 
 from docket.annotations import Logged
-from docket.dependencies import TaskLogger
+from docket.dependencies import CurrentDocket, CurrentExecution, CurrentWorker, Retry, TaskLogger, WorkerView
+from docket.execution import Execution
+from docket.execution.context import TaskHome
+
+Logger = logging.LoggerAdapter[logging.Logger]
 
 
-async def trace(message: Annotated[str, Logged], logger: logging.LoggerAdapter[logging.Logger] = TaskLogger()) -> None:
-    """Logs a message."""
-    logger.info("%s", message)
-
-
-async def fail(message: Annotated[str, Logged], logger: logging.LoggerAdapter[logging.Logger] = TaskLogger()) -> None:
-    """Fails with a message."""
-    raise RuntimeError(message)
-
-
-async def sleep(
-    seconds: Annotated[float, Logged], logger: logging.LoggerAdapter[logging.Logger] = TaskLogger()
+async def trace(
+    message: Annotated[str, Logged],
+    logger: Logger = TaskLogger(),
+    docket: TaskHome = CurrentDocket(),
+    worker: WorkerView = CurrentWorker(),
+    execution: Execution = CurrentExecution(),
 ) -> None:
+    """Logs a message, and by which way it came."""
+    logger.info("%s: %s", message, _way(docket, worker, execution))
+
+
+async def fail(
+    message: Annotated[str, Logged],
+    docket: TaskHome = CurrentDocket(),
+    worker: WorkerView = CurrentWorker(),
+    execution: Execution = CurrentExecution(),
+    retry: Retry = Retry(attempts=2),
+) -> None:
+    """Fails with a message, is tried once more, and fails again."""
+    raise RuntimeError(f"{message}: {_way(docket, worker, execution)}, attempt {retry.attempt}")
+
+
+async def sleep(seconds: Annotated[float, Logged], logger: Logger = TaskLogger()) -> None:
     """Sleeps for a while."""
-    logger.info("Sleeping for %s seconds", seconds)
+    logger.info("sleeping for %s seconds", seconds)
     await asyncio.sleep(seconds)
+
+
+def _way(docket: TaskHome, worker: WorkerView, execution: Execution) -> str:
+    late = max((docket.now() - execution.when).total_seconds(), 0.0)
+    return f"{execution.key!r} on docket {docket.name!r}, due {late:.3f} s ago, runs on worker {worker.name!r}"
 
 
 standard_tasks = [trace, fail, sleep]

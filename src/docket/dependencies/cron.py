@@ -44,6 +44,9 @@ class Cron(Perpetual):
     def initial_when(self) -> datetime | None:
         return self.slot_after(datetime.now(UTC))
 
+    def first_time(self, now: datetime) -> datetime | None:
+        return self.slot_after(now)
+
     def slot_after(self, moment: datetime) -> datetime:
         """The first time of the expression after a moment."""
         try:

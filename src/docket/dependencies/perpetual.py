@@ -38,6 +38,10 @@ class Perpetual(CompletionHandler):
         """When an automatic task runs first; None means at once."""
         return None
 
+    def first_time(self, now: datetime) -> datetime | None:
+        """The same on a given clock."""
+        return self.initial_when
+
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         bound = object.__new__(type(self))
         vars(bound).update(vars(self))

@@ -50,6 +50,7 @@ class Retry(FailureHandler):
         self.on = (on,) if isinstance(on, type) else on
         self.never = (never,) if isinstance(never, type) else never
         self.attempt = 1
+        self._when: datetime | None = None
 
     @classmethod
     def forever(cls, delay: timedelta = timedelta(0)) -> Self:
@@ -77,7 +78,8 @@ class Retry(FailureHandler):
 
     def at(self, when: datetime) -> NoReturn:
         """Gives up this run; the task runs again at that time."""
-        self.after(max(when - datetime.now(when.tzinfo), timedelta(0)))
+        self._when = when
+        raise ForcedRetry(f"to be run again at {when}")
 
     in_ = after
 
@@ -92,6 +94,9 @@ class Retry(FailureHandler):
 
     async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool:
         if isinstance(outcome.exception, ForcedRetry):
+            if self._when is not None:
+                execution.run_again(attempt=execution.attempt + 1, when=self._when)
+                return True
             delay = self.delay
         elif (self.attempts is None or execution.attempt < self.attempts) and self.is_worth_it(outcome.exception):
             delay = self.delay_after(execution.attempt)

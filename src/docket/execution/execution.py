@@ -197,7 +197,7 @@ class Execution:
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline, not both")
         if deadline is not None:
-            timeout = deadline - datetime.now(deadline.tzinfo)
+            timeout = deadline.astimezone(UTC) - self.docket.now()
         seconds = timeout.total_seconds() if timeout is not None else None
         record = await wait_finished(self.docket, self.key, seconds)
         self._apply_finished(record)

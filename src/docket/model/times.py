@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 def to_ms(when: datetime) -> float:
     """A moment as Unix milliseconds. A naive datetime is taken as local time, as Python does."""
-    return when.timestamp() * 1000
+    # Through whole microseconds: a moment that came from milliseconds must not end up a hair later.
+    return round(when.timestamp() * 1_000_000) / 1000
 
 
 def from_ms(ms: float) -> datetime:

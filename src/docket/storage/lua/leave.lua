@@ -9,7 +9,7 @@ local worker = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 strike_off(worker)
 lay_ghosts(worker)
-call('ZADD', LOST, server_ms(), worker)
+call('ZADD', LOST, real_ms(), worker)
 if #pending_of(worker, STREAM, 1) + #pending_of(worker, FRONT, 1) > 0 then
   call('SADD', DYING, worker)
   return 1

@@ -3,7 +3,7 @@
 -- Returns: server ms.
 --- include keys
 local worker, lease, names = unpack(cmsgpack.unpack(ARGV[2]))
-local now = server_ms()
+local now = real_ms()
 insist()
 ensure_groups()
 call('ZADD', LEASES, now + lease, worker)

@@ -1,0 +1,56 @@
+"""Time as tasks see it: the clock on the wall, or one that a test holds in its hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from weakref import WeakValueDictionary
+
+from .times import from_ms
+
+
+class TaskClock:
+    """Says when things are due. Leases and heartbeats go by real time, whatever it says."""
+
+    def __init__(self) -> None:
+        self._held_ms: int | None = None
+        self._skip: Callable[[], Awaitable[bool]] | None = None
+        # An additional key for every script, which tells it the time; none while the clock runs by itself.
+        self.script_keys: tuple[bytes, ...] = ()
+
+    @property
+    def is_held(self) -> bool:
+        return self._held_ms is not None
+
+    def now_ms(self) -> float:
+        return time.time() * 1000 if self._held_ms is None else float(self._held_ms)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) if self._held_ms is None else from_ms(self._held_ms)
+
+    def hold(self, ms: int, skip: Callable[[], Awaitable[bool]]) -> None:
+        """Stops the clock at a time. `skip` moves it on when everybody waits, and says whether it could."""
+        self._held_ms, self._skip = ms, skip
+        self.script_keys = (b"\0%d" % ms,)
+
+    def release(self) -> None:
+        self._held_ms = self._skip = None
+        self.script_keys = ()
+
+    async def idle(self, seconds: float) -> None:
+        """Lets time pass for somebody who waits; a clock that is held passes it at once."""
+        if self._skip is None or not await self._skip():
+            await asyncio.sleep(seconds)
+
+
+_by_name: WeakValueDictionary[str, TaskClock] = WeakValueDictionary()
+
+
+def shared_clock(name: str) -> TaskClock:
+    """The clock of all dockets of this process on one `memory://` name."""
+    clock = _by_name.get(name)
+    if clock is None:
+        clock = _by_name[name] = TaskClock()
+    return clock
