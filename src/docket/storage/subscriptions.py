@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
+from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
+
+logger = logging.getLogger("docket.worker")
 
 Listener = Callable[[bytes], None]
 
-# After this much silence the connection has to prove that it lives.
-SILENCE_SECONDS = 20.0
+# After this much silence the connection has to prove that it lives, within the same time.
+SILENCE_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 class Subscriptions:
@@ -30,41 +35,47 @@ class Subscriptions:
         self._name = name
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
-        self._pubsub: Any = None
         self._client: Any = None
+        self._connection: Any = None
         self._reader: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
+        # Per channel: subscribe commands that are not answered yet, and the future of those who wait for the answer.
+        self._asked: dict[bytes, int] = {}
         self._confirmed: dict[bytes, asyncio.Future[None]] = {}
-        self._resubscribing: set[bytes] = set()
-        self._closing = False
+        self._missed: set[bytes] = set()
+        self._trouble: Exception = ConnectionError("not connected")
 
     async def listen(self, channel: bytes, listener: Listener) -> None:
         """Returns when the server has confirmed the subscription: whatever is published later is heard."""
         listeners = self._listeners.setdefault(channel, [])
         listeners.append(listener)
-        if len(listeners) > 1:
-            confirmation = self._confirmed.get(channel)
-            if confirmation is not None:
-                await asyncio.shield(confirmation)
+        confirmation = self._confirmed.get(channel)
+        if len(listeners) > 1 and confirmation is None:
             return
-        confirmation = self._confirmed[channel] = asyncio.get_running_loop().create_future()
         try:
-            async with self._lock:
-                await self._connect()
-                await self._send("subscribe", channel)
-            await asyncio.wait_for(asyncio.shield(confirmation), ANSWER_SECONDS)
+            if confirmation is None:
+                confirmation = self._confirmed[channel] = asyncio.get_running_loop().create_future()
+                self._start_reading()
+                await self._ask("SUBSCRIBE", channel)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asyncio.shield(confirmation)
         except BaseException as error:
-            self._drop(channel, listener)
-            if isinstance(error, (RedisError, OSError, EOFError, TimeoutError)):
+            await self.unlisten(channel, listener)
+            if isinstance(error, TimeoutError):
+                raise self._server.explain(self._trouble) from self._trouble
+            if isinstance(error, RedisError):
                 raise self._server.explain(error) from error
             raise
 
     async def unlisten(self, channel: bytes, listener: Listener) -> None:
-        if self._drop(channel, listener) and self._pubsub is not None:
-            with contextlib.suppress(RedisError, OSError, EOFError):
-                async with self._lock:
-                    if channel not in self._listeners:
-                        await self._send("unsubscribe", channel)
+        listeners = self._listeners.get(channel)
+        if listeners is None or listener not in listeners:
+            return
+        listeners.remove(listener)
+        if not listeners:
+            del self._listeners[channel]
+            self._confirmed.pop(channel, None)
+            self._heard_again(channel)
+            await self._ask("UNSUBSCRIBE", channel)
 
     def on_gap(self, owner: object, listener: Callable[[], None]) -> None:
         self._gap_listeners[id(owner)] = listener
@@ -73,100 +84,121 @@ class Subscriptions:
         self._gap_listeners.pop(id(owner), None)
 
     async def aclose(self) -> None:
-        self._closing = True
-        if self._reader is not None:
-            self._reader.cancel("docket closes")
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
-        await self._disconnect()
+        reader, self._reader = self._reader, None
+        try:
+            if reader is not None:
+                await cancel_and_wait([reader], "docket closes")
+        finally:
+            await self._hang_up()
 
-    def _drop(self, channel: bytes, listener: Listener) -> bool:
-        listeners = self._listeners.get(channel)
-        if listeners is None or listener not in listeners:
-            return False
-        listeners.remove(listener)
-        if listeners:
-            return False
-        del self._listeners[channel]
-        self._confirmed.pop(channel, None)
-        return True
-
-    async def _send(self, command: str, channel: bytes) -> None:
-        await getattr(self._pubsub, command)(channel)
-
-    async def _connect(self) -> None:
-        if self._pubsub is not None:
-            return
-        self._client = await self._server.subscription_client()
-        self._pubsub = self._client.pubsub()
+    def _start_reading(self) -> None:
         if self._reader is None:
             self._reader = asyncio.create_task(self._read_forever(), name=f"{self._name} - subscriptions")
 
-    async def _disconnect(self) -> None:
-        pubsub, client, self._pubsub, self._client = self._pubsub, self._client, None, None
-        for closeable in (pubsub, client):
-            if closeable is not None:
-                with contextlib.suppress(RedisError, OSError, EOFError):
-                    await closeable.aclose()
+    async def _ask(self, command: str, *channels: bytes) -> None:
+        """Sends a command if there is a connection; else the reader, once it has one, asks for all that is wanted."""
+        connection = self._connection
+        if connection is None or not connection.is_connected:
+            return
+        if command == "SUBSCRIBE":
+            for channel in channels:
+                self._asked[channel] = self._asked.get(channel, 0) + 1
+        try:
+            await connection.send_command(command, *channels, check_health=False)
+        except (RedisError, OSError):
+            # The reader finds the connection closed and opens another.
+            await _close(connection)
 
     async def _read_forever(self) -> None:
-        delay = 0.05
-        while not self._closing:
+        pause = _FIRST_PAUSE
+        while True:
             try:
+                await self._open()
+                pause = _FIRST_PAUSE
                 await self._read()
-                delay = 0.05
-            except (RedisError, OSError, EOFError):
-                async with self._lock:
-                    await self._disconnect()
-                await asyncio.sleep(random.uniform(delay / 2, delay))
-                delay = min(delay * 2, 5.0)
-                with contextlib.suppress(RedisError, OSError, EOFError):
-                    await self._resubscribe()
+            except Exception as error:
+                # Whatever it was, the answer is a new connection.
+                self._note_trouble(error)
+            finally:
+                await self._hang_up()
+            await asyncio.sleep(random.uniform(pause / 2, pause))
+            pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _resubscribe(self) -> None:
-        async with self._lock:
-            await self._connect()
-            channels = list(self._listeners)
-            self._resubscribing = set(channels)
-            if channels:
-                await self._pubsub.subscribe(*channels)
-                return
-        self._tell_of_gap()
-
-    def _tell_of_gap(self) -> None:
-        for listener in list(self._gap_listeners.values()):
-            listener()
+    async def _open(self) -> None:
+        self._client = await self._server.subscription_client()
+        connection = self._client.connection_pool.make_connection()
+        try:
+            await connection.connect()
+        except BaseException:
+            await _close(connection)
+            raise
+        # Nothing may happen between these: who comes later finds the connection and asks for itself.
+        self._connection, self._asked = connection, {}
+        channels = list(self._listeners)
+        self._missed = {channel for channel in channels if channel not in self._confirmed}
+        if channels:
+            await self._ask("SUBSCRIBE", *channels)
 
     async def _read(self) -> None:
         """Handles messages until the connection fails. Silence is answered with a ping."""
-        silent = False
+        connection, silent = self._connection, False
         while True:
-            pubsub = self._pubsub
-            if pubsub is None or not pubsub.subscribed:
-                await asyncio.sleep(0.05)
-                continue
-            message = await pubsub.get_message(timeout=SILENCE_SECONDS)
-            if message is None:
-                if silent:
-                    raise EOFError("the subscription connection does not answer")
+            message = await connection.read_response(timeout=SILENCE_SECONDS, disconnect_on_error=False)
+            if message is not None:
+                silent = False
+                self._dispatch(message)
+            elif silent:
+                raise EOFError("the subscription connection does not answer")
+            else:
                 silent = True
-                async with self._lock:
-                    await pubsub.ping()
-                continue
-            silent = False
-            self._dispatch(message)
+                await connection.send_command("PING", check_health=False)
 
-    def _dispatch(self, message: dict[str, Any]) -> None:
-        channel = message["channel"]
-        if message["type"] == "subscribe":
-            confirmation = self._confirmed.pop(channel, None)
-            if confirmation is not None and not confirmation.done():
-                confirmation.set_result(None)
-            if channel in self._resubscribing:
-                self._resubscribing.discard(channel)
-                if not self._resubscribing:
-                    # Not before: whoever looked earlier could still miss what is published between.
-                    self._tell_of_gap()
-        elif message["type"] == "message":
+    def _dispatch(self, message: list[Any]) -> None:
+        kind, channel = message[0], message[1]
+        if kind == b"message":
             for listener in list(self._listeners.get(channel, ())):
-                listener(message["data"])
+                listener(message[2])
+        elif kind == b"subscribe":
+            # One that was given up and asked for again meanwhile has two answers; the last one counts.
+            self._asked[channel] = self._asked.get(channel, 1) - 1
+            if self._asked[channel] <= 0:
+                del self._asked[channel]
+                self._subscribed(channel)
+
+    def _subscribed(self, channel: bytes) -> None:
+        confirmation = self._confirmed.pop(channel, None)
+        if confirmation is not None and not confirmation.done():
+            confirmation.set_result(None)
+        self._heard_again(channel)
+
+    def _heard_again(self, channel: bytes) -> None:
+        """Once all channels of the lost connection are heard again, those who listen look for what they missed."""
+        if channel in self._missed:
+            self._missed.discard(channel)
+            if not self._missed:
+                for listener in list(self._gap_listeners.values()):
+                    listener()
+
+    def _note_trouble(self, error: Exception) -> None:
+        self._trouble = error
+        logger.debug("subscriptions: %s; connecting again", error)
+        if isinstance(error, ResponseError):
+            # The server refuses to be listened to: trying again would not help those who wait.
+            for confirmation in self._confirmed.values():
+                if not confirmation.done():
+                    confirmation.set_exception(error)
+                    # Those who wait have their own copy; if nobody does, nobody needs to know.
+                    confirmation.exception()
+
+    async def _hang_up(self) -> None:
+        connection, client, self._connection, self._client = self._connection, self._client, None, None
+        if connection is not None:
+            await _close(connection)
+        if client is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await client.aclose()
+
+
+async def _close(connection: Any) -> None:
+    with contextlib.suppress(RedisError, OSError):
+        await connection.disconnect(nowait=True)

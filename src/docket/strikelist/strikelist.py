@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from docket.instrumentation import STRIKES_IN_EFFECT
 from docket.ledger.strikes import StrikeBook, read_message
 from docket.model.errors import Undecodable
+from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 from docket.storage.keys import Keys
 from docket.storage.server import Server
@@ -106,9 +107,8 @@ class StrikeList:
         following, self._following = self._following, None
         if following is None:
             return
-        following.cancel("docket: the strike list closes")
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([following])
+            await cancel_and_wait([following], "docket: the strike list closes")
         book, subscriptions = self._book, self._subscriptions
         self._book = self._subscriptions = None
         self._replace_all(0, {})

@@ -5,19 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
 from docket.ledger import Delivery, Entry, Ledger
+from docket.storage.cancelling import wait_out
 from docket.storage.faults import translate
 from docket.storage.keys import GROUP
-from docket.storage.server import BLOCK_SECONDS
+from docket.storage.server import ANSWER_SECONDS, BLOCK_SECONDS
 
+from .running import Runner
+from .runs import Runs
 from .service import Service
 
 STRAY_CHECK_SECONDS = 10.0
+# What was seen once is looked at again soon.
+STRAY_AGAIN_SECONDS = 1.0
+UNSURE_SECONDS = 0.02
+
+Claimed = Sequence[Delivery] | None
+
+
+class LeaseView(Protocol):
+    """What the fetcher wants to know of the worker's lease."""
+
+    @property
+    def lapsed(self) -> bool: ...
+
+    def renew_now(self) -> None: ...
 
 
 class Slots:
@@ -50,18 +67,18 @@ class Fetcher(Service):
         self,
         ledger: Ledger,
         slots: Slots,
-        start: Callable[[Delivery], None],
-        known_keys: Callable[[], Sequence[str]],
-        no_lease: Callable[[], None],
+        runner: Runner,
+        runs: Runs,
+        lease: LeaseView,
         labels: dict[str, str],
         most_pause: float,
     ) -> None:
         super().__init__(labels, most_pause)
         self._ledger = ledger
         self._slots = slots
-        self._start = start
-        self._known_keys = known_keys
-        self._no_lease = no_lease
+        self._runner = runner
+        self._runs = runs
+        self._lease = lease
         self._context = contextvars.copy_context()
         self._client: Any = None
         self._stray_ids: list[str] = []
@@ -76,14 +93,15 @@ class Fetcher(Service):
         free = await self._slots.wait()
         if loop.time() >= self._next_stray_check:
             await self._adopt_strays()
-            self._next_stray_check = loop.time() + STRAY_CHECK_SECONDS
-        deliveries = await self._ledger.take(self.worker, self.worker_json, free)
+            self._next_stray_check = loop.time() + (STRAY_AGAIN_SECONDS if self._stray_ids else STRAY_CHECK_SECONDS)
+        worker = self.worker
+        deliveries = await self._whole(self._ledger.take(worker, self.worker_json, free))
         if deliveries is not None and not deliveries:
             entries = await self._wait_for_entries(max(self._slots.free, 1))
             if not entries:
                 return
-            deliveries = await self._ledger.claim(self.worker, self.worker_json, entries)
-        await self._begin(deliveries)
+            deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries))
+        await self._begin(worker, deliveries)
 
     async def recover(self) -> None:
         """A read whose answer was lost may have delivered something: look for it soon."""
@@ -97,27 +115,53 @@ class Fetcher(Service):
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
 
-    async def _begin(self, deliveries: Sequence[Delivery] | None) -> None:
+    async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
+        """A claim is not left half-way: if we are told to stop meanwhile, what it brought goes back untouched."""
+        claiming = asyncio.create_task(claim)
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await wait_out(claiming)
+            if claiming.exception() is None:
+                for delivery in claiming.result() or ():
+                    if not self._runs.find(delivery.epoch):
+                        self._runner.refuse(delivery)
+            raise
+
+    async def _begin(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:
             # Without a lease there is no work; the renewal that is under way tells why.
-            self._no_lease()
+            self._lease.renew_now()
             await self._backoff.pause()
             return
+        if deliveries and not await self._is_still_ours(worker):
+            return
         for delivery in deliveries:
-            self._slots.take()
-            # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
-            self._context.run(self._start, delivery)
+            # A group that was made anew delivers again what we run already.
+            if not self._runs.find(delivery.epoch):
+                self._slots.take()
+                # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
+                self._context.run(self._runner.start, delivery)
+
+    async def _is_still_ours(self, worker: str) -> bool:
+        """After a pause longer than the lease others may have what lay in our socket: the server has to say first."""
+        while self._lease.lapsed and self.worker == worker:
+            self._lease.renew_now()
+            await asyncio.sleep(UNSURE_SECONDS)
+        return self.worker == worker
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""
         if self._client is None:
             self._client = await self._ledger.server.blocking_client(self._ledger.keys.stream)
         keys = self._ledger.keys
+        seconds = STRAY_AGAIN_SECONDS if self._stray_ids else BLOCK_SECONDS
         try:
-            reply: Any = await self._client.execute_command(
-                "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(BLOCK_SECONDS * 1000),
-                "STREAMS", keys.front, keys.stream, ">", ">",
-            )  # fmt: skip
+            async with asyncio.timeout(seconds + ANSWER_SECONDS):
+                reply: Any = await self._client.execute_command(
+                    "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
+                    "STREAMS", keys.front, keys.stream, ">", ">",
+                )  # fmt: skip
         except (RedisError, OSError, EOFError) as error:
             raise translate(error, self._ledger.server.shown_url) or error from error
         front = keys.front.encode("utf-8", "surrogatepass")
@@ -129,9 +173,10 @@ class Fetcher(Service):
 
     async def _adopt_strays(self) -> None:
         """Deliveries that count as ours and that we have not heard of, twice in a row, are taken up."""
-        strays = await self._ledger.strays(self.worker, self._known_keys(), self._stray_ids)
-        known = set(self._known_keys())
+        worker = self.worker
+        strays = await self._ledger.strays(worker, self._runs.keys(), self._stray_ids)
+        known = set(self._runs.keys())
         ours = [s for s in strays if s.seen_before and s.key.decode("utf-8", "surrogatepass") not in known]
         self._stray_ids = [s.id for s in strays if not s.seen_before]
         if ours:
-            await self._begin(await self._ledger.claim(self.worker, self.worker_json, ours))
+            await self._begin(worker, await self._whole(self._ledger.claim(worker, self.worker_json, ours)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 import threading
 import time
@@ -64,7 +65,6 @@ class LeaseKeeper:
         self._wake = threading.Condition()
         self._stopping = False
         self._asked = False
-        self._orders_done = 0
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
         self._renewed_at = time.monotonic()
@@ -80,7 +80,8 @@ class LeaseKeeper:
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        await asyncio.to_thread(self._thread.join)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
 
     def renew_now(self) -> None:
         """Asks for a renewal as soon as possible."""
@@ -102,9 +103,6 @@ class LeaseKeeper:
         """How long the event loop has owed an answer, in seconds, as seen from outside."""
         asked_at = self._loop_asked_at
         return 0.0 if asked_at is None else time.monotonic() - asked_at
-
-    def orders_carried_out(self, count: int) -> None:
-        self._orders_done += count
 
     def _run(self) -> None:
         next_renewal = next_reclaim = next_sweep = time.monotonic()
@@ -138,13 +136,14 @@ class LeaseKeeper:
         self._close_client()
 
     def _renew(self) -> None:
-        sent_at, done = time.monotonic(), self._orders_done
-        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, done)
-        self._orders_done -= done
-        self._renewed_at = sent_at
+        sent_at = time.monotonic()
+        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms)
         if renewal.lost:
+            # As lapsed from now on: nothing may start under this lease.
+            self._renewed_at = -math.inf
             self._tell(self._events.lost)
             return
+        self._renewed_at = sent_at
         if not renewal.on_roster:
             self._tell(self._events.off_roster)
         self._tell(self._events.renewed, renewal)

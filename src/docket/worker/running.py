@@ -71,6 +71,12 @@ class Runner:
         run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
         run.task.add_done_callback(lambda task: self._ended(run, task))
 
+    def refuse(self, delivery: Delivery) -> None:
+        """Gives a delivery back untouched."""
+        run = Run(delivery)
+        self._runs.add(run)
+        self._settle(run, None, hand_back(run.key, run.epoch))
+
     def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
         """The body is done, so the slot is free; the run stays on the books until its ending is written."""
         self._worker.slots.give_back()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from redis.exceptions import RedisError
+
 from docket.dependencies import Perpetual, plan_for
 from docket.execution import TaskCall
+from docket.storage.faults import PASSING
 
 from .service import Service
 
@@ -28,10 +32,25 @@ class Seeder(Service):
         super().__init__(labels, most_pause)
         self._docket = docket
         self._buried_told: set[str] = set()
+        self._hurry = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Seeds before the worker starts; if the server cannot take it now, a later step will."""
+        try:
+            await self.seed()
+        except PASSING as error:
+            logger.warning("seeding: %s; trying again", error)
+
+    def hurry(self) -> None:
+        """The server came back empty: what is missing is put back now."""
+        self._hurry.set()
 
     async def step(self) -> None:
+        self._hurry.clear()
         await self.seed()
-        await asyncio.sleep(HEAL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEAL_SECONDS):
+                await self._hurry.wait()
 
     async def seed(self) -> None:
         calls: list[TaskCall] = []
@@ -39,7 +58,7 @@ class Seeder(Service):
             perpetual = plan_for(function).single(Perpetual)
             if perpetual is None or not perpetual.automatic or await self._is_buried(name):
                 continue
-            calls.append(self._docket.call(name, when=perpetual.initial_when, key=name)())
+            calls.append(self._docket.call(name, when=perpetual.first_time(self._docket.now()), key=name)())
         if calls:
             for execution in await self._docket.add_many(calls):
                 if execution.schedule_exception is not None:
@@ -47,8 +66,11 @@ class Seeder(Service):
 
     async def _is_buried(self, name: str) -> bool:
         """An automatic task that kills its workers must not be brought back to kill more."""
-        async with self._docket.redis() as redis:
-            buried = await redis.zscore(self._docket.keys.dead, name) is not None
+        try:
+            async with self._docket.redis() as redis:
+                buried = await redis.zscore(self._docket.keys.dead, name) is not None
+        except (RedisError, OSError, EOFError) as error:
+            raise self._docket.server.explain(error) from error
         if buried and name not in self._buried_told:
             self._buried_told.add(name)
             logger.error(

@@ -6,6 +6,7 @@ import abc
 import logging
 
 from docket.instrumentation import REDIS_DISRUPTIONS, suppress_traces
+from docket.model.errors import DocketError
 from docket.storage.faults import PASSING
 
 from .backoff import Backoff
@@ -48,5 +49,6 @@ class Service(abc.ABC):
     async def _recover_quietly(self) -> None:
         try:
             await self.recover()
-        except PASSING as error:
-            logger.debug("%s: %s", self.name, error)
+        except DocketError as error:
+            # Also one that is final here, such as an engine that cannot be started just now: the next step decides.
+            logger.warning("%s: %s", self.name, error)

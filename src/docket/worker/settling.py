@@ -9,6 +9,7 @@ from collections.abc import Callable
 from docket.ledger import Answer, Ledger, Settlement
 from docket.ledger.ledger import BATCH
 from docket.model.errors import DocketError
+from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 
 from .backoff import Backoff
@@ -30,6 +31,7 @@ class Settler:
         self._waiting: list[tuple[Settlement, OnAnswer]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._backoff = Backoff(most=1.0)
+        self._closed = False
         self.unfinished: int | None = None
 
     @property
@@ -41,13 +43,19 @@ class Settler:
         return self._flushing is None and not self._waiting
 
     def submit(self, settlement: Settlement, on_answer: OnAnswer) -> None:
+        if self._closed:
+            # The worker has stopped without this run; others have it.
+            on_answer(Answer.LOST)
+            return
         self._waiting.append((settlement, on_answer))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
 
-    async def drain(self) -> None:
-        while self._flushing is not None:
-            await asyncio.wait([self._flushing])
+    async def close(self) -> None:
+        """What could not be written until now is given up; the worker waits for its endings before it closes."""
+        self._closed = True
+        if self._flushing is not None:
+            await cancel_and_wait([self._flushing], "docket: the worker stops")
 
     async def _flush(self) -> None:
         try:

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from docket import instrumentation
@@ -19,13 +18,14 @@ from docket.dependencies import CurrentExecution, plan_for, validate_dependencie
 from docket.docket import Docket
 from docket.execution import Execution, TaskFunction
 from docket.ledger import Renewal
-from docket.ledger.ledger import as_json, worker_id
+from docket.ledger.ledger import as_json
 from docket.model.times import duration_ms, from_ms
 from docket.registry import load_object
+from docket.storage.cancelling import cancel_and_wait
 
 from .fetching import Fetcher, Slots
 from .health import health_problem, readiness_problem
-from .lease import LeaseEvents, LeaseKeeper, lease_length_ms
+from .lease import LeaseKeeper, lease_length_ms
 from .orders import Orders
 from .own_dependencies import worker_dependencies
 from .reporting import Reporter
@@ -38,11 +38,16 @@ from .settling import Settler
 from .sharing import SharedValues
 from .signals import stopped_by_signals
 from .staging import Stager
+from .tenure import Tenure, TenureEvents
 
 logger = logging.getLogger("docket.worker")
 
 # While nothing happens here, this is how often run_until_finished asks whether others are done too.
 FINISHED_CHECK_SECONDS = 0.1
+# Right after something happened it asks sooner.
+SHORTEST_CHECK_SECONDS = 0.002
+# How long a cancelled body may take to end before the worker stops without it.
+HAND_BACK_SECONDS = 5.0
 
 
 async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
@@ -94,7 +99,6 @@ class Worker:
         self.dependencies = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
         self.reporter = Reporter(self.labels(), {})
-        self._errands: set[asyncio.Task[None]] = set()
         self._clock_offset_ms = 0.0
         self._stack: AsyncExitStack | None = None
         self._working = self._served = self._draining = False
@@ -106,10 +110,11 @@ class Worker:
     # Time as the server has it
 
     def now_ms(self) -> float:
-        return time.time() * 1000 + self._clock_offset_ms
+        clock = self.docket.server.clock
+        return clock.now_ms() if clock.is_held else time.time() * 1000 + self._clock_offset_ms
 
     def now(self) -> datetime:
-        return from_ms(self.now_ms()) if self._clock_offset_ms else datetime.now(UTC)
+        return from_ms(self.now_ms()) if self._clock_offset_ms else self.docket.now()
 
     @property
     def redelivery_ms(self) -> int:
@@ -175,18 +180,22 @@ class Worker:
     def stop(self) -> None:
         """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
         if self._stop.is_set():
-            self.runs.cancel_all(CancelReason.SHUTDOWN)
+            self._hand_back_runs()
         self._stop.set()
 
     async def _never(self) -> None:
         await asyncio.Event().wait()
 
     async def _finished(self) -> None:
+        pause = SHORTEST_CHECK_SECONDS
         while True:
+            if len(self.runs):
+                pause = SHORTEST_CHECK_SECONDS
             await self.runs.wait_idle()
             if await self.docket.ledger.unfinished() == 0 and not len(self.runs):
                 return
-            await asyncio.sleep(FINISHED_CHECK_SECONDS)
+            await self.docket.server.clock.idle(pause)
+            pause = min(pause * 2, FINISHED_CHECK_SECONDS)
 
     async def _work(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
         assert self._stack is not None, "open the worker first: async with Worker(docket) as worker: …"
@@ -207,8 +216,8 @@ class Worker:
         """Opens what the services need; whatever was opened is closed in reverse, to the end."""
         docket = self.docket
         labels, pause = self.labels(), max(self.reconnection_delay.total_seconds(), 0.05)
-        self.id = worker_id(self.name, secrets.token_hex(4))
         self.runs = Runs()
+        self._handed_back_at: float | None = None
         self.slots = Slots(self.concurrency)
         self.settler = Settler(docket.ledger, docket.name)
         self.lease_ms = lease_length_ms(
@@ -218,17 +227,15 @@ class Worker:
         for lifecycle in self._lifecycles():
             await stack.enter_async_context(lifecycle)
         await docket.server.warn_of_eviction()
-        await self._register()
-        stack.push_async_callback(self._leave)
-        self.keeper = self._new_keeper()
-        stack.push_async_callback(self._stop_keeper)
-        stack.push_async_callback(self.settler.drain)
+        self.tenure = self._new_tenure()
+        await self.tenure.open(list(docket.tasks))
+        stack.push_async_callback(self.tenure.leave)
+        stack.push_async_callback(self.tenure.close)
+        stack.push_async_callback(self.settler.close)
         self.orders = Orders(docket.ledger, docket.subscriptions, self.runs)
         await self.orders.open(self.id)
         stack.push_async_callback(self.orders.close)
-        self.fetcher = Fetcher(
-            docket.ledger, self.slots, self.runner.start, self.runs.keys, self._renew_now, labels, pause
-        )
+        self.fetcher = Fetcher(docket.ledger, self.slots, self.runner, self.runs, self.tenure, labels, pause)
         self.fetcher.worker, self.fetcher.worker_json = self.id, self.name_json
         stack.push_async_callback(self.fetcher.close)
         self.stager = Stager(docket.ledger, docket.subscriptions, labels, pause)
@@ -238,9 +245,10 @@ class Worker:
         self.sampler.worker = self.id
         stack.callback(self.sampler.clear)
         self.seeder = Seeder(docket, labels, pause)
+        await docket.wait_for_strikes_loaded()
         if self.schedule_automatic_tasks:
-            await self.seeder.seed()
-        self.keeper.start()
+            await self.seeder.begin()
+        self.tenure.start()
 
     async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs the services until the end has come, somebody cancels, or a service fails for good; then drains."""
@@ -264,7 +272,8 @@ class Worker:
             cancelled = True
         finally:
             failure = _first_failure([*staff, *ends])
-            await _cancel_all([*staff, *ends])
+            with contextlib.suppress(asyncio.CancelledError):
+                await cancel_and_wait([*staff, *ends], "docket: the worker stops")
             cancelled = await self._drain() or cancelled
         if cancelled:
             _forget_cancels()
@@ -272,24 +281,39 @@ class Worker:
             raise failure
 
     async def _drain(self) -> bool:
-        """Lets running tasks finish within the grace period, then hands the rest back. True if it was cancelled meanwhile."""
+        """Lets running tasks finish within the grace period, then hands the rest back. True if cancelled meanwhile."""
         interrupted = False
         self._draining = True
         deadline = time.monotonic() + self.grace_period.total_seconds()
-        while len(self.runs):
-            tasks = self.runs.tasks()
+        while len(self.runs) and not self._is_hopeless():
             waiting = asyncio.ensure_future(self.runs.wait_idle())
             try:
-                await asyncio.wait([waiting], timeout=max(deadline - time.monotonic(), 0) if tasks else 1.0)
+                await asyncio.wait([waiting], timeout=min(max(deadline - time.monotonic(), 0.1), 1.0))
             except asyncio.CancelledError:
                 interrupted = True
-                self.runs.cancel_all(CancelReason.SHUTDOWN)
+                self._hand_back_runs()
             finally:
                 waiting.cancel()
             if time.monotonic() >= deadline:
-                self.runs.cancel_all(CancelReason.SHUTDOWN)
-                deadline = time.monotonic() + 5.0
+                self._hand_back_runs()
         return interrupted
+
+    def _hand_back_runs(self) -> None:
+        if self._handed_back_at is None:
+            self._handed_back_at = time.monotonic()
+            self.runs.cancel_all(CancelReason.SHUTDOWN)
+
+    def _is_hopeless(self) -> bool:
+        """Whether waiting longer would change nothing: a body ignores its cancel, or endings cannot be written."""
+        if self.runs.tasks():
+            late = self._handed_back_at is not None and time.monotonic() - self._handed_back_at > HAND_BACK_SECONDS
+            if late:
+                logger.error("tasks that ignore their cancel are left behind: %s", ", ".join(self.runs.keys()))
+            return late
+        if self.keeper.lapsed:
+            logger.error("%d ending(s) could not be written; others will run those tasks again", len(self.runs))
+            return True
+        return False
 
     def _lifecycles(self) -> list[Any]:
         """What dependency classes want to have open while a worker runs, each class once."""
@@ -350,43 +374,34 @@ class Worker:
 
     # The lease
 
-    def _new_keeper(self) -> LeaseKeeper:
-        events = LeaseEvents(self._renewed, self._lease_lost, self._cut_off, self._off_roster)
+    @property
+    def id(self) -> str:
+        return self.tenure.id
+
+    @property
+    def keeper(self) -> LeaseKeeper:
+        return self.tenure.keeper
+
+    def _new_tenure(self) -> Tenure:
+        events = TenureEvents(
+            self._renewed, self._note_time, self._lease_lost, self._cut_off, self._forgotten, self._moved
+        )
         beat = self.docket.heartbeat_interval.total_seconds()
-        name = f"{self.docket.name} - renewing"
-        return LeaseKeeper(self.docket.ledger, self.id, self.lease_ms, beat, events, name, self.labels())
-
-    async def _stop_keeper(self) -> None:
-        await self.keeper.stop()
-
-    async def _register(self) -> None:
-        server_ms = await self.docket.ledger.register(self.id, self.lease_ms, list(self.docket.tasks))
-        self._note_time(server_ms)
-
-    async def _leave(self) -> None:
-        with contextlib.suppress(Exception):
-            await self.docket.ledger.leave(self.id)
-
-    def _renew_now(self) -> None:
-        self.keeper.renew_now()
+        return Tenure(self.docket.ledger, self.name, self.lease_ms, beat, self.labels(), events)
 
     def _renewed(self, renewal: Renewal) -> None:
         self._note_time(renewal.server_ms)
-        self.keeper.orders_carried_out(self.orders.carry_out(renewal.orders))
+        self.orders.carry_out(renewal.orders)
 
     def _note_time(self, server_ms: float) -> None:
         """A clock that is off by more than a round trip could explain is corrected by the server's."""
         offset = server_ms - time.time() * 1000
         self._clock_offset_ms = offset if abs(offset) > 1000 else 0.0
 
-    def _off_roster(self) -> None:
-        self._spawn(self._register())
-
     def _lease_lost(self) -> None:
-        """Others have our work: every call is cancelled, nothing is written, and we go on under a new id."""
+        """Others have our work: every call is cancelled and nothing is written."""
         logger.warning("worker %s lost its lease: %d running task(s) are given up", self.name, len(self.runs))
         self.runs.cancel_all(CancelReason.LEASE_LOST)
-        self._spawn(self._start_over())
 
     def _cut_off(self) -> None:
         if len(self.runs):
@@ -396,26 +411,14 @@ class Worker:
             )
             self.runs.cancel_all(CancelReason.LEASE_LOST)
 
-    async def _start_over(self) -> None:
-        old = self.keeper
-        self.id = worker_id(self.name, secrets.token_hex(4))
-        await self._register()
-        await self.orders.open(self.id)
-        self.fetcher.worker = self.id
-        self.keeper = self._new_keeper()
-        self.keeper.start()
-        await old.stop()
+    def _forgotten(self) -> None:
+        """The server came back empty: automatic tasks are missing, too."""
+        self.seeder.hurry()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=f"{self.docket.name} - renewing")
-        self._errands.add(task)
-        task.add_done_callback(self._errand_done)
-
-    def _errand_done(self, task: asyncio.Task[None]) -> None:
-        self._errands.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.warning("renewing: %s", task.exception())
-            self.keeper.renew_now()
+    async def _moved(self, id: str) -> None:
+        """We go on under a new id."""
+        self.fetcher.worker = self.sampler.worker = id
+        await self.orders.open(id)
 
 
 def _forget_cancels() -> None:
@@ -430,11 +433,3 @@ def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:
         if task.done() and not task.cancelled() and task.exception() is not None:
             return task.exception()
     return None
-
-
-async def _cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel("docket: the worker stops")
-    while pending := [task for task in tasks if not task.done()]:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait(pending)

@@ -1,0 +1,37 @@
+"""Ending asyncio tasks of our own for certain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+_AGAIN_SECONDS = 0.2
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], message: str) -> None:
+    """Cancels the tasks and returns when all have ended, however they did.
+
+    One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses, swallows one that comes in
+    the moment in which what it waits for is done. A cancel of the caller is put off until the tasks have ended.
+    """
+    pending = {task for task in tasks if not task.done()}
+    interrupted: asyncio.CancelledError | None = None
+    while pending:
+        for task in pending:
+            task.cancel(message)
+        try:
+            _, pending = await asyncio.wait(pending, timeout=_AGAIN_SECONDS)
+        except asyncio.CancelledError as error:
+            interrupted = error
+            pending = {task for task in pending if not task.done()}
+    if interrupted is not None:
+        raise interrupted
+
+
+async def wait_out(task: asyncio.Task[Any]) -> None:
+    """Returns when the task has ended, whoever cancels the caller meanwhile."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])

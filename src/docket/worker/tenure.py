@@ -1,0 +1,133 @@
+"""A worker's place in the fleet: its id and its lease, and new ones after it was given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from docket.ledger import Ledger, Renewal
+from docket.ledger.ledger import worker_id
+from docket.storage.cancelling import cancel_and_wait
+from docket.storage.faults import PASSING
+
+from .backoff import Backoff
+from .lease import LeaseEvents, LeaseKeeper
+
+logger = logging.getLogger("docket.worker")
+
+
+@dataclass(slots=True)
+class TenureEvents:
+    """What the worker does when something happens to its lease."""
+
+    renewed: Callable[[Renewal], None]
+    registered: Callable[[float], None]
+    lost: Callable[[], None]
+    cut_off: Callable[[], None]
+    forgotten: Callable[[], None]
+    moved: Callable[[str], Awaitable[None]]
+
+
+class Tenure:
+    """Registers the worker, keeps its lease, and starts over under a new id if the lease is lost."""
+
+    def __init__(
+        self, ledger: Ledger, name: str, lease_ms: int, beat: float, labels: dict[str, str], events: TenureEvents
+    ) -> None:
+        self._ledger = ledger
+        self._name = name
+        self._lease_ms = lease_ms
+        self._beat = beat
+        self._labels = labels
+        self._events = events
+        self._thread_name = f"{labels['docket.name']} - renewing"
+        self._errand: asyncio.Task[None] | None = None
+        self.task_names: Sequence[str] = ()
+        self.id = self._new_id()
+        self.keeper = self._new_keeper()
+
+    @property
+    def lapsed(self) -> bool:
+        return self.keeper.lapsed
+
+    def renew_now(self) -> None:
+        self.keeper.renew_now()
+
+    async def open(self, task_names: Sequence[str]) -> None:
+        self.task_names = task_names
+        await self._register()
+
+    def start(self) -> None:
+        self.keeper.start()
+
+    async def close(self) -> None:
+        """Renewal is the last service to stop."""
+        errand, self._errand = self._errand, None
+        if errand is not None:
+            await cancel_and_wait([errand], "docket: the worker stops")
+        await self.keeper.stop()
+
+    async def leave(self) -> None:
+        with contextlib.suppress(Exception):
+            await self._ledger.leave(self.id)
+
+    def _new_id(self) -> str:
+        return worker_id(self._name, secrets.token_hex(4))
+
+    def _new_keeper(self) -> LeaseKeeper:
+        events = LeaseEvents(self._events.renewed, self._lost, self._events.cut_off, self._off_roster)
+        return LeaseKeeper(self._ledger, self.id, self._lease_ms, self._beat, events, self._thread_name, self._labels)
+
+    async def _register(self) -> None:
+        self._events.registered(await self._ledger.register(self.id, self._lease_ms, self.task_names))
+
+    def _lost(self) -> None:
+        if self._run_errand(self._start_over()):
+            self._events.lost()
+
+    def _off_roster(self) -> None:
+        self._run_errand(self._return_to_roster())
+
+    async def _start_over(self) -> None:
+        await self.keeper.stop()
+        self.id = self._new_id()
+        await self._patiently(self._register)
+        self.keeper = self._new_keeper()
+        self.keeper.start()
+        await self._patiently(lambda: self._events.moved(self.id))
+
+    async def _return_to_roster(self) -> None:
+        """The server came back empty: what it should know of us is written down again."""
+        await self._patiently(self._register)
+        self._events.forgotten()
+
+    async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
+        backoff = Backoff(most=1.0)
+        while True:
+            try:
+                await step()
+                return
+            except PASSING as error:
+                logger.warning("registering: %s; trying again", error)
+                await backoff.pause()
+
+    def _run_errand(self, work: Coroutine[Any, Any, None]) -> bool:
+        """One errand at a time: a keeper that sees the same trouble again asks in vain."""
+        if self._errand is not None:
+            work.close()
+            return False
+        self._errand = asyncio.create_task(work, name=self._thread_name)
+        self._errand.add_done_callback(self._errand_done)
+        return True
+
+    def _errand_done(self, task: asyncio.Task[None]) -> None:
+        if self._errand is task:
+            self._errand = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("registering: %s", task.exception())
+            self.keeper.renew_now()

@@ -1,0 +1,115 @@
+"""Worker processes, their logs and their signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import docket
+
+from .reports import VARIABLE
+from .waiting import SECONDS, until
+
+ROOT = Path(__file__).parents[2]
+# Short enough for a test, long enough for a busy machine.
+LEASE = 2.0
+
+
+def environment(reports_url: str) -> dict[str, str]:
+    path = os.pathsep.join([str(Path(docket.__file__).parents[1]), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path, VARIABLE: reports_url, "PYTHONUNBUFFERED": "1"}
+
+
+class Process:
+    """A process of one test, with its output in a file."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, reports_url: str) -> None:
+        self.log = log
+        self._output: IO[bytes] = log.open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=environment(reports_url),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+        )
+        self.pid = self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+
+    def pause(self) -> None:
+        self.send(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self.send(signal.SIGCONT)
+
+    async def ended(self, seconds: float = SECONDS) -> int:
+        """The exit code, once it has ended by itself."""
+        await until(lambda: self.exit_code is not None, f"process {self.pid} has ended:\n{self.output[-3000:]}", seconds)
+        assert self.exit_code is not None
+        return self.exit_code
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def clean_up(self) -> None:
+        if self.exit_code is None:
+            self.wake()
+            self.kill()
+        self._process.wait(SECONDS)
+        self._output.close()
+
+
+class WorkerProcess(Process):
+    """`Worker.run` in a process of its own."""
+
+    def __init__(
+        self,
+        log: Path,
+        reports_url: str,
+        *,
+        docket_name: str,
+        url: str,
+        name: str,
+        tasks: Sequence[str],
+        concurrency: int,
+        lease: float,
+        grace: float,
+        clock_seconds: float,
+    ) -> None:
+        self.name = name
+        settings = {
+            "docket": docket_name,
+            "url": url,
+            "name": name,
+            "tasks": [f"tests.faults.tasks:{collection}" for collection in tasks],
+            "concurrency": concurrency,
+            "lease": lease,
+            "grace": grace,
+            "clock_seconds": clock_seconds,
+        }
+        super().__init__(["-m", "tests.faults.program", json.dumps(settings)], log, reports_url)
+
+
+async def ends(task: asyncio.Task[None], seconds: float = SECONDS) -> None:
+    """Waits for an asyncio task to end by itself, and passes its exception on."""
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    assert done, f"{task.get_name()} has not ended after {seconds:g} s"
+    task.result()

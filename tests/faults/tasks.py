@@ -1,0 +1,123 @@
+"""The tasks that worker processes of these tests run. Each reports what happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+
+from docket import CurrentExecution, Execution, Perpetual, Retry, TaskKey
+
+from .reports import VARIABLE, Reports
+
+
+class _Reports:
+    """Opened with the first report: the test process imports the tasks, too, and never runs them."""
+
+    @cached_property
+    def _open(self) -> Reports:
+        return Reports(os.environ[VARIABLE])
+
+    def write(self, event: str, key: str) -> None:
+        self._open.write(event, key)
+
+    def is_released(self, name: str) -> bool:
+        return self._open.is_released(name)
+
+
+reports = _Reports()
+
+
+@contextmanager
+def reported(key: str) -> Iterator[None]:
+    reports.write("start", key)
+    try:
+        yield
+    except asyncio.CancelledError:
+        reports.write("cancelled", key)
+        raise
+    reports.write("finish", key)
+
+
+async def nap(seconds: float, key: str = TaskKey()) -> str:
+    """Sleeps, and says who ran it."""
+    with reported(key):
+        await asyncio.sleep(seconds)
+    return str(os.getpid())
+
+
+async def hold(name: str, key: str = TaskKey()) -> str:
+    """Runs until the test releases the name."""
+    with reported(key):
+        while not reports.is_released(name):
+            await asyncio.sleep(0.02)
+    return str(os.getpid())
+
+
+async def block(seconds: float, key: str = TaskKey()) -> None:
+    """Holds up the event loop."""
+    with reported(key):
+        time.sleep(seconds)
+
+
+async def stubborn(name: str, key: str = TaskKey()) -> None:
+    """Ignores every cancel."""
+    reports.write("start", key)
+    while not reports.is_released(name):
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            reports.write("ignored", key)
+
+
+async def leave(how: str, key: str = TaskKey()) -> None:
+    """Takes its process along."""
+    reports.write("start", key)
+    # Its neighbours shall be under way when this happens.
+    await asyncio.sleep(0.1)
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def hold_progress(name: str, execution: Execution = CurrentExecution()) -> None:
+    """Runs until released, and then writes progress: a write of a run that may no longer count."""
+    with reported(execution.key):
+        while not reports.is_released(name):
+            await asyncio.sleep(0.02)
+        await execution.progress.set_message(str(os.getpid()))
+
+
+async def swallow(name: str, key: str = TaskKey(), execution: Execution = CurrentExecution()) -> str:
+    """Ends well in spite of a cancel, as a run that does not know that it no longer counts."""
+    try:
+        with reported(key):
+            while not reports.is_released(name):
+                await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        await execution.progress.set_message("stale")
+    return str(os.getpid())
+
+
+async def fail_twice(retry: Retry = Retry(attempts=3, delay=timedelta(seconds=1)), key: str = TaskKey()) -> int:
+    """Fails, fails, and ends well."""
+    reports.write("start", key)
+    if retry.attempt < 3:
+        raise RuntimeError(f"attempt {retry.attempt}")
+    return retry.attempt
+
+
+async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.2), automatic=True), key: str = TaskKey()) -> None:
+    """Runs by itself, again and again."""
+    reports.write("start", key)
+
+
+every_task = [nap, hold, block, stubborn, leave, hold_progress, swallow, fail_twice]
+automatic_tasks = [tick]
+only_nap = [nap]
+only_hold = [hold]

@@ -1,0 +1,201 @@
+"""Workers that are killed, paused, blocked, told to stop, or taken down by what they run (rows A1 to A5)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+
+from docket import Docket, Execution, ExecutionState
+from docket.model.errors import WorkerLost
+
+from . import tasks
+from .conftest import Stage
+from .processes import LEASE
+from .waiting import until
+
+MINUTE = timedelta(minutes=1)
+
+
+async def ended(docket: Docket, key: str) -> Execution:
+    """The execution, once the task has ended."""
+
+    async def look() -> Execution | None:
+        execution = await docket.get_execution(key)
+        return execution if execution is not None and execution.state.finished else None
+
+    return await until(look, f"task {key} has ended", 40)
+
+
+async def test_a_killed_workers_tasks_run_again_elsewhere_within_about_the_lease(stage: Stage) -> None:
+    docket = await stage.docket()
+    victim = stage.worker_process()
+    await stage.at_work(docket, victim)
+    executions = [await docket.add(tasks.hold, key=f"task-{i}")("go") for i in range(10)]
+    await until(lambda: stage.reports.count("start") == 10, "all ten run")
+    survivor = stage.worker_process()
+    await stage.at_work(docket, survivor)
+
+    victim.kill()
+    killed_at = time.monotonic()
+    await until(lambda: stage.reports.count("start") == 20, "all ten run again")
+    assert time.monotonic() - killed_at < LEASE + 5, "recovered within about the lease"
+    stage.reports.release("go")
+
+    assert {await e.get_result(timeout=MINUTE) for e in executions} == {str(survivor.pid)}
+    assert stage.reports.count("start") == 20, "each ran twice: the fault explains the second start"
+    assert [e.redelivered for e in executions] == [True] * 10
+
+
+async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wakes(stage: Stage) -> None:
+    docket = await stage.docket()
+    sleeper = stage.worker_process()
+    await stage.at_work(docket, sleeper)
+    execution = await docket.add(tasks.swallow, key="task")("never")
+    await stage.started("task")
+    other = stage.worker_process()
+    await stage.at_work(docket, other)
+
+    sleeper.pause()
+    await stage.started("task", times=2)
+    sleeper.wake()
+    woken_at = time.monotonic()
+    await until(lambda: stage.reports.count("cancelled", "task") == 1, "the stale call is cancelled")
+    cancelled = stage.reports.read("cancelled", "task")[0]
+    assert cancelled.pid == sleeper.pid
+    assert cancelled.at - woken_at < 1.0, "promptly"
+
+    # The stale run has written progress and a result by now, and nobody has seen either.
+    await until(lambda: "changed nothing" in sleeper.output, "the stale run has ended")
+    await execution.sync()
+    assert execution.state is ExecutionState.RUNNING
+    assert execution.worker == other.name
+    assert execution.progress.message is None
+    stage.reports.release("never")
+    assert await execution.get_result(timeout=MINUTE) == str(other.pid)
+    assert stage.reports.count("start", "task") == 2
+
+    # The worker that slept works on, under a new lease.
+    other.send(signal.SIGTERM)
+    assert await other.ended() == 0
+    afterwards = await docket.add(tasks.nap, key="afterwards")(0)
+    assert await afterwards.get_result(timeout=MINUTE) == str(sleeper.pid)
+
+
+async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_pause(stage: Stage) -> None:
+    """Deliveries that lie in the socket of a paused worker belong to others by the time it wakes."""
+    docket = await stage.docket()
+    sleeper = stage.worker_process(concurrency=50)
+    await stage.at_work(docket, sleeper)
+    sleeper.pause()
+    # The server hands it this while it sleeps: its blocking read is under way.
+    executions = [await docket.add(tasks.nap, key=f"task-{i}")(0.2) for i in range(5)]
+    other = stage.worker_process(concurrency=50)
+    for execution in executions:
+        assert await execution.get_result(timeout=MINUTE) == str(other.pid)
+    sleeper.wake()
+    marker = await docket.add(tasks.nap, key="marker")(0)
+    await marker.get_result(timeout=MINUTE)
+    await until(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
+    assert [stage.reports.count("start", e.key) for e in executions] == [1] * 5
+
+
+async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(stage: Stage) -> None:
+    docket = await stage.docket(lease=1.0)
+    blocked = stage.worker_process(lease=1.0)
+    await stage.at_work(docket, blocked)
+    execution = await docket.add(tasks.block, key="task")(3.5)
+    await stage.started("task")
+    other = stage.worker_process(lease=1.0)
+    await stage.at_work(docket, other)
+
+    await execution.get_result(timeout=MINUTE)
+    assert stage.reports.count("start", "task") == 1
+    assert stage.reports.read("start")[0].pid == blocked.pid
+    await until(lambda: "the event loop has been blocked" in blocked.output, "the warning is there")
+    assert "time.sleep(seconds)" in blocked.output, "with the stack of the code that blocks"
+
+
+async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: Stage) -> None:
+    docket = await stage.docket(lease=1.0)
+    leaving = stage.worker_process(lease=1.0)
+    await stage.at_work(docket, leaving)
+    execution = await docket.add(tasks.nap, key="task")(3.5)
+    await stage.started("task")
+    other = stage.worker_process(lease=1.0)
+    await stage.at_work(docket, other)
+
+    leaving.send(signal.SIGTERM)
+    late = await docket.add(tasks.nap, key="late")(0)
+    assert await late.get_result(timeout=MINUTE) == str(other.pid), "the one that stops takes no new work"
+    assert await execution.get_result(timeout=MINUTE) == str(leaving.pid)
+    assert await leaving.ended() == 0
+    assert stage.reports.count("start", "task") == 1
+
+
+async def test_what_outlives_the_grace_period_is_handed_back_at_once(stage: Stage) -> None:
+    # A lease that nobody waits for: the task must come back long before it ends.
+    docket = await stage.docket(lease=60.0)
+    leaving = stage.worker_process(lease=60.0, grace=0.5)
+    await stage.at_work(docket, leaving)
+    execution = await docket.add(tasks.hold, key="task")("go")
+    await stage.started("task")
+    other = stage.worker_process(lease=60.0)
+    await stage.at_work(docket, other)
+
+    leaving.send(signal.SIGTERM)
+    await stage.started("task", times=2)
+    assert await leaving.ended() == 0
+    stage.reports.release("go")
+    assert await execution.get_result(timeout=MINUTE) == str(other.pid)
+    await execution.sync()
+    assert execution.redelivered is False, "the task is not to blame, so no attempt is counted against it"
+
+
+async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping(stage: Stage) -> None:
+    docket = await stage.docket()
+    leaving = stage.worker_process(grace=0.5)
+    await stage.at_work(docket, leaving)
+    await docket.add(tasks.stubborn, key="task")("never")
+    await stage.started("task")
+
+    leaving.send(signal.SIGTERM)
+    assert await leaving.ended() == 0
+    assert stage.reports.count("ignored", "task") >= 1
+    other = stage.worker_process()
+    await stage.started("task", times=2)
+    stage.reports.release("never")
+    other.send(signal.SIGTERM)
+    assert await other.ended() == 0
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+async def test_a_task_that_kills_its_worker_is_buried_and_its_neighbours_finish(stage: Stage, how: str) -> None:
+    docket = await stage.docket(lease=1.0)
+    deadly = await docket.add(tasks.leave, key="deadly")(how)
+    neighbours = [await docket.add(tasks.nap, key=f"neighbour-{i}")(0.4) for i in range(6)]
+    fleet = [stage.worker_process(lease=1.0) for _ in range(2)]
+
+    async def supervise() -> None:
+        """Starts a new worker for each that dies, as a supervisor would."""
+        while True:
+            for i, worker in enumerate(fleet):
+                if worker.exit_code is not None:
+                    fleet[i] = stage.worker_process(lease=1.0)
+            await asyncio.sleep(0.05)
+
+    supervisor = asyncio.create_task(supervise())
+    try:
+        with pytest.raises(WorkerLost):
+            await deadly.get_result(timeout=MINUTE)
+        for neighbour in neighbours:
+            await neighbour.get_result(timeout=MINUTE)
+    finally:
+        supervisor.cancel()
+    assert stage.reports.count("start", "deadly") == 3
+    assert (await ended(docket, "deadly")).state is ExecutionState.FAILED
+    async with docket.redis() as redis:
+        assert await redis.zrange(docket.key("dead"), 0, -1) == [b"deadly"], "kept as the one dead letter"
