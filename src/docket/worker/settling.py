@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from docket.ledger import Answer, Ledger, Settlement
 from docket.ledger.ledger import BATCH
-from docket.model.errors import DocketError
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 
@@ -73,15 +72,15 @@ class Settler:
                 logger.warning("settling: %s; trying again", error)
                 await self._backoff.pause()
                 continue
-            except DocketError as error:
+            except Exception as error:
                 await self._send_singly(batch, error)
                 return
             self._backoff.reset()
-            for (_, on_answer), answer in zip(batch, answers, strict=True):
-                on_answer(answer)
+            for (settlement, on_answer), answer in zip(batch, answers, strict=True):
+                _tell(settlement, on_answer, answer)
             return
 
-    async def _send_singly(self, batch: list[tuple[Settlement, OnAnswer]], error: DocketError) -> None:
+    async def _send_singly(self, batch: list[tuple[Settlement, OnAnswer]], error: Exception) -> None:
         """The server refuses the batch: one bad settlement must not hold up the others."""
         if len(batch) > 1:
             for item in batch:
@@ -89,4 +88,12 @@ class Settler:
             return
         settlement, on_answer = batch[0]
         logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", settlement.key, error)
-        on_answer(Answer.LOST)
+        _tell(settlement, on_answer, Answer.LOST)
+
+
+def _tell(settlement: Settlement, on_answer: OnAnswer, answer: Answer) -> None:
+    """A report that fails (a metrics exporter, a log handler) must not keep the others from being told."""
+    try:
+        on_answer(answer)
+    except Exception:
+        logger.exception("after settling task %r", settlement.key)
