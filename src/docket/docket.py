@@ -363,14 +363,17 @@ class Docket:
                 f"the arguments of {execution.function_name} take {len(call):,} bytes, more than the {self.max_payload:,} "
                 "allowed (Docket(max_payload=…)); store them elsewhere and pass the address"
             )
+        due_ms = to_ms(execution.when)
         return Order(
             execution.key,
             execution.function_name,
             call,
-            to_ms(execution.when),
+            due_ms,
             execution.attempt,
             replace,
             execution.fresh_key,
+            # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
+            due_ms <= self.server.clock.now_ms(),
         )
 
     def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:

@@ -28,7 +28,7 @@ from .values import Delivery, Entry, Order, Renewal, StrayEntry
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
-_FRESH, _REPLACE = 1, 2
+_FRESH, _REPLACE, _NOW = 1, 2, 4
 _PAGE = 500
 
 
@@ -102,7 +102,7 @@ class Ledger:
                 (
                     text_bytes(o.key),
                     o.due_ms,
-                    (_FRESH if o.fresh else 0) | (_REPLACE if o.replace else 0),
+                    (_FRESH if o.fresh else 0) | (_REPLACE if o.replace else 0) | (_NOW if o.now else 0),
                     text_bytes(o.function_name),
                     o.call,
                     o.attempt,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Order:
-    """A call to be written down. Without a `due_ms` it is due now; a `fresh` key is known to be unused."""
+    """A call to be written down. Without a `due_ms` it is due now, as it is with `now`, whatever the server's clock says;
+    a `fresh` key is known to be unused."""
 
     key: str
     function_name: str
@@ -16,6 +17,7 @@ class Order:
     attempt: int = 1
     replace: bool = False
     fresh: bool = False
+    now: bool = False
 
 
 @dataclass(slots=True)

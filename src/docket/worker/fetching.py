@@ -117,7 +117,7 @@ class Fetcher(Service):
 
     async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
         """A claim is not left half-way: if we are told to stop meanwhile, what it brought goes back untouched."""
-        claiming = asyncio.create_task(claim)
+        claiming = asyncio.create_task(claim, name=f"{self._labels['docket.name']} - claiming")
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:

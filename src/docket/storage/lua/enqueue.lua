@@ -1,11 +1,11 @@
 -- Writes down a batch of calls: each goes to the stream if it is due, else to the queue.
 -- KEYS: all. ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
---   mode bits: 1 the key is fresh (no look-up needed), 2 replace.
+--   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead.
 -- Returns: server ms, then per call: 1 scheduled or 0 already there, generation, due ms, place.
 --- include keys
 --- include records
 --- include moves
-local FRESH, REPLACE = 1, 2
+local FRESH, REPLACE, NOW = 1, 2, 4
 local calls = cmsgpack.unpack(ARGV[2])
 local now = server_ms()
 
@@ -32,7 +32,8 @@ for _, c in ipairs(calls) do
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] =
       0, before.generation, before.due, before.place
   else
-    local task = {attempt = attempt, recoveries = 0, generation = 1, due = due > 0 and due or now, entry_ms = 0,
+    if due <= 0 or (has(mode, NOW) and due > now) then due = now end
+    local task = {attempt = attempt, recoveries = 0, generation = 1, due = due, entry_ms = 0,
       entry_seq = 0, name = name, call = body}
     if before then
       task.generation = before.generation + 1
