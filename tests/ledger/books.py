@@ -1,0 +1,394 @@
+"""Everything one docket has on its server, read at one moment, and the rules it must obey whatever happened before."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from docket.ledger import Ledger
+from docket.storage.keys import bytes_text, segment
+from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED, FinishedRecord, TaskRecord, read_finished, read_task
+
+GROUP = b"docket-workers"
+CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
+
+# What stays when all work is done: what was, and what the next worker needs.
+BOOKKEEPING = {"stream", "front", "epoch", "reclaimed", "swept", "lost", "dead", "dead-records"}
+_RUN = struct.Struct("<dddIBH")
+
+
+@dataclass
+class Run:
+    """A run record with all that scripts keep in it."""
+
+    epoch: int
+    entry: str
+    flags: int
+    worker: str
+    limits: list[bytes]
+
+    @classmethod
+    def read(cls, data: bytes) -> Run:
+        epoch, _, entry_ms, entry_seq, flags, length = _RUN.unpack_from(data)
+        at = _RUN.size + length
+        (limits_length,) = struct.unpack_from("<H", data, at)
+        limits = data[at + 2 : at + 2 + limits_length]
+        worker = data[_RUN.size : at].decode()
+        return cls(int(epoch), f"{entry_ms:.0f}-{entry_seq}", flags, worker, limits.split(b"\n") if limits else [])
+
+    @property
+    def stream(self) -> str:
+        return "front" if self.flags & FROM_FRONT else "stream"
+
+
+@dataclass
+class StreamEntry:
+    id: str
+    key: str
+    holder: str | None
+
+
+@dataclass
+class Stream:
+    """A stream and its group: entries in order, each with the consumer it is pending with, if any."""
+
+    entries: list[StreamEntry] = field(default_factory=list[StreamEntry])
+    dangling: list[str] = field(default_factory=list[str])
+    consumers: set[str] = field(default_factory=set[str])
+    has_group: bool = False
+    delivered_up_to: tuple[int, int] = (0, 0)
+
+    def undelivered(self, id: str) -> bool:
+        ms, _, seq = id.partition("-")
+        return (int(ms), int(seq)) > self.delivered_up_to
+
+
+@dataclass
+class Books:
+    tasks: dict[str, TaskRecord]
+    running: dict[str, Run]
+    ghosts: dict[int, Run]
+    queue: dict[str, float]
+    streams: dict[str, Stream]
+    progress: dict[str, bytes]
+    leases: dict[str, float]
+    lost: set[str]
+    dying: set[str]
+    suspects: dict[str, str]
+    workers: set[str]
+    lengths: set[str]
+    graced: set[str]
+    orders: dict[str, list[bytes]]
+    worker_tasks: dict[str, set[bytes]]
+    task_workers: dict[bytes, set[str]]
+    limits: dict[bytes, int]
+    parked: dict[str, list[bytes]]
+    slots: dict[bytes, set[bytes]]
+    lines: dict[bytes, list[str]]
+    finished: dict[str, FinishedRecord]
+    finished_ttl: dict[str, int]
+    dead: set[str]
+    dead_records: set[str]
+    epoch: int
+    others: set[str]
+    expiring: set[str]
+
+    @property
+    def entries(self) -> list[StreamEntry]:
+        return [entry for stream in self.streams.values() for entry in stream.entries]
+
+    @property
+    def consumers(self) -> set[str]:
+        return self.streams["stream"].consumers | self.streams["front"].consumers
+
+    @property
+    def leftovers(self) -> set[str]:
+        """What should be gone when all work is done and all workers have left."""
+        left = self.others | {name for name in self._kinds() if name not in BOOKKEEPING}
+        left |= {f"consumer {name}" for name in self.consumers}
+        return left | {f"entry {entry.key!r}" for entry in self.entries}
+
+    def _kinds(self) -> Iterator[str]:
+        for name, value in vars(self).items():
+            if value and name not in ("streams", "finished", "finished_ttl", "lost", "dead", "dead_records", "epoch", "others"):
+                yield name
+
+
+def read_books(ledger: Ledger, client: Any) -> Books:
+    """Reads all keys of the database; those that are not this ledger's are `others`."""
+    prefix = ledger.keys.prefix.encode("utf-8", "surrogatepass") + b":"
+    names = sorted(client.keys("*"))
+    pipe = client.pipeline(transaction=True)
+    for name in names:
+        pipe.pttl(name)
+        _ask(pipe, name, name.removeprefix(prefix))
+    replies = iter(pipe.execute(raise_on_error=False) if names else [])
+    values: dict[str, dict[bytes, Any]] = {}
+    others, expiring = set[str](), set[str]()
+    finished: dict[str, FinishedRecord] = {}
+    finished_ttl: dict[str, int] = {}
+    for name in names:
+        suffix = name.removeprefix(prefix)
+        ttl, value = next(replies), _answer(replies, suffix)
+        family, has_name, rest = suffix.partition(b":=")
+        if not name.startswith(prefix) or b":" in rest:
+            others.add(repr(name))
+            continue
+        if family == b"runs":
+            key = _unsegment(rest)
+            finished[key], finished_ttl[key] = read_finished(value), ttl
+            continue
+        if ttl != -1:
+            expiring.add(repr(name))
+        values.setdefault(family.decode(), {})[rest if has_name else b""] = value
+
+    def one(family: str, empty: Any) -> Any:
+        return values.pop(family, {}).get(b"", empty)
+
+    def text(value: bytes) -> str:
+        return value.decode()
+
+    books = Books(
+        tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
+        running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
+        ghosts={int(k): Run.read(v) for k, v in one("ghosts", {}).items()},
+        queue={bytes_text(k): due for k, due in one("queue", {}).items()},
+        streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
+        progress={bytes_text(k): v for k, v in one("progress", {}).items()},
+        leases={text(k): v for k, v in one("leases", {}).items()},
+        lost={text(k) for k in one("lost", {})},
+        dying={text(k) for k in one("dying", set())},
+        suspects={text(k): bytes_text(v) for k, v in one("suspects", {}).items()},
+        workers={text(k) for k in one("workers", {})},
+        lengths={text(k) for k in one("lengths", {})},
+        graced={text(k) for k in one("graced", set())},
+        orders={text(k): v for k, v in values.pop("orders", {}).items()},
+        worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
+        task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
+        limits={k: int(v) for k, v in one("limits", {}).items()},
+        parked={bytes_text(k): v.split(b"\n") for k, v in one("parked", {}).items()},
+        slots=values.pop("slots", {}),
+        lines={k: [bytes_text(m) for m in v] for k, v in values.pop("line", {}).items()},
+        finished=finished,
+        finished_ttl=finished_ttl,
+        dead={bytes_text(k) for k in one("dead", {})},
+        dead_records={bytes_text(k) for k in one("dead-records", {})},
+        epoch=int(one("epoch", b"0")),
+        others=others,
+        expiring=expiring,
+    )
+    for bookkeeping in ("reclaimed", "swept"):
+        values.pop(bookkeeping, None)
+    books.others |= set(values)
+    return books
+
+
+def problems(books: Books, *, group_was_lost: bool = False) -> list[str]:
+    """What is wrong with the books; nothing, ever.
+
+    A group that was destroyed took the list of who had been given what with it: until its entries have been read
+    again, they may be with one worker and run by another, and a run may outlive its worker.
+    """
+    return list(_problems(books, group_was_lost))
+
+
+def _problems(b: Books, group_was_lost: bool) -> Iterator[str]:
+    for name in b.others:
+        yield f"a key that belongs to nobody: {name}"
+    for name in b.expiring:
+        yield f"unfinished work with a time to live: {name}"
+    for key, ttl in b.finished_ttl.items():
+        if ttl <= 0:
+            yield f"finished record of {key!r} without a time to live"
+        if key in b.tasks:
+            yield f"{key!r} is finished and unfinished"
+    if b.dead != b.dead_records:
+        yield f"dead letters {b.dead ^ b.dead_records} are only half there"
+
+    yield from _places(b)
+    yield from _runs(b, group_was_lost)
+    yield from _limits(b)
+    yield from _workers(b, group_was_lost)
+
+
+def _places(b: Books) -> Iterator[str]:
+    for key, task in b.tasks.items():
+        at = [f"{name} {e.id}" for name, s in b.streams.items() for e in s.entries if e.key == key]
+        at += ["queue"] if key in b.queue else []
+        at += [f"line {name!r}" for name, line in b.lines.items() if key in line]
+        match task.place:
+            case place if place == SCHEDULED:
+                expected = "queue"
+            case place if place == QUEUED:
+                expected = f"stream {task.entry}"
+            case place if place == FIRST:
+                expected = f"front {task.entry}"
+            case place if place == LINED:
+                expected = f"line {b.parked[key][-1]!r}" if key in b.parked else "a line"
+            case place:
+                expected = f"unknown place {place}"
+        if at != [expected]:
+            yield f"{key!r} should be in [{expected}] and is in {at}"
+    for key in [e.key for e in b.entries] + list(b.queue) + [k for line in b.lines.values() for k in line]:
+        if key not in b.tasks:
+            yield f"{key!r} waits, but has no record"
+    for name, stream in b.streams.items():
+        if stream.dangling:
+            yield f"pending without an entry on {name}: {stream.dangling}"
+
+
+def _runs(b: Books, group_was_lost: bool) -> Iterator[str]:
+    for key, run in b.running.items():
+        task = b.tasks.get(key)
+        if task is None:
+            yield f"{key!r} runs, but has no record"
+            continue
+        if (task.place, task.entry) != (FIRST if run.flags & FROM_FRONT else QUEUED, run.entry):
+            yield f"the run of {key!r} is of another entry than its task"
+        if run.epoch > b.epoch:
+            yield f"the run of {key!r} has epoch {run.epoch}, beyond {b.epoch}"
+        alive = run.worker in b.leases or run.worker in b.dying
+        if not alive and not group_was_lost:
+            yield f"{key!r} is run by {run.worker}, who is gone"
+        stream = b.streams[run.stream]
+        holders = [e.holder for e in stream.entries if e.id == run.entry]
+        if holders != [run.worker] and not group_was_lost:
+            yield f"{key!r} is run by {run.worker} and pending with {holders}"
+        if holders == [None] and stream.has_group and not stream.undelivered(run.entry):
+            yield f"{key!r} runs, and nobody would find it if its worker died"
+    for name, stream in b.streams.items():
+        for e in stream.entries:
+            if e.holder is None and stream.has_group and not stream.undelivered(e.id):
+                yield f"{e.key!r} on {name} was delivered and is pending with nobody"
+    for key in b.progress:
+        if key not in b.running:
+            yield f"progress of {key!r}, which does not run"
+    epochs = [run.epoch for run in b.running.values()] + list(b.ghosts)
+    if len(epochs) != len(set(epochs)):
+        yield f"an epoch was given out twice: {sorted(epochs)}"
+
+
+def _limits(b: Books) -> Iterator[str]:
+    holders: dict[bytes, set[bytes]] = {}
+    for run in [*b.running.values(), *b.ghosts.values()]:
+        for limit in run.limits:
+            holders.setdefault(limit, set()).add(b"r%d" % run.epoch)
+    for key, limits in b.parked.items():
+        if key not in b.tasks:
+            yield f"{key!r} is parked at {limits}, but has no record"
+        # The last is the one a task waits for, or was woken for; of those before it the task has a slot.
+        waits = key in b.lines.get(limits[-1], [])
+        for limit in limits[:-1] if waits else limits:
+            holders.setdefault(limit, set()).add(b"w" + key.encode("utf-8", "surrogatepass"))
+    if holders != b.slots:
+        yield f"slots are held by {b.slots}, and should be by {holders}"
+    if set(b.limits) != set(b.slots) | set(b.lines):
+        yield f"limits {set(b.limits)} are written down, {set(b.slots) | set(b.lines)} are used"
+    for limit, line in b.lines.items():
+        if line and len(b.slots.get(limit, ())) < b.limits[limit]:
+            yield f"{line} wait for {limit!r} although there is a free slot"
+
+
+def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
+    present = set(b.leases) | b.dying
+    if set(b.leases) != b.workers:
+        yield f"leases {set(b.leases)}, roster {b.workers}"
+    for what, names in (
+        ("a lease's length", b.lengths),
+        ("grace", b.graced),
+        ("a suspect", set(b.suspects)),
+        ("orders", set(b.orders)),
+        ("a list of tasks", set(b.worker_tasks)),
+        ("ghosts", {run.worker for run in b.ghosts.values()}),
+    ):
+        if names - present:
+            yield f"{what} of workers who are gone: {names - present}"
+    listed = {worker for workers in b.task_workers.values() for worker in workers}
+    if listed - present:
+        yield f"workers who are gone are said to know tasks: {listed - present}"
+    if set(b.leases) & b.lost:
+        yield f"lost workers with a lease: {set(b.leases) & b.lost}"
+    for worker, key in b.suspects.items():
+        run = b.running.get(key)
+        if worker in b.leases and not (run and run.worker == worker and run.flags & SUSPECT):
+            yield f"{worker} has the suspect {key!r}, which it does not run"
+    for key, run in b.running.items():
+        if run.flags & SUSPECT and b.suspects.get(run.worker) != key and not group_was_lost:
+            yield f"{run.worker} runs the suspect {key!r} and has {b.suspects.get(run.worker)!r}"
+
+
+def _ask(pipe: Any, name: bytes, suffix: bytes) -> None:
+    match _kind(suffix):
+        case "stream":
+            pipe.xrange(name)
+            pipe.xinfo_groups(name)
+            pipe.xinfo_consumers(name, GROUP)
+            pipe.xpending_range(name, GROUP, "-", "+", 1000)
+        case "hash":
+            pipe.hgetall(name)
+        case "set":
+            pipe.smembers(name)
+        case "sorted set":
+            pipe.zrange(name, 0, -1, withscores=True)
+        case "list":
+            pipe.lrange(name, 0, -1)
+        case _:
+            pipe.get(name)
+
+
+def _answer(replies: Iterator[Any], suffix: bytes) -> Any:
+    reply = next(replies)
+    if isinstance(reply, Exception):
+        raise reply
+    match _kind(suffix):
+        case "stream":
+            return _stream(reply, *(next(replies) for _ in range(3)))
+        case "sorted set":
+            return dict(reply)
+        case _:
+            return reply
+
+
+def _kind(suffix: bytes) -> str:
+    match suffix.partition(b":=")[0].decode("utf-8", "replace"):
+        case "stream" | "front":
+            return "stream"
+        case "tasks" | "running" | "ghosts" | "progress" | "suspects" | "lengths" | "limits" | "parked" | "swept":
+            return "hash"
+        case "dead-records":
+            return "hash"
+        case "queue" | "leases" | "lost" | "workers" | "dead" | "line":
+            return "sorted set"
+        case "dying" | "graced" | "slots" | "worker-tasks" | "task-workers":
+            return "set"
+        case "orders":
+            return "list"
+        case _:
+            return "string"
+
+
+def _stream(entries: Any, groups: Any, consumers: Any, pending: Any) -> Stream:
+    stream = Stream([StreamEntry(id.decode(), bytes_text(fields[b"k"]), None) for id, fields in entries])
+    if not groups:
+        return stream
+    (group,) = groups
+    assert group["name"] == GROUP, group
+    ms, _, seq = group["last-delivered-id"].decode().partition("-")
+    stream.has_group, stream.delivered_up_to = True, (int(ms), int(seq))
+    stream.consumers = {c["name"].decode() for c in consumers}
+    by_id = {entry.id: entry for entry in stream.entries}
+    for row in pending:
+        id = row["message_id"].decode()
+        if id in by_id:
+            by_id[id].holder = row["consumer"].decode()
+        else:
+            stream.dangling.append(id)
+    return stream
+
+
+def _unsegment(data: bytes) -> str:
+    text = bytes_text(data).replace("%3A", ":").replace("%25", "%")
+    assert segment(text) == bytes_text(data), f"{data!r} is not a segment"
+    return text

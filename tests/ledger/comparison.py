@@ -1,0 +1,89 @@
+"""The model held against the books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED
+
+from .books import CANCEL_ASKED, SUSPECT, Books
+from .model import Model, Run, Task, Waiting
+
+PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front"}
+
+
+def assert_same(m: Model, b: Books) -> None:
+    assert {k: (t.place, t.generation, t.attempt, t.recoveries, t.call) for k, t in m.tasks.items()} == {
+        k: (PLACES[t.place], t.generation, t.attempt, t.recoveries, t.call) for k, t in b.tasks.items()
+    }
+    assert m.running == {k: _run(r) for k, r in b.running.items()}
+    assert m.ghosts == {e: _run(r) for e, r in b.ghosts.items()}
+    assert m.queue == set(b.queue)
+    for name, entries in m.streams.items():
+        assert [(e.key, e.holder) for e in entries] == [(e.key, e.holder) for e in b.streams[name].entries]
+        for ours, theirs in zip(entries, b.streams[name].entries, strict=True):
+            assert ours.id in (None, theirs.id)
+            ours.id = theirs.id
+    assert m.progress == b.progress
+    assert m.finished == {k: record.state.value for k, record in b.finished.items()}
+    assert m.dead == b.dead
+    assert set(m.workers) == set(b.leases)
+    assert m.dying == b.dying
+    assert m.suspects == b.suspects
+    assert {w: o for w, o in m.orders.items() if o} == {w: _orders(o) for w, o in b.orders.items()}
+    assert m.parked == _parked(b)
+    assert {n: [k for _, k in line] for n, line in m.lines.items() if line} == {
+        n.decode(): line for n, line in b.lines.items()
+    }
+    assert {n: slots for n, slots in m.slots.items() if slots} == _slots(b)
+    assert {n.decode(): most for n, most in b.limits.items()}.items() <= m.most.items()
+
+
+def adopt_front_order(m: Model, b: Books) -> None:
+    """Where a promise names no order, any order of those that are new at the front will do."""
+    position = {e.key: i for i, e in enumerate(b.streams["front"].entries)}
+    known = [e for e in m.streams["front"] if e.id is not None]
+    fresh = [e for e in m.streams["front"] if e.id is None]
+    m.streams["front"] = known + sorted(fresh, key=lambda e: position.get(e.key, -1))
+
+
+def adopt(m: Model, b: Books) -> None:
+    """The model begins anew with what the server has."""
+    m.tasks = {
+        k: Task(t.call, t.attempt, t.generation, t.recoveries, PLACES[t.place]) for k, t in b.tasks.items()
+    }
+    m.running = {k: _run(r) for k, r in b.running.items()}
+    m.ghosts = {e: _run(r) for e, r in b.ghosts.items()}
+    m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}
+    m.progress = dict(b.progress)
+    m.finished = {k: record.state.value for k, record in b.finished.items()}
+    m.dead = set(b.dead)
+    m.dying = set(b.dying)
+    m.suspects = dict(b.suspects)
+    m.parked = _parked(b)
+    ranks = {k: rank for line in m.lines.values() for rank, k in line}
+    m.lines = {n.decode(): [(ranks[k], k) for k in line] for n, line in b.lines.items()}
+    m.slots = _slots(b)
+
+
+def _run(r: Any) -> Run:
+    limits = tuple(limit.decode() for limit in r.limits)
+    return Run(r.worker, r.epoch, bool(r.flags & SUSPECT), bool(r.flags & CANCEL_ASKED), limits)
+
+
+def _parked(b: Books) -> dict[str, tuple[str, ...]]:
+    return {k: tuple(name.decode() for name in names) for k, names in b.parked.items()}
+
+
+def _slots(b: Books) -> dict[str, set[str]]:
+    return {n.decode(): {_slot(holder) for holder in holders} for n, holders in b.slots.items()}
+
+
+def _slot(holder: bytes) -> str:
+    kind, owner = holder[:1], holder[1:]
+    return f"run {int(owner)}" if kind == b"r" else f"task {owner.decode('utf-8', 'surrogatepass')}"
+
+
+def _orders(orders: list[bytes]) -> list[tuple[int, str]]:
+    split = (order.partition(b" ") for order in orders)
+    return [(int(epoch), key.decode("utf-8", "surrogatepass")) for epoch, _, key in split]

@@ -1,0 +1,124 @@
+"""Short words for what the tests do with a ledger."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from docket.codec import encode_call
+from docket.ledger import Answer, Delivery, Entry, Ledger, Order, Receipt, Renewal, Settlement, finish
+from docket.ledger.endings import Ending, ending_event
+from docket.model.states import ExecutionState
+from docket.storage.keys import Keys, bytes_text, text_bytes
+from docket.storage.server import Server
+
+from .books import GROUP, Books, problems, read_books
+
+# So long that it ends only when a test says so.
+LEASE_MS = 600_000
+TTL_MS = 900_000
+CALL = encode_call((), {})
+NO_EVENT = "{}"
+
+
+def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS) -> Ledger:
+    return Ledger(server, Keys(name, database=server.database), ttl_ms)
+
+
+def order(key: str, call: bytes = CALL, **options: Any) -> Order:
+    return Order(key, "f", call, **options)
+
+
+def completed(run: Delivery, **options: Any) -> Settlement:
+    return ended(run, ExecutionState.COMPLETED, **options)
+
+
+def ended(run: Delivery, state: ExecutionState, *, ttl_ms: int = TTL_MS, **options: Any) -> Settlement:
+    event = ending_event(state, '"w"', 0)
+    return finish(run.key, run.epoch, state, ttl_ms, Ending("w").pack(), event, **options)
+
+
+class Desk:
+    """A ledger, the blocking client of its lease keeper, and what a test wants to know."""
+
+    def __init__(self, ledger: Ledger, client: Any) -> None:
+        self.ledger = ledger
+        self.client = client
+        self._numbers = itertools.count(1)
+
+    def books(self) -> Books:
+        return read_books(self.ledger, self.client)
+
+    def sound_books(self, **options: Any) -> Books:
+        """The books, after a look at everything that must hold."""
+        books = self.books()
+        assert not problems(books, **options)
+        return books
+
+    async def hire(self, *tasks: str, lease_ms: int = LEASE_MS) -> str:
+        worker = f"w~{next(self._numbers)}"
+        await self.ledger.register(worker, lease_ms, tasks or ("f",))
+        return worker
+
+    async def add(self, *keys: str, **options: Any) -> list[Receipt]:
+        return await self.ledger.enqueue([order(key, **options) for key in keys])
+
+    async def take(self, worker: str, count: int = 100) -> list[Delivery]:
+        deliveries = await self.ledger.take(worker, '"w"', count)
+        assert deliveries is not None, "the worker has no lease"
+        return deliveries
+
+    async def start(self, worker: str, key: str, **options: Any) -> Delivery:
+        """Adds a task that is then the only one to be taken."""
+        await self.add(key, **options)
+        (run,) = await self.take(worker)
+        assert run.key == key
+        return run
+
+    def read(self, worker: str, count: int = 100) -> list[Entry]:
+        """What a worker's blocking read does: delivers, and leaves the claim for later."""
+        streams = {self.ledger.keys.front: ">", self.ledger.keys.stream: ">"}
+        reply = self.client.xreadgroup(GROUP, worker, streams, count=count)
+        return [
+            Entry(bytes_text(name) == self.ledger.keys.front, id.decode(), fields[b"k"])
+            for name, entries in reply
+            for id, fields in entries
+        ]
+
+    async def claim(self, worker: str, entries: list[Entry]) -> list[Delivery] | None:
+        return await self.ledger.claim(worker, '"w"', entries)
+
+    async def settle(self, *settlements: Settlement) -> list[Answer]:
+        return (await self.ledger.settle(settlements))[1]
+
+    def renew(self, worker: str) -> Renewal:
+        return self.ledger.renew(self.client, worker, LEASE_MS)
+
+    def end_lease(self, worker: str) -> None:
+        """The worker has not renewed for too long, and not because the server stalled."""
+        self.client.set(self.ledger.keys.key("reclaimed"), self.now())
+        self.client.zadd(self.ledger.keys.key("leases"), {text_bytes(worker): 1}, xx=True)
+
+    def reclaim(self) -> list[int]:
+        return self.ledger.reclaim(self.client, 0)
+
+    def bury(self, worker: str) -> list[int]:
+        """The worker is dead, and the others find out."""
+        self.end_lease(worker)
+        return self.reclaim()
+
+    def sweep(self) -> int:
+        """How many tasks had to be mended."""
+        return self.ledger.sweep(self.client, 500, 0)[1]
+
+    def fall_due(self, *keys: str) -> None:
+        """As if their time had come."""
+        if keys:
+            self.client.zadd(self.ledger.keys.queue, {text_bytes(key): 1 for key in keys}, xx=True)
+
+    def later(self) -> float:
+        return self.now() + 3_600_000
+
+    def now(self) -> int:
+        seconds, microseconds = self.client.time()
+        return seconds * 1000 + microseconds // 1000

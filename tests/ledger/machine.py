@@ -1,0 +1,378 @@
+"""Drives a ledger on a real server and the model side by side, with what Hypothesis comes up with."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from docket.ledger import Answer, Delivery, Entry, Order, hand_back, reschedule
+from docket.model.states import ExecutionState
+from docket.storage.keys import text_bytes
+from docket.storage.server import Server
+
+from .books import GROUP, problems
+from .comparison import adopt, adopt_front_order, assert_same
+from .desk import Desk, completed, ended, new_ledger
+from .model import Ending, Limits, Model, NewTask
+
+# Few, so that they collide; and none that is nice.
+KEYS = ["a", "b:%", "", "\udc00*"]
+WORKERS_AT_ONCE, DYING_AT_ONCE = 3, 4
+
+# How often each is tried, so that most steps move a task and enough of them go wrong.
+WEIGHTS = {
+    "enqueue": 10,
+    "take": 10,
+    "acquire": 5,
+    "settle": 5,
+    "stage": 4,
+    "claim": 3,
+    "die": 2,
+    "read": 2,
+    "cancel": 2,
+    "hire": 2,
+    "leave": 1,
+    "reclaim": 1,
+    "renew": 1,
+    "progress": 1,
+    "adopt_strays": 1,
+    "sweep": 1,
+    "destroy_group": 1,
+    "clear": 1,
+    "come_too_late": 1,
+    "look_around": 1,
+}
+ACTIONS = [action for action, weight in WEIGHTS.items() for _ in range(weight)]
+
+new_tasks = st.builds(
+    NewTask,
+    st.sampled_from(KEYS),
+    st.binary(max_size=3),
+    later=st.sampled_from([False, False, True]),
+    replace=st.sampled_from([False, False, True]),
+)
+# Mostly one slot of A and two of B, sometimes a deploy that changed its mind.
+wanted_limits = st.sampled_from(
+    [
+        (("A", 1),),
+        (("A", 1),),
+        (("B", 2),),
+        (("A", 1), ("B", 2)),
+        (("B", 2), ("A", 1)),
+        (("A", 2),),
+        (("B", 1), ("A", 2)),
+    ]
+)
+counts = st.integers(1, 3)
+
+
+class Bench:
+    """One server and one event loop, on which one example after the other begins with nothing."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._server = Server(url)
+        self.run(self._server.__aenter__())
+        self._client = self._server.threaded_client(20)
+
+    def run(self, awaitable: Any) -> Any:
+        return self._runner.run(awaitable)
+
+    def begin(self) -> Desk:
+        self._client.flushdb()
+        return Desk(new_ledger(self._server), self._client)
+
+    def close(self) -> None:
+        self._client.close()
+        self.run(self._server.__aexit__())
+        self._runner.close()
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self._bench = bench
+        self.desk = bench.begin()
+        self.model = Model()
+        self.runs: list[Delivery] = []
+        self.hands: dict[str, list[Entry]] = {}
+        self.group_was_lost = False
+        self.last_epoch = 0
+        self.books = self.desk.books()
+        self._draw: Any = None
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        self._draw = data.draw
+        action = data.draw(st.sampled_from([a for a in ACTIONS if self._makes_sense(a)]))
+        getattr(self, action)()
+
+    @initialize(tasks=st.lists(new_tasks, max_size=6), workers=st.integers(1, 2))
+    def open_up(self, tasks: list[NewTask], workers: int) -> None:
+        for _ in range(workers):
+            self._hire("f")
+        self._enqueue(tasks)
+
+    def _makes_sense(self, action: str) -> bool:
+        match action:
+            case "take" | "read" | "renew" | "die" | "adopt_strays":
+                return bool(self.model.workers)
+            case "hire":
+                return len(self.model.workers) < WORKERS_AT_ONCE
+            case "leave":
+                return bool(self.model.workers) and len(self.model.dying) < DYING_AT_ONCE
+            case "come_too_late":
+                return bool(self.books.lost) and len(self.model.dying) < DYING_AT_ONCE
+            case "stage":
+                return bool(self.model.queue)
+            case "claim":
+                return bool(self.hands)
+            case "settle" | "acquire" | "progress":
+                return bool(self.runs)
+            case _:
+                return True
+
+    @invariant()
+    def the_books_are_sound_and_those_of_the_model(self) -> None:
+        self.books = self.desk.books()
+        assert not problems(self.books, group_was_lost=self.group_was_lost)
+        assert self.books.epoch >= self.last_epoch
+        assert_same(self.model, self.books)
+
+    # Producers
+
+    def enqueue(self) -> None:
+        self._enqueue(self._draw(st.lists(new_tasks, min_size=1, max_size=3)))
+
+    def _enqueue(self, calls: list[NewTask]) -> None:
+        later = self.desk.later()
+        orders = [Order(c.key, "f", c.call, due_ms=later if c.later else 0, replace=c.replace) for c in calls]
+        receipts = self._run(self.desk.ledger.enqueue(orders))
+        assert [(r.scheduled, r.generation) for r in receipts] == self.model.enqueue(calls)
+
+    def cancel(self) -> None:
+        key = self._draw(st.sampled_from(KEYS))
+        assert self._run(self.desk.ledger.cancel(key)) == self.model.cancel(key)
+
+    def clear(self) -> None:
+        assert self._run(self.desk.ledger.clear()) == self.model.clear()
+        adopt_front_order(self.model, self.desk.books())
+
+    def stage(self) -> None:
+        due = self._draw(st.lists(st.sampled_from(sorted(self.model.queue)), min_size=1, unique=True))
+        for number, key in enumerate(due):
+            self.desk.client.zadd(self.desk.ledger.keys.queue, {text_bytes(key): number}, xx=True)
+        assert self._run(self.desk.ledger.stage(10))[0] == len(due)
+        self.model.stage(due)
+
+    # Workers
+
+    def hire(self) -> None:
+        self._hire(*self._draw(st.sampled_from([("f",), ("f", "g")])))
+
+    def _hire(self, *tasks: str) -> None:
+        self.model.register(self._run(self.desk.hire(*tasks)), set(tasks))
+
+    def take(self) -> None:
+        worker, count, wanted = self._worker(), self._draw(counts), self._draw(st.none() | wanted_limits)
+        expected = self.model.take(worker, count)
+        deliveries = self._run(self.desk.ledger.take(worker, '"w"', count))
+        self._accept(expected, deliveries)
+        for delivery in deliveries if wanted else ():
+            self._acquire(delivery, wanted)
+
+    def read(self) -> None:
+        self._read(self._worker(), self._draw(counts))
+
+    def _read(self, worker: str, count: int) -> None:
+        for stream in ("stream", "front"):
+            if not self.books.streams[stream].has_group:
+                self.desk.client.xgroup_create(self.desk.ledger.keys.key(stream), GROUP, "0", mkstream=True)
+        entries = self.desk.read(worker, count)
+        expected = self.model.deliver(worker, [("front", count), ("stream", count)])
+        assert [e.id for e in entries] == [e.id for e in expected]
+        if entries:
+            self.hands.setdefault(worker, []).extend(entries)
+
+    def claim(self) -> None:
+        worker = self._draw(st.sampled_from(sorted(self.hands)))
+        once = self._draw(st.booleans())
+        entries = self.hands.pop(worker) if once else self.hands[worker]
+        self._claim(worker, entries)
+
+    def adopt_strays(self) -> None:
+        """After a lost answer: the worker claims what the server says it has."""
+        worker = self._worker()
+        entries = self._run(self.desk.ledger.strays(worker, [], []))
+        held = [e.id for stream in ("stream", "front") for e in self.model.streams[stream] if e.holder == worker]
+        assert [e.id for e in entries] == held
+        self._claim(worker, entries)
+
+    def _claim(self, worker: str, entries: list[Any]) -> None:
+        expected = self.model.claim(worker, [e.id for e in entries])
+        self._accept(expected, self._run(self.desk.claim(worker, entries)))
+
+    def _accept(self, expected: list[str] | None, deliveries: list[Delivery] | None) -> None:
+        if expected is None:
+            assert deliveries is None
+            return
+        assert deliveries is not None
+        assert [d.key for d in deliveries] == expected
+        for delivery in deliveries:
+            run = self.model.running[delivery.key]
+            if run.epoch == 0:
+                assert delivery.epoch > self.last_epoch
+                self.last_epoch = run.epoch = delivery.epoch
+                self.runs.append(delivery)
+            assert delivery.epoch == run.epoch
+
+    def settle(self) -> None:
+        endings = [self._ending(self._any_run()) for _ in range(self._draw(counts))]
+        answers = self._run(self.desk.settle(*(self._settlement(e) for e in endings)))
+        expected = [Answer[answer.upper()] for answer in self.model.settle(endings)]
+        assert answers == expected, (answers, expected)
+
+    def _ending(self, run: Delivery) -> Ending:
+        kind = self._draw(st.sampled_from(["finish", "reschedule", "hand back"]))
+        if kind == "finish":
+            state, dead = self._draw(st.sampled_from([("completed", False), ("failed", False), ("failed", True)]))
+            return Ending(run.key, run.epoch, kind, state=state, dead_letter=dead)
+        later = self._draw(st.booleans())
+        if kind == "reschedule":
+            call = self._draw(st.none() | st.binary(min_size=1, max_size=3))
+            return Ending(run.key, run.epoch, kind, later=later, call=call)
+        known = self._draw(st.sampled_from([None, None, "f", "g"]))
+        return Ending(run.key, run.epoch, kind, later=later, only_if_known=known)
+
+    def _settlement(self, ending: Ending) -> Any:
+        run = Delivery(ending.key, b"", ending.epoch)
+        delay = 3_600_000 if ending.later else 0
+        if ending.kind == "finish":
+            return ended(run, ExecutionState(ending.state), dead_letter=ending.dead_letter)
+        if ending.kind == "hand back":
+            return hand_back(run.key, run.epoch, delay_ms=delay, only_if_known=ending.only_if_known)
+        task = self.model.tasks.get(ending.key)
+        attempt = task.attempt + 1 if task else 2
+        name = "f" if ending.call else None
+        return reschedule(
+            run.key, run.epoch, attempt=attempt, delay_ms=delay, function_name=name, call=ending.call
+        )
+
+    def acquire(self) -> None:
+        self._acquire(self._any_run(), self._draw(wanted_limits))
+
+    def _acquire(self, run: Delivery, wanted: Limits) -> None:
+        answer = self._run(self.desk.ledger.acquire(run.key, run.epoch, wanted))
+        assert ["lost", "acquired", "parked"][answer] == self.model.acquire(run.key, run.epoch, wanted)
+        adopt_front_order(self.model, self.desk.books())
+
+    def progress(self) -> None:
+        run, data = self._any_run(), self._draw(st.binary(max_size=3))
+        answer = self._run(self.desk.ledger.progress([(run.key, run.epoch, data, "{}")]))
+        assert answer == [self.model.write_progress(run.key, run.epoch, data)]
+
+    def renew(self) -> None:
+        worker = self._worker()
+        renewal = self.desk.renew(worker)
+        assert not renewal.lost
+        assert renewal.on_roster
+        assert renewal.orders == self.model.renew(worker)
+
+    # The end of workers, and what the others do about it
+
+    def leave(self) -> None:
+        worker = self._worker()
+        assert self._run(self.desk.ledger.leave(worker)) == self.model.leave(worker)
+
+    def die(self) -> None:
+        worker = self._worker()
+        self.desk.end_lease(worker)
+        self.model.expire(worker)
+        self.reclaim()
+
+    def come_too_late(self) -> None:
+        """A worker that was given up wakes: its blocking read was answered, and it knows nothing yet."""
+        worker = self._draw(st.sampled_from(sorted(self.books.lost)))
+        assert self._run(self.desk.ledger.take(worker, '"w"', 1)) is None
+        if self._draw(st.booleans()):
+            self._read(worker, 1)
+        assert self.desk.renew(worker).lost
+
+    def reclaim(self) -> None:
+        consumers = self.books.consumers
+        dead = self.model.dying | (consumers - set(self.model.workers))
+        unfinished, finished = set(self.model.tasks), dict(self.model.finished)
+        self.desk.reclaim()
+        self.model.reclaim(consumers)
+        if len(dead) > 1 and self.group_was_lost:
+            # The dead are taken in any order, and here one may hold what another runs.
+            adopt(self.model, self.desk.books())
+            assert unfinished == set(self.model.tasks) | (set(self.model.finished) - set(finished))
+        elif len(dead) > 1:
+            adopt_front_order(self.model, self.desk.books())
+
+    def sweep(self) -> None:
+        assert self.desk.sweep() == self.model.sweep()
+        adopt_front_order(self.model, self.desk.books())
+
+    def destroy_group(self) -> None:
+        stream = self._draw(st.sampled_from(["stream", "front"]))
+        if self.books.streams[stream].has_group:
+            self.desk.client.xgroup_destroy(self.desk.ledger.keys.key(stream), GROUP)
+            self.model.destroy_group(stream)
+            self.group_was_lost = True
+
+    def look_around(self) -> None:
+        census = self._run(self.desk.ledger.census())
+        assert census.unfinished == len(self.model.tasks)
+        assert census.running == len(self.model.running)
+        assert census.scheduled == len(self.model.queue)
+        assert census.dead == len(self.model.dead)
+        assert {row.id for row in self._run(self.desk.ledger.roster())} == set(self.model.workers)
+        pages = self._run(self._pages())
+        assert {row.key for row in pages} == set(self.model.tasks)
+        assert {row.key: row.run.epoch for row in pages if row.run} == {
+            key: run.epoch for key, run in self.model.running.items()
+        }
+
+    # The end
+
+    def teardown(self) -> None:
+        """Everything can be brought to an end, and then nothing is left but what should be."""
+        unfinished = set(self.model.tasks)
+        for worker in list(self.model.workers):
+            self.desk.end_lease(worker)
+        while any(self.desk.reclaim()):
+            pass
+        worker = self._run(self.desk.hire())
+        for _ in range(100):
+            self.desk.fall_due(*self.desk.books().queue)
+            self._run(self.desk.ledger.stage())
+            self._run(self.desk.settle(*(completed(run) for run in self._run(self.desk.take(worker)))))
+            self.desk.reclaim()
+            if not self._run(self.desk.ledger.unfinished()):
+                break
+        self._run(self.desk.ledger.leave(worker))
+        self.desk.reclaim()
+        books = self.desk.sound_books(group_was_lost=self.group_was_lost)
+        assert books.leftovers == set()
+        assert unfinished <= set(books.finished)
+
+    def _run(self, awaitable: Any) -> Any:
+        return self._bench.run(awaitable)
+
+    async def _pages(self) -> list[Any]:
+        return [row async for page in self.desk.ledger.pages() for row in page]
+
+    def _worker(self) -> str:
+        return self._draw(st.sampled_from(sorted(self.model.workers)))
+
+    def _any_run(self) -> Delivery:
+        """Mostly one that counts, sometimes one that does not any more."""
+        epochs = {run.epoch for run in self.model.running.values()}
+        current = [run for run in self.runs if run.epoch in epochs]
+        stale = self._draw(st.sampled_from([False, False, False, True]))
+        return self._draw(st.sampled_from(current if current and not stale else self.runs))

@@ -1,0 +1,392 @@
+"""What the ledger promises, as a few dozen lines of plain Python that need no server.
+
+Keys wait in a queue, on two streams or in lines; runs have epochs; limits have slots. Each verb does what the script
+of that name must do, and says what it must answer.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+SUSPECT_AFTER, LOST_AFTER = 2, 3
+Limits = tuple[tuple[str, int], ...]
+
+
+@dataclass
+class Task:
+    call: bytes
+    attempt: int = 1
+    generation: int = 1
+    recoveries: int = 0
+    place: str = ""
+
+
+@dataclass
+class Run:
+    worker: str
+    epoch: int = 0
+    suspect: bool = False
+    cancel_asked: bool = False
+    limits: tuple[str, ...] = ()
+
+
+@dataclass
+class Waiting:
+    """A stream entry; the holder is the worker it was delivered to."""
+
+    key: str
+    holder: str | None = None
+    id: str | None = None
+
+
+@dataclass
+class NewTask:
+    key: str
+    call: bytes
+    later: bool
+    replace: bool
+
+
+@dataclass
+class Ending:
+    key: str
+    epoch: int
+    kind: str  # "finish", "reschedule" or "hand back"
+    state: str = "completed"
+    dead_letter: bool = False
+    later: bool = False
+    call: bytes | None = None
+    only_if_known: str | None = None
+
+
+@dataclass
+class Model:
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    running: dict[str, Run] = field(default_factory=dict[str, Run])
+    ghosts: dict[int, Run] = field(default_factory=dict[int, Run])
+    queue: set[str] = field(default_factory=set[str])
+    streams: dict[str, list[Waiting]] = field(default_factory=lambda: {"stream": [], "front": []})
+    progress: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    finished: dict[str, str] = field(default_factory=dict[str, str])
+    dead: set[str] = field(default_factory=set[str])
+    workers: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    dying: set[str] = field(default_factory=set[str])
+    suspects: dict[str, str] = field(default_factory=dict[str, str])
+    orders: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
+    most: dict[str, int] = field(default_factory=dict[str, int])
+    slots: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    lines: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
+    parked: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    # The verbs
+
+    def enqueue(self, calls: Iterable[NewTask]) -> list[tuple[bool, int]]:
+        answers: list[tuple[bool, int]] = []
+        for new in calls:
+            before = self.tasks.get(new.key)
+            if before and not new.replace:
+                answers.append((False, before.generation))
+                continue
+            task = Task(new.call, generation=before.generation + 1 if before else 1)
+            if before:
+                self._withdraw(new.key)
+            self.tasks[new.key] = task
+            self.finished.pop(new.key, None)
+            self._put(new.key, "queue" if new.later else "stream")
+            answers.append((True, task.generation))
+        return answers
+
+    def stage(self, due: list[str]) -> None:
+        for key in due:
+            self.queue.discard(key)
+            self._put(key, "stream")
+
+    def deliver(self, worker: str, streams: Iterable[tuple[str, int]]) -> list[Waiting]:
+        delivered: list[Waiting] = []
+        for stream, most in streams:
+            for entry in [e for e in self.streams[stream] if e.holder is None][:most]:
+                entry.holder = worker
+                delivered.append(entry)
+        return delivered
+
+    def take(self, worker: str, count: int) -> list[str] | None:
+        """The keys that are handed out, those claimed before included."""
+        if worker not in self.workers:
+            return None
+        entries = self.deliver(worker, [("front", count)])
+        entries += self.deliver(worker, [("stream", count - len(entries))])
+        return self._claim(worker, entries)
+
+    def claim(self, worker: str, ids: list[str]) -> list[str] | None:
+        if worker not in self.workers:
+            return None
+        live = {e.id: e for stream in self.streams.values() for e in stream}
+        return self._claim(worker, [live[id] for id in ids if id in live])
+
+    def settle(self, endings: list[Ending]) -> list[str]:
+        answers: list[str] = []
+        over: list[tuple[str, Run]] = []
+        for ending in endings:
+            key, run = ending.key, self.running.get(ending.key)
+            if run is None or run.epoch != ending.epoch:
+                answers.append("lost")
+                self._lay_ghost(ending.epoch)
+            elif ending.only_if_known and not self._known_elsewhere(ending.only_if_known, run.worker):
+                answers.append("kept")
+            else:
+                cancelled = run.cancel_asked and ending.kind != "finish"
+                answers.append("cancelled" if cancelled else "done")
+                over.append((key, run))
+                del self.running[key]
+                self._take_entry(key)
+                self.progress.pop(key, None)
+                if cancelled:
+                    self._finish(key, "cancelled")
+                elif ending.kind == "finish":
+                    self._finish(key, ending.state)
+                    if ending.dead_letter:
+                        self.dead.add(key)
+                else:
+                    self._go_on(ending)
+        for key, run in over:
+            if run.suspect:
+                self.suspects.pop(run.worker, None)
+            self._release(run)
+            self._leave_line(key)
+        return answers
+
+    def acquire(self, key: str, epoch: int, limits: Limits) -> str:
+        run = self.running.get(key)
+        if run is None or run.epoch != epoch:
+            return "lost"
+        if run.limits:
+            return "acquired"
+        kept = self.parked.pop(key, ())
+        for name in kept:
+            self._slots(name).discard(f"task {key}")
+        names, full = sorted(name for name, _ in limits), None
+        self.most.update(limits)
+        for name in names:
+            free = len(self._slots(name)) < self.most[name]
+            if full is None and not (free and (name in kept or not self.lines.get(name))):
+                full = name
+        if full is None:
+            run.limits = tuple(names)
+            for name in names:
+                self._slots(name).add(f"run {epoch}")
+        else:
+            was_put_back = self.tasks[key].place == "front"
+            self._end_run(key, keep_slots=False)
+            self.progress.pop(key, None)
+            if run.cancel_asked:
+                self._finish(key, "cancelled")
+            else:
+                self._line_up(key, names[: names.index(full) + 1], epoch - 2**51 if was_put_back else epoch)
+        for name in {*kept, *names}:
+            self._wake(name)
+        return "acquired" if full is None else "parked"
+
+    def write_progress(self, key: str, epoch: int, data: bytes) -> bool:
+        run = self.running.get(key)
+        if run is None or run.epoch != epoch:
+            return False
+        self.progress[key] = data
+        return True
+
+    def cancel(self, key: str) -> int:
+        if key not in self.tasks:
+            return 0
+        run = self.running.get(key)
+        if run is None:
+            self._withdraw(key)
+            self._finish(key, "cancelled")
+            return 1
+        if not run.cancel_asked:
+            run.cancel_asked = True
+            if run.worker in self.workers:
+                self.orders.setdefault(run.worker, []).append((run.epoch, key))
+        return 2
+
+    def clear(self) -> int:
+        return sum(self.cancel(key) for key in [k for k in self.tasks if k not in self.running])
+
+    def register(self, worker: str, tasks: set[str]) -> None:
+        self.workers[worker] = tasks
+
+    def renew(self, worker: str) -> list[tuple[int, str]]:
+        """Orders stand until their run is over."""
+        epochs = {run.epoch for run in self.running.values()}
+        self.orders[worker] = [o for o in self.orders.get(worker, []) if o[0] in epochs]
+        return self.orders[worker]
+
+    def leave(self, worker: str) -> bool:
+        self._strike_off(worker)
+        self._lay_ghosts(worker)
+        holds = any(e.holder == worker for stream in self.streams.values() for e in stream)
+        if holds:
+            self.dying.add(worker)
+        return holds
+
+    def expire(self, worker: str) -> None:
+        self.workers.pop(worker)
+        self.dying.add(worker)
+
+    def reclaim(self, consumers: set[str]) -> None:
+        self.dying |= consumers - set(self.workers)
+        for worker in sorted(self.dying):
+            suspect = self.suspects.get(worker)
+            held = [e for stream in ("stream", "front") for e in self.streams[stream] if e.holder == worker]
+            for entry in held:
+                self._recover(entry, worker, suspect)
+            self._lay_ghosts(worker)
+            self._strike_off(worker)
+        self.dying.clear()
+
+    def sweep(self) -> int:
+        orphans = [k for k, r in self.running.items() if r.worker not in self.workers and r.worker not in self.dying]
+        for key in orphans:
+            run = self.running[key]
+            self._withdraw(key)
+            if run.cancel_asked:
+                self._finish(key, "cancelled")
+            else:
+                self._put(key, "front")
+        return len(orphans)
+
+    def destroy_group(self, stream: str) -> None:
+        for entry in self.streams[stream]:
+            entry.holder = None
+
+    # What they are made of
+
+    def _put(self, key: str, place: str) -> None:
+        self.tasks[key].place = place
+        if place == "queue":
+            self.queue.add(key)
+        else:
+            self.streams[place].append(Waiting(key))
+
+    def _take_entry(self, key: str) -> None:
+        for entries in self.streams.values():
+            entries[:] = [e for e in entries if e.key != key]
+
+    def _claim(self, worker: str, entries: list[Waiting]) -> list[str]:
+        claimed: list[str] = []
+        for entry in entries:
+            key, task, run = entry.key, self.tasks[entry.key], self.running.get(entry.key)
+            suspect = task.recoveries >= SUSPECT_AFTER
+            if run and run.worker != worker:
+                entry.holder = run.worker
+                continue
+            if not run and suspect and self.suspects.get(worker, key) != key:
+                self._take_entry(key)
+                self._put(key, "queue")
+                continue
+            if not run:
+                self.running[key] = Run(worker, suspect=suspect)
+                if suspect:
+                    self.suspects[worker] = key
+            claimed.append(key)
+        return claimed
+
+    def _go_on(self, ending: Ending) -> None:
+        task = self.tasks[ending.key]
+        if ending.kind == "reschedule":
+            task.attempt, task.recoveries, task.call = task.attempt + 1, 0, ending.call or task.call
+            self._put(ending.key, "queue" if ending.later else "stream")
+        else:
+            self._put(ending.key, "queue" if ending.later else "front")
+
+    def _finish(self, key: str, state: str) -> None:
+        del self.tasks[key]
+        self.progress.pop(key, None)
+        self.finished[key] = state
+
+    def _end_run(self, key: str, *, keep_slots: bool) -> None:
+        run = self.running.pop(key)
+        if run.suspect:
+            self.suspects.pop(run.worker, None)
+        self._take_entry(key)
+        if keep_slots and run.limits and (run.worker in self.workers or run.worker in self.dying):
+            self.ghosts[run.epoch] = run
+        else:
+            self._release(run)
+
+    def _withdraw(self, key: str) -> None:
+        if key in self.running:
+            self._end_run(key, keep_slots=True)
+            self.progress.pop(key, None)
+        self.queue.discard(key)
+        self._take_entry(key)
+        self._leave_line(key)
+
+    def _recover(self, entry: Waiting, worker: str, suspect: str | None) -> None:
+        key, task, run = entry.key, self.tasks[entry.key], self.running.get(entry.key)
+        if run and run.worker != worker:
+            entry.holder = run.worker
+            return
+        if run is None:
+            self._take_entry(key)
+        else:
+            self._end_run(key, keep_slots=False)
+            self.progress.pop(key, None)
+            if suspect is None or suspect == key:
+                task.recoveries += 1
+            ending = "cancelled" if run.cancel_asked else "failed" if task.recoveries >= LOST_AFTER else None
+            if ending:
+                self._leave_line(key)
+                self._finish(key, ending)
+                if ending == "failed":
+                    self.dead.add(key)
+                return
+        self._put(key, "front")
+
+    def _slots(self, limit: str) -> set[str]:
+        return self.slots.setdefault(limit, set())
+
+    def _line_up(self, key: str, limits: list[str], rank: int) -> None:
+        """Waits for the last of these limits and keeps a slot of those before it."""
+        self.tasks[key].place = "line"
+        self.parked[key] = tuple(limits)
+        for name in limits[:-1]:
+            self._slots(name).add(f"task {key}")
+        bisect.insort(self.lines.setdefault(limits[-1], []), (rank, key))
+
+    def _leave_line(self, key: str) -> None:
+        limits = self.parked.pop(key, ())
+        for name in limits:
+            self.lines[name] = [(rank, k) for rank, k in self.lines.get(name, []) if k != key]
+            self._slots(name).discard(f"task {key}")
+        for name in limits:
+            self._wake(name)
+
+    def _release(self, run: Run) -> None:
+        for limit in run.limits:
+            self._slots(limit).discard(f"run {run.epoch}")
+            self._wake(limit)
+
+    def _wake(self, limit: str) -> None:
+        line = self.lines.setdefault(limit, [])
+        while line and len(self._slots(limit)) < self.most[limit]:
+            _, key = line.pop(0)
+            self._slots(limit).add(f"task {key}")
+            self._put(key, "front")
+
+    def _lay_ghost(self, epoch: int) -> None:
+        run = self.ghosts.pop(epoch, None)
+        if run:
+            self._release(run)
+
+    def _lay_ghosts(self, worker: str) -> None:
+        for epoch in [epoch for epoch, run in self.ghosts.items() if run.worker == worker]:
+            self._lay_ghost(epoch)
+
+    def _strike_off(self, worker: str) -> None:
+        self.workers.pop(worker, None)
+        self.suspects.pop(worker, None)
+        self.orders.pop(worker, None)
+
+    def _known_elsewhere(self, task: str, worker: str) -> bool:
+        return any(task in tasks for other, tasks in self.workers.items() if other != worker)

@@ -1,0 +1,37 @@
+"""Whatever happens in whatever order, the books on the server are sound, and are those of the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from .machine import Bench, LedgerMachine
+
+EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "60"))
+STEPS = int(os.environ.get("LEDGER_STEPS", "50"))
+
+
+@pytest.fixture
+def bench(new_url: Callable[[], str]) -> Iterator[Bench]:
+    bench = Bench(new_url())
+    yield bench
+    bench.close()
+
+
+# Finding a history takes seconds, making it short takes minutes.
+@pytest.mark.timeout(3600)
+def test_every_history_keeps_the_books_sound(bench: Bench) -> None:
+    run_state_machine_as_test(
+        lambda: LedgerMachine(bench),
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
