@@ -383,7 +383,7 @@ class Docket:
             labels = {"docket.name": self.name, "docket.task": execution.function_name}
             (TASKS_REPLACED if replace else TASKS_ADDED).add(1, labels)
             TASKS_SCHEDULED.add(1, labels)
-            if receipt.generation > 1:
+            if receipt.replaced_another:
                 TASKS_SUPERSEDED.add(1, {**labels, "docket.where": "docket"})
         else:
             execution.when = from_ms(receipt.due_ms)

@@ -15,10 +15,10 @@ from docket.codec import decode_call, decode_error, decode_result, encode_call, 
 from docket.ledger import Ending, Look, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
 from docket.ledger.ledger import as_json, worker_name
-from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed
+from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed, UnknownVersion
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import FinishedRecord, TaskRecord
+from docket.storage.records import RECORD_VERSION, FinishedRecord, TaskRecord
 
 from .display import show_call
 from .progress import ExecutionProgress, ProgressEvent, read_progress
@@ -279,6 +279,8 @@ async def unknown_function(*args: Any, **kwargs: Any) -> None:
 
 def from_record(docket: TaskHome, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
     """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
+    if task.version != RECORD_VERSION:
+        raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")
     call = decode_call(task.call)
     execution = Execution(
         docket,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -34,7 +35,7 @@ class ExecutionProgress:
         self.docket = docket
         self.key = key
         self.epoch = epoch
-        self.current: int | None = None
+        self.current: int | None = 0 if epoch else None
         self.total: int = 100
         self.message: str | None = None
         self.updated_at: datetime | None = None
@@ -62,10 +63,9 @@ class ExecutionProgress:
         stored = look.progress or (look.finished.progress if look.finished else None)
         self.apply(read_progress(stored) if stored else {})
 
-    async def subscribe(self) -> AsyncIterator[ProgressEvent]:
+    async def subscribe(self, ready: asyncio.Event | None = None) -> AsyncIterator[ProgressEvent]:
         """The progress now, then every step."""
-        from_now = self.docket.watch(self.key)
-        async for event in from_now:
+        async for event in self.docket.watch(self.key, ready):
             if event["type"] == "progress":
                 yield event
 

@@ -41,15 +41,15 @@ class StateEvent(TypedDict):
 async def listening(docket: TaskHome, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
     """Events of one task from now on; None means that some may have been missed."""
     inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-    channel = docket.ledger.keys.task_channel(key)
+    channel, subscriptions = docket.ledger.keys.task_channel(key), docket.subscriptions
     listener = inbox.put_nowait
-    await docket.subscriptions.listen(channel, listener)
-    docket.subscriptions.on_gap(inbox, lambda: inbox.put_nowait(None))
+    await subscriptions.listen(channel, listener)
+    subscriptions.on_gap(inbox, lambda: inbox.put_nowait(None))
     try:
         yield inbox
     finally:
-        docket.subscriptions.forget_gap(inbox)
-        await docket.subscriptions.unlisten(channel, listener)
+        subscriptions.forget_gap(inbox)
+        await subscriptions.unlisten(channel, listener)
 
 
 async def wait_finished(docket: TaskHome, key: str, timeout: float | None) -> FinishedRecord:

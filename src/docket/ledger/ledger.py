@@ -40,6 +40,7 @@ class Receipt:
     generation: int
     due_ms: float
     state: ExecutionState
+    replaced_another: bool = False
 
 
 @dataclass(slots=True)
@@ -112,10 +113,11 @@ class Ledger:
         )
         return [
             Receipt(
-                reply[i] == 1,
+                reply[i] > 0,
                 reply[i + 1],
                 reply[i + 2],
                 ExecutionState.SCHEDULED if reply[i + 3] == SCHEDULED else ExecutionState.QUEUED,
+                reply[i] == 2,
             )
             for i in range(1, len(reply), 4)
         ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
-from docket.codec import encode_error, encode_result
+from docket.codec import encode_error, encode_result, error_text
 from docket.dependencies import (
     AdmissionBlocked,
     Resolved,
@@ -30,7 +30,7 @@ from docket.execution.execution import NextRun, from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import Answer, Delivery, Ending, Settlement, finish, hand_back, reschedule
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
-from docket.model.errors import PayloadTooLarge, Undecodable, UnknownVersion
+from docket.model.errors import PayloadTooLarge, UnknownVersion
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, to_ms
 from docket.storage.records import read_task
@@ -106,7 +106,7 @@ class Runner:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
             self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
             return None
-        except Undecodable as error:
+        except Exception as error:
             logger.error("task %r cannot be read and is buried: %s", run.key, error)
             self._settle(run, None, self._failure(run, error, dead_letter=True))
             return None
@@ -231,8 +231,8 @@ class Runner:
             settlement = self._failure(run, outcome.exception, has_progress=execution.used_progress)
         else:
             settlement = await self._success(run, execution, outcome)
-        again = next_run is not None
-        self._report.log_end(execution, outcome, again)
+        again_asked, again = again, next_run is not None
+        self._report.log_end(execution, outcome, retried or again_asked)
         self._settle(
             run,
             execution,
@@ -291,8 +291,7 @@ class Runner:
     def _failure(
         self, run: Run, error: BaseException, *, dead_letter: bool = False, has_progress: bool = False
     ) -> Settlement:
-        text = f"{type(error).__name__}: {error}"
-        ending = Ending(self._worker.name, text, ERROR, encode_error(error))
+        ending = Ending(self._worker.name, error_text(error), ERROR, encode_error(error, self._docket.max_payload))
         return self._ending(run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress)
 
     def _ending(

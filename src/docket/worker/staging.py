@@ -18,7 +18,7 @@ LONGEST_SLEEP = 5.0
 class Stager(Service):
     """Sleeps until the next task is due; an earlier arrival wakes it."""
 
-    name = "staging"
+    name = "scheduler"
 
     def __init__(self, ledger: Ledger, subscriptions: Subscriptions, labels: dict[str, str], most_pause: float) -> None:
         super().__init__(labels, most_pause)

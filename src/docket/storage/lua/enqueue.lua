@@ -1,7 +1,7 @@
 -- Writes down a batch of calls: each goes to the stream if it is due, else to the queue.
 -- KEYS: all. ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
 --   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead.
--- Returns: server ms, then per call: 1 scheduled or 0 already there, generation, due ms, place.
+-- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another or 0 already there, generation, due ms, place.
 --- include keys
 --- include records
 --- include moves
@@ -39,6 +39,8 @@ for _, c in ipairs(calls) do
       task.generation = before.generation + 1
       -- Read anew: an earlier call of this batch may have woken it.
       withdraw(key, writes[key] and before or unpack_task(call('HGET', TASKS, key)))
+    elseif not has(mode, FRESH) then
+      task.generation = finished_generation(call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)) + 1
     end
     place(key, task, now)
     if not writes[key] then order[#order + 1] = key end
@@ -49,7 +51,8 @@ for _, c in ipairs(calls) do
       publish(key, waiting_event(task))
     end
     local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, task.generation, task.due, task.place
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] =
+      before and 2 or 1, task.generation, task.due, task.place
   end
 end
 

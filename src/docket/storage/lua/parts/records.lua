@@ -7,18 +7,30 @@ local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 local SUSPECT_AFTER = 2
 local LOST_AFTER = 3
 
+-- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
+local function broken_task()
+  return {version = 1, place = QUEUED, attempt = 1, recoveries = 0, generation = 1, due = 0, entry_ms = 0, entry_seq = 0,
+    name = '', call = '', broken = true}
+end
+
+local MOST = 2 ^ 53
+
 local function unpack_task(bytes)
+  if #bytes < TASK_HEADER_SIZE then return broken_task() end
   local task = {}
   local name_length
   task.version, task.place, task.attempt, task.recoveries, task.generation, task.due, task.entry_ms, task.entry_seq,
     name_length = struct.unpack(TASK_HEADER, bytes)
+  local sound = task.place <= FIRST and task.entry_ms >= 0 and task.entry_ms < MOST and task.due > -MOST and task.due < MOST
+  if not sound or TASK_HEADER_SIZE + name_length > #bytes then return broken_task() end
   task.name = string.sub(bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + name_length)
   task.call = string.sub(bytes, TASK_HEADER_SIZE + name_length + 1)
   return task
 end
 
+-- A record of another release keeps its version: all versions share this header, so that any release can move any record.
 local function pack_task(task)
-  return struct.pack(TASK_HEADER, 1, task.place, task.attempt, task.recoveries, task.generation, task.due,
+  return struct.pack(TASK_HEADER, task.version or 1, task.place, task.attempt, task.recoveries, task.generation, task.due,
     task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
 end
 
@@ -59,6 +71,15 @@ end
 -- The entry is live only if the task's record names it.
 local function is_at(task, stream, id)
   return (task.place == QUEUED or task.place == FIRST) and stream_of_task(task) == stream and entry_id(task) == id
+end
+
+-- As much of a finished record as tells its task's generation.
+local FINISHED_PEEK = 62
+
+local function finished_generation(bytes)
+  if #bytes <= FINISHED_PEEK then return 0 end
+  local _, _, _, _, generation = struct.unpack('<BBI4BI4', bytes, 31)
+  return generation
 end
 
 -- Version, state, epoch, started, completed, task record, progress, then what only Python reads.
