@@ -25,13 +25,8 @@ _LOST, _ACQUIRED = 0, 1
 
 
 class Claim(NamedTuple):
-    """A slot that a run needs. The order of claims is the order in which slots are taken.
+    """A slot that a run needs."""
 
-    Everybody must take them in one order, since a task keeps those it has while it waits for the next: so nobody waits
-    for somebody who waits for him. Slots for a value come first: fewer others want them meanwhile.
-    """
-
-    for_whole_task: bool
     name: str
     most: int
 
@@ -119,7 +114,7 @@ class ConcurrencyLimit(Admission):
                     f"it has: {', '.join(arguments) or 'none'}"
                 )
             value = arguments[parameter]
-        return Claim(parameter is None, self.limit_name(execution, parameter, value), self.max_concurrent)
+        return Claim(self.limit_name(execution, parameter, value), self.max_concurrent)
 
     @classmethod
     @asynccontextmanager
@@ -143,7 +138,7 @@ def _declared(function: Callable[..., Any], without: Iterable[str]) -> list[tupl
 
 
 def _all_claims(execution: Execution) -> list[Claim]:
-    """The slots a run needs for its own limits and for the worker's, in order, each once."""
+    """The slots a run needs for its own limits and for the worker's, each once."""
     arguments = call_arguments(execution)
     limits = _declared(execution.function, execution.kwargs)
     limits += [(None, d) for d in current_worker.get().dependencies.values() if isinstance(d, ConcurrencyLimit)]
@@ -156,9 +151,8 @@ def _all_claims(execution: Execution) -> list[Claim]:
 
 async def _acquire(execution: Execution, claims: list[Claim]) -> None:
     ledger = current_docket.get().ledger
-    limits = [(claim.name, claim.most) for claim in claims]
-    answer = await patiently(lambda: ledger.acquire(execution.key, execution.epoch, limits))
+    answer = await patiently(lambda: ledger.acquire(execution.key, execution.epoch, claims))
     if answer == _LOST:
         raise superseded(execution)
     if answer != _ACQUIRED:
-        raise ConcurrencyBlocked(execution, claims[0].name, claims[0].most)
+        raise ConcurrencyBlocked(execution, *claims[0])

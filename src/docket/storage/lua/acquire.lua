@@ -1,4 +1,5 @@
--- Takes a slot of every limit for a run, or of none: then the task waits in the line of the first that is full.
+-- Takes a slot of every limit for a run, in the order of their names. At the first that is full the task waits in line, and
+-- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
 -- KEYS: all. ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event}.
 -- Returns: 1 acquired, 2 parked, 0 lost.
 --- include keys
@@ -12,19 +13,21 @@ local run = run_bytes and unpack_run(run_bytes)
 if not run or not bytes or run.epoch ~= epoch then return 0 end
 if run.limits ~= '' then return 1 end
 
-local kept = call('HGET', PARKED, key)
-if kept then
-  call('HDEL', PARKED, key)
-  call('SREM', SLOTS .. kept, 'w' .. key)
+local kept = {}
+for _, limit in ipairs(parked_at(key)) do
+  kept[limit] = true
+  call('SREM', SLOTS .. limit, 'w' .. key)
 end
+if next(kept) then call('HDEL', PARKED, key) end
 
+table.sort(limits, function(a, b) return a[1] < b[1] end)
 local names, full = {}, nil
 for i, l in ipairs(limits) do
   names[i] = l[1]
   call('HSET', LIMITS, l[1], l[2])
   local free = call('SCARD', SLOTS .. l[1]) < l[2]
-  local first_in_line = kept == l[1] or call('ZCARD', LINE .. l[1]) == 0
-  if not full and not (free and first_in_line) then full = l[1] end
+  local first_in_line = kept[l[1]] or call('ZCARD', LINE .. l[1]) == 0
+  if not full and not (free and first_in_line) then full = i end
 end
 
 if full then
@@ -36,8 +39,11 @@ if full then
     task.place, task.entry_ms, task.entry_seq = LINED, 0, 0
     call('HSET', TASKS, key, pack_task(task))
     call('HDEL', PROGRESS, key)
-    call('HSET', PARKED, key, full)
-    call('ZADD', LINE .. full, run.epoch, key)
+    for i = 1, full - 1 do call('SADD', SLOTS .. names[i], 'w' .. key) end
+    call('HSET', PARKED, key, table.concat(names, '\n', 1, full))
+    -- One that was put back had its turn before those who wait here.
+    local score = has_flag(run, FROM_FRONT) and run.epoch - 2 ^ 51 or run.epoch
+    call('ZADD', LINE .. names[full], score, key)
     publish(key, waiting_event(task))
   end
 else
@@ -47,6 +53,6 @@ else
 end
 
 -- A limit that was raised since may have room for those who wait; one that nobody uses is forgotten.
-if kept then wake_line(kept) end
+for limit in pairs(kept) do wake_line(limit) end
 for _, name in ipairs(names) do wake_line(name) end
 return full and 2 or 1

@@ -8,7 +8,7 @@
 --- include ending
 --- include admitting
 local key, epoch, ttl, tail, event, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
-local PRUNED_AT_ONCE = 500
+local PRUNED_AT_ONCE, SPARE_MS = 500, 60000
 local now = server_ms()
 insist()
 local run, task, bytes = own_run(key, epoch)
@@ -34,7 +34,7 @@ end
 if not is_full() then
   call('ZREM', line, key)
   call('ZADD', log, now, ours)
-  call('PEXPIRE', log, per)
+  call('PEXPIRE', log, per + SPARE_MS)
   return {GO, 0, ours}
 end
 if drop == 1 then return {DROP, 0, ''} end
@@ -67,7 +67,7 @@ local at
 if rank or prune_end() then
   at = next_place(rank or call('ZCARD', line))
   call('ZADD', line, at, key)
-  call('PEXPIRE', line, at - now + per)
+  call('PEXPIRE', line, at - now + per + SPARE_MS)
 else
   at = now + 1
 end

@@ -43,8 +43,8 @@ local function is_well(key, task, run)
   if run and not may_live(run.worker) then return false end
   if task.place == SCHEDULED then return call('ZSCORE', QUEUE, key) end
   if task.place == LINED then
-    local limit = call('HGET', PARKED, key)
-    return limit and call('ZSCORE', LINE .. limit, key)
+    local limits = parked_at(key)
+    return #limits > 0 and call('ZSCORE', LINE .. limits[#limits], key)
   end
   return can_be_reached(task)
 end

@@ -36,6 +36,14 @@ local function waiting_event(task)
   return '{"type":"state","state":"' .. state .. '","when":' .. string.format('%.0f', task.due) .. '}'
 end
 
+-- The limits of a task that waits for a slot: the last is the one in whose line it is, or for which it was woken; of those before
+-- it the task has a slot.
+local function parked_at(key)
+  local limits = {}
+  for limit in string.gmatch(call('HGET', PARKED, key) or '', '[^\n]+') do limits[#limits + 1] = limit end
+  return limits
+end
+
 -- Gives free slots of a limit to those first in line: the slot is theirs from now on, so a newcomer cannot take it.
 local function wake_line(limit)
   local slots, line = SLOTS .. limit, LINE .. limit
@@ -52,6 +60,7 @@ local function wake_line(limit)
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
     else
+      for _, other in ipairs(parked_at(key)) do call('SREM', SLOTS .. other, 'w' .. key) end
       call('HDEL', PARKED, key)
     end
   end
@@ -67,14 +76,16 @@ local function release_slots(run)
   end
 end
 
--- A task that waits in a limit's line, or was woken with a slot kept for it, gives that up.
+-- A task that waits in a limit's line, or was woken with slots kept for it, gives that up.
 local function leave_line(key)
-  local limit = call('HGET', PARKED, key)
-  if not limit then return end
+  local limits = parked_at(key)
+  if #limits == 0 then return end
   call('HDEL', PARKED, key)
-  call('ZREM', LINE .. limit, key)
-  call('SREM', SLOTS .. limit, 'w' .. key)
-  wake_line(limit)
+  for _, limit in ipairs(limits) do
+    call('ZREM', LINE .. limit, key)
+    call('SREM', SLOTS .. limit, 'w' .. key)
+  end
+  for _, limit in ipairs(limits) do wake_line(limit) end
 end
 
 local function may_live(worker)
