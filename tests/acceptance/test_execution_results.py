@@ -1,0 +1,176 @@
+"""Waiting for a task's result."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+
+from docket import Docket, ExecutionCancelled, ExecutionState, Worker
+
+from .waiting import eventually, later, now, run_everything, running, soon, within
+
+
+async def answer() -> int:
+    return 42
+
+
+class Smoke(Exception):
+    """An exception of the user's own."""
+
+
+async def burn() -> None:
+    raise Smoke("in the kitchen", 3)
+
+
+async def test_the_result_of_a_finished_task_comes_back(docket: Docket) -> None:
+    execution = await docket.add(answer)()
+    await run_everything(docket)
+
+    assert await within(execution.get_result()) == 42
+
+
+async def test_waiting_ends_when_the_task_does(docket: Docket, worker: Worker) -> None:
+    execution = await docket.add(answer, when=soon())()
+    waiter = asyncio.create_task(execution.get_result())
+    async with running(worker):
+        assert await within(waiter) == 42
+
+
+async def test_many_may_wait_for_one_task(docket: Docket, worker: Worker) -> None:
+    execution = await docket.add(answer, when=soon())()
+    waiters = [asyncio.create_task(execution.get_result()) for _ in range(5)]
+    async with running(worker):
+        assert await within(asyncio.gather(*waiters)) == [42] * 5
+
+
+async def test_the_result_can_be_asked_for_from_elsewhere(docket: Docket) -> None:
+    await docket.add(answer, key="k")()
+    await run_everything(docket)
+
+    async with Docket(name=docket.name, url=docket.url) as elsewhere:
+        execution = await elsewhere.get_execution("k")
+
+        assert execution is not None
+        assert await within(execution.get_result()) == 42
+
+
+async def test_a_result_may_be_any_object_that_can_be_pickled(docket: Docket) -> None:
+    async def measure() -> dict[str, object]:
+        return {"when": timedelta(seconds=3), "how": (1, {2})}
+
+    execution = await docket.add(measure)()
+    await run_everything(docket)
+
+    assert await execution.get_result() == {"when": timedelta(seconds=3), "how": (1, {2})}
+
+
+async def test_a_task_that_returns_nothing_gives_none(docket: Docket) -> None:
+    async def nothing() -> None: ...
+
+    execution = await docket.add(nothing)()
+    await run_everything(docket)
+
+    assert await within(execution.get_result()) is None
+
+
+async def test_the_tasks_own_exception_comes_back(docket: Docket) -> None:
+    execution = await docket.add(burn)()
+    await run_everything(docket)
+
+    with pytest.raises(Smoke) as caught:
+        await within(execution.get_result())
+    assert caught.value.args == ("in the kitchen", 3)
+
+
+async def test_an_exception_that_cannot_be_pickled_still_ends_the_waiting(docket: Docket) -> None:
+    class Stubborn(Exception):
+        def __reduce__(self) -> str:
+            raise TypeError("not me")
+
+    async def fail_stubbornly() -> None:
+        raise Stubborn("stuck")
+
+    execution = await docket.add(fail_stubbornly)()
+    await run_everything(docket)
+
+    with pytest.raises(Exception, match=r"stuck|Stubborn"):
+        await within(execution.get_result())
+    assert execution.state == ExecutionState.FAILED
+
+
+async def test_a_result_that_cannot_be_pickled_fails_the_task(docket: Docket) -> None:
+    async def generate() -> object:
+        return (n for n in range(3))
+
+    execution = await docket.add(generate)()
+    await run_everything(docket)
+
+    with pytest.raises(Exception, match="pickle"):
+        await within(execution.get_result())
+
+
+async def test_a_cancelled_task_raises_execution_cancelled(docket: Docket) -> None:
+    execution = await docket.add(answer, when=later())()
+    await docket.cancel(execution.key)
+
+    with pytest.raises(ExecutionCancelled):
+        await within(execution.get_result())
+
+
+async def test_waiting_longer_than_the_timeout_is_a_timeout_error(docket: Docket) -> None:
+    execution = await docket.add(answer, when=later())()
+
+    with pytest.raises(TimeoutError):
+        await execution.get_result(timeout=timedelta(milliseconds=20))
+
+
+async def test_waiting_past_the_deadline_is_a_timeout_error(docket: Docket) -> None:
+    execution = await docket.add(answer, when=later())()
+
+    with pytest.raises(TimeoutError):
+        await execution.get_result(deadline=soon(20))
+
+
+async def test_two_limits_at_once_are_refused(docket: Docket) -> None:
+    execution = await docket.add(answer)()
+
+    with pytest.raises(ValueError, match=r"timeout.*deadline|deadline.*timeout"):
+        await execution.get_result(timeout=timedelta(seconds=1), deadline=later())
+
+
+async def test_a_result_in_time_is_returned_despite_a_limit(docket: Docket, worker: Worker) -> None:
+    execution = await docket.add(answer)()
+    async with running(worker):
+        assert await execution.get_result(timeout=timedelta(seconds=10)) == 42
+        assert await execution.get_result(deadline=now() + timedelta(seconds=10)) == 42
+
+
+async def test_waiting_for_a_task_that_keeps_no_record_raises_instead_of_waiting_for_ever(name: str, url: str) -> None:
+    async with Docket(name=name, url=url, execution_ttl=timedelta(0)) as docket:
+        execution = await docket.add(answer)()
+        waiter = asyncio.create_task(execution.get_result())
+        await run_everything(docket)
+
+        _, pending = await asyncio.wait([waiter], timeout=5)
+        waiter.cancel()
+
+        assert not pending
+        assert waiter.exception() is not None or waiter.result() == 42
+
+
+async def test_asking_for_a_result_whose_record_expired_raises(name: str, url: str) -> None:
+    async with Docket(name=name, url=url, execution_ttl=timedelta(milliseconds=50)) as docket:
+        execution = await docket.add(answer, key="k")()
+        await run_everything(docket)
+
+        async def is_gone() -> bool:
+            return await docket.get_execution("k") is None
+
+        await eventually(is_gone)
+        asked = time.monotonic()
+        with pytest.raises(Exception, match="k") as caught:
+            await execution.get_result(timeout=timedelta(seconds=8))
+
+        assert not isinstance(caught.value, TimeoutError)
+        assert time.monotonic() - asked < 8

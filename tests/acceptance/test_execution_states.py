@@ -1,0 +1,252 @@
+"""What an execution says about its task."""
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated
+
+import pytest
+
+from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged, Progress, Worker
+from docket.execution import ExecutionProgress
+
+from .waiting import later, now, reaches, run_everything, running, within
+
+
+async def noop(*args: object, **kwargs: object) -> None: ...
+
+
+async def test_a_task_goes_from_queued_through_running_to_completed(docket: Docket, worker: Worker) -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        started.set()
+        await finish.wait()
+
+    execution = await docket.add(hold)()
+    seen = [execution.state]
+    async with running(worker):
+        await within(started.wait())
+        await execution.sync()
+        seen.append(execution.state)
+        assert execution.worker == worker.name
+        assert execution.started_at is not None
+        assert execution.completed_at is None
+        finish.set()
+        await reaches(execution, ExecutionState.COMPLETED)
+
+    assert seen == [ExecutionState.QUEUED, ExecutionState.RUNNING]
+    assert execution.completed_at is not None
+    assert execution.completed_at >= execution.started_at
+    assert execution.error is None
+
+
+async def test_a_task_that_raises_ends_failed_and_says_why(docket: Docket) -> None:
+    async def burn() -> None:
+        raise ValueError("smoke in the kitchen")
+
+    execution = await docket.add(burn)()
+    await run_everything(docket)
+    await execution.sync()
+
+    assert execution.state == ExecutionState.FAILED
+    assert execution.error is not None
+    assert "smoke in the kitchen" in execution.error
+
+
+async def test_states_are_their_names_in_lower_case() -> None:
+    assert [state.value for state in ExecutionState] == [
+        "scheduled",
+        "queued",
+        "running",
+        "completed",
+        "failed",
+        "cancelled",
+    ]
+
+
+async def test_the_running_task_sees_its_own_execution(docket: Docket) -> None:
+    seen: list[object] = []
+
+    async def look(value: int, execution: Execution = CurrentExecution()) -> None:
+        seen.extend([execution.key, execution.args, execution.attempt, execution.redelivered, execution.state])
+
+    await docket.add(look, key="k")(7)
+    await run_everything(docket)
+
+    assert seen == ["k", (7,), 1, False, ExecutionState.RUNNING]
+
+
+async def test_a_task_is_not_superseded_while_nobody_replaces_it(docket: Docket) -> None:
+    seen: list[bool] = []
+
+    async def look(execution: Execution = CurrentExecution()) -> None:
+        seen.append(await execution.is_superseded())
+
+    await docket.add(look)()
+    await run_everything(docket)
+
+    assert seen == [False]
+
+
+async def test_a_running_task_is_superseded_once_it_is_replaced(docket: Docket) -> None:
+    seen: list[bool] = []
+
+    async def look(execution: Execution = CurrentExecution()) -> None:
+        await execution.docket.replace(noop, when=now(), key=execution.key)()
+        seen.append(await execution.is_superseded())
+
+    await docket.add(look, key="k")()
+    await run_everything(docket)
+
+    assert seen == [True]
+
+
+async def test_a_replacement_has_a_higher_generation_than_what_it_replaces(docket: Docket) -> None:
+    generations: list[int] = []
+
+    async def look(again: bool, execution: Execution = CurrentExecution()) -> None:
+        generations.append(execution.generation)
+        if again:
+            await docket.replace(look, when=now(), key=execution.key)(False)
+
+    await docket.add(look, key="k")(True)
+    await run_everything(docket)
+
+    assert generations[0] < generations[1]
+
+
+async def test_an_argument_is_found_by_its_name_however_it_was_passed(docket: Docket) -> None:
+    async def send(to: str, subject: str = "hello", *, urgent: bool = False) -> None: ...
+
+    execution = await docket.add(send, when=later())("me", urgent=True)
+
+    assert execution.get_argument("to") == "me"
+    assert execution.get_argument("urgent") is True
+
+
+async def test_the_call_shows_only_logged_arguments_and_the_key(docket: Docket) -> None:
+    async def pay(account: Annotated[str, Logged()], password: str, *, amount: Annotated[int, Logged()]) -> None: ...
+
+    execution = await docket.add(pay, when=later(), key="k")("acme", "hunter2", amount=5)
+    call = execution.call_repr()
+
+    assert call.startswith("pay(")
+    assert call.endswith("){k}")
+    assert "'acme'" in call
+    assert "amount=5" in call
+    assert "hunter2" not in call
+
+
+async def test_the_labels_tell_the_task_in_general_and_the_run_in_particular(docket: Docket) -> None:
+    when = later()
+    execution = await docket.add(noop, when=when, key="k")()
+
+    assert dict(execution.general_labels()) == {"docket.task": "noop"}
+    assert dict(execution.specific_labels()) == {
+        "docket.task": "noop",
+        "docket.key": "k",
+        "docket.when": when.isoformat(),
+        "docket.attempt": 1,
+    }
+
+
+async def test_an_execution_made_by_hand_can_be_scheduled(docket: Docket) -> None:
+    ran: list[int] = []
+
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    docket.register(note)
+    execution = Execution(docket, note, (7,), {}, key="k", when=now(), attempt=1)
+    await execution.schedule()
+    await run_everything(docket)
+
+    assert ran == [7]
+
+
+async def test_scheduling_an_execution_again_with_replace_overwrites_the_first(docket: Docket) -> None:
+    ran: list[int] = []
+
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    await docket.add(note, when=later(), key="k")(1)
+    execution = Execution(docket, note, (2,), {}, key="k", when=now(), attempt=1)
+    await execution.schedule(replace=True)
+    await run_everything(docket)
+
+    assert ran == [2]
+
+
+async def test_a_client_may_claim_an_execution_and_complete_it(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+
+    assert await execution.claim("by hand")
+    await execution.sync()
+    assert (execution.state, execution.worker) == (ExecutionState.RUNNING, "by hand")
+
+    await execution.mark_as_completed()
+    await execution.sync()
+    assert execution.state == ExecutionState.COMPLETED
+    assert execution.completed_at is not None
+
+
+async def test_a_client_may_mark_an_execution_as_failed(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+    await execution.claim("by hand")
+
+    await execution.mark_as_failed("no luck")
+    await execution.sync()
+
+    assert (execution.state, execution.error) == (ExecutionState.FAILED, "no luck")
+
+
+async def test_a_client_may_mark_an_execution_as_cancelled(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+    await execution.claim("by hand")
+
+    await execution.mark_as_cancelled()
+    await execution.sync()
+
+    assert execution.state == ExecutionState.CANCELLED
+
+
+async def test_a_fresh_execution_has_no_progress_yet(docket: Docket) -> None:
+    execution = await docket.add(noop, when=later())()
+
+    await execution.progress.sync()
+    assert isinstance(execution.progress, ExecutionProgress)
+    assert execution.progress.current is None
+    assert execution.progress.total == 100
+    assert execution.progress.message is None
+    assert execution.progress.updated_at is None
+
+
+async def test_the_progress_of_a_task_starts_at_zero_when_it_runs(docket: Docket) -> None:
+    seen: list[object] = []
+
+    async def look(progress: ExecutionProgress = Progress()) -> None:
+        seen.extend([progress.current, progress.total])
+
+    await docket.add(look)()
+    await run_everything(docket)
+
+    assert seen == [0, 100]
+
+
+async def test_two_executions_of_other_tasks_are_not_equal(docket: Docket) -> None:
+    first = await docket.add(noop, when=later())()
+    second = await docket.add(noop, when=later())()
+
+    assert first != second
+
+
+@pytest.mark.parametrize("delay", [timedelta(hours=1), timedelta(days=3650)])
+async def test_a_far_time_is_kept_to_the_millisecond(docket: Docket, delay: timedelta) -> None:
+    when = now() + delay
+    await docket.add(noop, when=when, key="k")()
+
+    execution = await docket.get_execution("k")
+
+    assert execution is not None
+    assert abs(execution.when - when) < timedelta(milliseconds=1)
