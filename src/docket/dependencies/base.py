@@ -28,7 +28,8 @@ class TaskOutcome:
 class AdmissionBlocked(DocketError):
     """Raised by a dependency that does not let the task run now.
 
-    `handled`: the dependency has put the task away itself. `reschedule`: it is put off by `retry_delay`; else it is dropped.
+    `handled`: the dependency has put the task away itself. `reschedule`: it is put off by `retry_delay`; else it is
+    dropped, and a perpetual one skips this run and comes back after `retry_delay` at the earliest.
     """
 
     def __init__(

@@ -37,8 +37,9 @@ class Cooldown(Admission):
         if decision.verdict is Verdict.LOST:
             raise superseded(execution)
         if decision.verdict is Verdict.DROP:
-            left = format_duration(decision.wait_ms / 1000)
-            raise AdmissionBlocked(execution, f"a cooldown{self.whose} ({left} left)", reschedule=False)
+            left = timedelta(milliseconds=decision.wait_ms)
+            reason = f"a cooldown{self.whose} ({format_duration(left.total_seconds())} left)"
+            raise AdmissionBlocked(execution, reason, reschedule=False, retry_delay=left)
         self._opened = (name, decision.receipt) if decision.receipt else None
         return self
 

@@ -41,11 +41,12 @@ class RateLimit(Admission):
         )
         if decision.verdict is Verdict.LOST:
             raise superseded(execution)
+        wait = timedelta(milliseconds=decision.wait_ms)
         if decision.verdict is Verdict.DROP:
-            raise AdmissionBlocked(execution, self._reason, reschedule=False)
+            raise AdmissionBlocked(execution, self._reason, reschedule=False, retry_delay=wait)
         if decision.verdict is Verdict.PUT_OFF:
-            turn = f"its turn comes in {format_duration(decision.wait_ms / 1000)}"
-            raise AdmissionBlocked(execution, f"{self._reason}, {turn}", handled=True)
+            turn = f"its turn comes in {format_duration(wait.total_seconds())}"
+            raise AdmissionBlocked(execution, f"{self._reason}, {turn}", handled=True, retry_delay=wait)
         self._place = name, decision.receipt
         return self
 

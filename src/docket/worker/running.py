@@ -16,6 +16,7 @@ from uncalled_for import Dependency
 from docket.codec import encode_error, encode_result, error_text
 from docket.dependencies import (
     AdmissionBlocked,
+    Perpetual,
     Resolved,
     TaskOutcome,
     current_docket,
@@ -175,7 +176,7 @@ class Runner:
         try:
             result = await self._call(execution, resolved)
         except AdmissionBlocked as blocked:
-            self._blocked(run, execution, blocked)
+            await self._blocked(run, execution, blocked)
             return None
         except asyncio.CancelledError:
             self._cancelled(run, execution, time.perf_counter() - began)
@@ -317,8 +318,11 @@ class Runner:
 
     # What is no ending of the task's own
 
-    def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
+    async def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
         self._report.over(execution)
+        if run.key in self._starts and (blocked.handled or blocked.reschedule):
+            # It will be back, and has not run.
+            self._starts[run.key] -= 1
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
             self._close(run)
@@ -332,8 +336,21 @@ class Runner:
             )
         else:
             self._report.blocked(execution, blocked.reason, "dropped")
+            await self._drop(run, execution, blocked)
+
+    async def _drop(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
+        """A dropped task ends. One that perpetuates itself skips this run only, and comes back when it may run."""
+        perpetual = plan_for(execution.function).single(Perpetual)
+        if perpetual is not None and not self._is_spent(run):
+            await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
+        next_run = execution.next_run
+        if next_run is None:
             ending = Ending(self._worker.name, f"dropped: {blocked.reason}")
             self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
+            return
+        if next_run.delay is not None:
+            next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
+        self._settle(run, execution, self._next(run, next_run))
 
     def _cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
         """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""

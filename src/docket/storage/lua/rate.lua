@@ -37,7 +37,6 @@ if not is_full() then
   call('PEXPIRE', log, per + SPARE_MS)
   return {GO, 0, ours}
 end
-if drop == 1 then return {DROP, 0, ''} end
 
 -- Places at the end of the line that nobody will come for (cancelled, cleared) are given out again. False: there may be more.
 local function prune_end()
@@ -62,6 +61,7 @@ local function next_place(position)
   return math.max(tonumber(before[2] or now) + per, now + 1)
 end
 
+if drop == 1 then return {DROP, next_place(0) - now, ''} end
 local rank = call('ZRANK', line, key)
 local at
 if rank or prune_end() then
