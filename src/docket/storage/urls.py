@@ -67,12 +67,16 @@ def parse(url: str) -> Address:
     plain = _plain_scheme(url)
     options = _options(plain)
     database = int(options.pop("db", 0) or 0)
-    return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=scheme.startswith("rediss"))
+    return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=scheme.startswith(("rediss", "valkeys")))
 
 
 def hide_password(url: str) -> str:
     """The URL as it may be shown to people."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Not even its parts can be told from each other, so none of them is shown.
+        return f"{url.partition('://')[0]}://…"
     if "@" not in parts.netloc and not parts.query:
         return url
     if "@" in parts.netloc:
@@ -116,13 +120,13 @@ def _parse_sentinel(url: str) -> Address:
     sentinel_options = {
         k.removeprefix("sentinel_"): options.pop(k) for k in ("sentinel_username", "sentinel_password") if k in options
     }
-    sentinels = [
-        (h.rpartition(":")[0] or h, int(h.rpartition(":")[2]) if ":" in h else 26379) for h in hosts.split(",")
-    ]
     try:
+        sentinels = [
+            (h.rpartition(":")[0] or h, int(h.rpartition(":")[2]) if ":" in h else 26379) for h in hosts.split(",")
+        ]
         database = int(path[1]) if len(path) > 1 else 0
     except ValueError:
-        raise UnknownScheme(f"the database in {hide_password(url)!r} is no number") from None
+        raise UnknownScheme(f"a port or the database in {hide_password(url)!r} is no number") from None
     return Address(
         Kind.SENTINEL,
         options,
