@@ -115,6 +115,19 @@ async def test_a_replacement_has_a_higher_generation_than_what_it_replaces(docke
     assert generations[0] < generations[1]
 
 
+async def test_a_later_life_of_a_key_has_a_higher_generation(docket: Docket) -> None:
+    generations: list[int] = []
+
+    async def look(execution: Execution = CurrentExecution()) -> None:
+        generations.append(execution.generation)
+
+    for _ in range(2):
+        await docket.add(look, key="k")()
+        await run_everything(docket)
+
+    assert generations[0] < generations[1]
+
+
 async def test_an_argument_is_found_by_its_name_however_it_was_passed(docket: Docket) -> None:
     async def send(to: str, subject: str = "hello", *, urgent: bool = False) -> None: ...
 
