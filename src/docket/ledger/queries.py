@@ -25,6 +25,7 @@ from .ledger import Ledger
 # What one script call looks at: so many tasks, and about so many bytes, since arguments may be large.
 _MOST_TASKS = 500
 _BYTES = 256 * 1024
+_FIRST_LOOK = 8
 # Script calls behind one page: a filter that matches little still answers, with what it has and where to go on.
 _LOOKS = 20
 _STATES = {ExecutionState.SCHEDULED: 0, ExecutionState.QUEUED: 1, ExecutionState.RUNNING: 2}
@@ -152,7 +153,8 @@ async def _scan(
     ledger: Ledger, query: Query, cursor: bytes | None, count: int, with_calls: bool
 ) -> AsyncIterator[Page]:
     source = 1 if query.state is ExecutionState.RUNNING else 0
-    at = cursor or b"0"
+    at, most = cursor or b"0", count
+    count = min(most, _FIRST_LOOK)
     while True:
         reply = await ledger.ask("page", (source, at, count, int(with_calls), query.filter))
         at, looked_at = reply[0], reply[1]
@@ -161,7 +163,7 @@ async def _scan(
             return
         # Large tasks make small pages, and small ones large pages.
         per_task = max(looked_at / count, 1)
-        count = max(min(int(_BYTES / per_task), count * 2, _MOST_TASKS), 1)
+        count = max(min(int(_BYTES / per_task), count * 4, most), 1)
 
 
 async def _upcoming(

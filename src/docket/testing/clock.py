@@ -104,6 +104,10 @@ class Clock:
             while not worker.is_working and not working.done():  # noqa: ASYNC110 - it has no event for this
                 await asyncio.sleep(_POLL_SECONDS)
             yield True
+        except BaseException:
+            # What runs now may never end: stopped twice, the worker hands it back.
+            worker.stop()
+            raise
         finally:
             worker.stop()
             await working
