@@ -1,0 +1,6 @@
+"""`python -m docket`"""
+
+from docket.cli import app
+
+if __name__ == "__main__":
+    app(prog_name="docket")

@@ -1,0 +1,52 @@
+"""Which commands there are. Each is loaded when it is named, so that `docket --help` answers at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from docket._version import __version__
+from docket.cli.group import Entry, LazyCommands
+
+WORK, LOOK, TRY = "Work", "Look and steer", "Try it"
+
+COMMANDS = {
+    "worker": Entry("docket.cli.worker:app", "Run a worker.", WORK),
+    "snapshot": Entry("docket.cli.snapshot:app", "Show what waits, what runs and who works.", LOOK),
+    "top": Entry("docket.cli.top:app", "Watch a docket live: queues, rates, running tasks, failures.", LOOK),
+    "watch": Entry("docket.cli.watch:app", "Follow one task to its end.", LOOK),
+    "workers": Entry("docket.cli.workers:app", "See who works on a docket.", LOOK),
+    "strike": Entry("docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", LOOK),
+    "restore": Entry("docket.cli.strikes:restore_app", "Lift a strike.", LOOK),
+    "clear": Entry("docket.cli.clear:app", "Remove every task that waits; running tasks go on.", LOOK),
+    "tasks": Entry("docket.cli.tasks:app", "Schedule one of the built-in tasks.", TRY),
+    "demo": Entry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
+    "bench": Entry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),
+    "version": Entry("docket.cli.version:app", "Show the version of docket.", TRY),
+}
+
+
+class Commands(LazyCommands):
+    entries = COMMANDS
+
+
+app = typer.Typer(cls=Commands, name="docket", no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def docket(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Background tasks for Python functions, on Redis, Valkey or the embedded engine.
+
+    New here? Try: docket demo
+    """

@@ -1,0 +1,69 @@
+"""What a user reads when a command cannot do its work: one line that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from docket.model.errors import DocketError, ServerUnreachable, UnknownScheme
+
+FAILED, WRONG_USAGE = 1, 2
+
+
+class CommandFailed(Exception):
+    """The command cannot go on; the text is for the user."""
+
+    code = FAILED
+
+
+class WrongUsage(CommandFailed):
+    """What the user asked for makes no sense; the text says why."""
+
+    code = WRONG_USAGE
+
+
+@dataclass(frozen=True)
+class Explanation:
+    text: str
+    code: int
+    command: str = "docket"
+
+    def show(self) -> None:
+        if not self.text:
+            return
+        line = " ".join(self.text.split())
+        command = typer.style(f"{self.command}:", bold=True, fg="red") if sys.stderr.isatty() else f"{self.command}:"
+        typer.echo(f"{command} {line}", err=True)
+
+
+def explain(error: Exception) -> Explanation | None:
+    """What to tell the user, or None if the error is a fault of docket's own."""
+    if isinstance(error, CommandFailed):
+        return Explanation(str(error), error.code)
+    if isinstance(error, UnknownScheme):
+        return Explanation(f"--url: {error}", WRONG_USAGE)
+    if isinstance(error, ServerUnreachable):
+        return Explanation(
+            f"{str(error).rstrip('.')}. Is the server running? Name another with --url or DOCKET_URL; "
+            "embedded:///path/to/folder needs no server",
+            FAILED,
+        )
+    if isinstance(error, (DocketError, OSError)):
+        return Explanation(str(error), FAILED)
+    return _of_the_parser(error)
+
+
+def _of_the_parser(error: Any) -> Explanation | None:
+    """Typer's own errors have a text, an exit code and mostly the context of the command."""
+    if not hasattr(error, "format_message"):
+        return None
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "docket"
+    # The parser's library puts its own word before ours.
+    text = error.format_message().rstrip(".").replace("Value error, ", "")
+    if text and error.exit_code == WRONG_USAGE:
+        text = f"{text[0].lower()}{text[1:]} (see {command} --help)"
+    return Explanation(text, error.exit_code, command)

@@ -1,0 +1,74 @@
+"""A group of commands that are loaded when they are named, and whose errors are one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from docket.cli.failures import explain
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is (`module:typer_app`), what it does in one line, and under which heading it is listed."""
+
+    path: str
+    summary: str
+    panel: str
+
+    def load(self, name: str) -> Any:
+        module, _, attribute = self.path.partition(":")
+        command = get_command(getattr(importlib.import_module(module), attribute))
+        command.name = name
+        return command
+
+
+class LazyCommands(TyperGroup):
+    """Lists commands by what the table says, and imports only the one that is called."""
+
+    entries: ClassVar[Mapping[str, Entry]] = {}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, entry in self.entries.items():
+            self.commands[name] = TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else self.entries[name].load(name), rest
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs a command and exits: 0 done, 1 failed, 2 wrong usage, 130 interrupted. What went wrong is one line."""
+        try:
+            code = super().main(args, prog_name or "docket", complete_var, False, windows_expand_args, **extra)
+        except typer.Abort:
+            code = 1
+        except BrokenPipeError:
+            # The reader has left (`docket snapshot | head -1`); the interpreter shall not trip over it on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        except Exception as error:
+            explanation = explain(error)
+            if explanation is None:
+                raise
+            explanation.show()
+            code = explanation.code
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,38 @@
+"""Opening a docket from a command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from docket.cli.failures import CommandFailed, WrongUsage
+from docket.docket import Docket
+from docket.storage.urls import Kind, parse
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's work. Ctrl-C cancels it, so that whatever is open gets closed."""
+    with asyncio.Runner() as runner:
+        return runner.run(work)
+
+
+@asynccontextmanager
+async def open_docket(name: str, url: str, *, must_exist: bool = True) -> AsyncGenerator[Docket]:
+    """The docket that a command works on. A command that only looks does not make a folder for a server to live in."""
+    address = parse(url)
+    if address.kind is Kind.MEMORY:
+        raise WrongUsage(
+            f"--url {url}: what is in memory:// lives and dies inside one process, so there is nothing to find from "
+            "here; name a server, or embedded:///path/to/folder"
+        )
+    if must_exist and address.folder is not None and not address.folder.is_dir():
+        raise CommandFailed(
+            f"--url {url}: there is no folder {address.folder} yet; "
+            "it is made by the first worker or producer that uses it"
+        )
+    async with Docket(name, url) as docket:
+        yield docket

@@ -1,0 +1,48 @@
+"""How a supervised worker tells how it is: a line a second through a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+REPORT_SECONDS = 1.0
+
+
+class Report:
+    """Writes the worker's health from a thread of its own, so also while the event loop is blocked.
+
+    A supervisor that is gone cannot pass signals on: then the worker stops, as if it had been told to.
+    """
+
+    def __init__(self, pipe: int, problem: Callable[[], str | None]) -> None:
+        self._pipe = pipe
+        self._problem = problem
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="docket - reporting", daemon=True)
+
+    def start(self) -> None:
+        os.set_inheritable(self._pipe, False)
+        os.set_blocking(self._pipe, False)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        # Often at first: a supervisor waits to hear that all is well.
+        pause = 0.05
+        while not self._stopped.wait(pause):
+            problem = self._problem()
+            pause = REPORT_SECONDS if problem is None else min(pause * 2, REPORT_SECONDS)
+            try:
+                # A supervisor that does not read misses some; the next line tells as much.
+                with contextlib.suppress(BlockingIOError):
+                    os.write(self._pipe, json.dumps({"problem": problem}).encode() + b"\n")
+            except OSError:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return

@@ -1,0 +1,35 @@
+"""The introduction of a worker on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from docket._version import __version__
+from docket.cli.banner import Introduction
+from docket.cli.output import printable
+
+
+def show(known: Introduction) -> None:
+    facts = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("docket", known.docket),
+        ("server", f"{known.url}  ({known.engine})"),
+        ("worker", known.worker),
+        ("concurrency", str(known.concurrency)),
+    ):
+        facts.add_row(Text(name, style="dim"), Text(printable(value)))
+    tasks = Text("\n").join(_task(printable(task)) for task in known.tasks)
+    listed = Table.grid(padding=(0, 2))
+    listed.add_row(Text("tasks".ljust(len("concurrency")), style="dim"), tasks)
+    panel = Panel(
+        Group(facts, listed), title=f"docket {__version__}", title_align="left", border_style="cyan", expand=False
+    )
+    Console(stderr=True, highlight=False).print(panel)
+
+
+def _task(signature: str) -> Text:
+    name, _, parameters = signature.partition("(")
+    return Text.assemble((name, "bold"), (f"({parameters}", "dim"))

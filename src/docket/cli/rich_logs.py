@@ -1,0 +1,21 @@
+"""Log lines on a terminal."""
+
+from __future__ import annotations
+
+import logging
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+
+def rich_handler() -> logging.Handler:
+    """Coloured lines. Arguments in them are anybody's text, so nothing in them is taken as markup."""
+    return RichHandler(
+        console=Console(stderr=True),
+        show_path=False,
+        omit_repeated_times=False,
+        markup=False,
+        log_time_format="%H:%M:%S",
+        rich_tracebacks=True,
+        tracebacks_max_frames=20,
+    )

@@ -1,0 +1,263 @@
+"""`docket snapshot`"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from docket.cli.failures import WrongUsage
+from docket.cli.listing import STAGES, Listing, Place, list_tasks, read_place
+from docket.cli.numbers import positive
+from docket.cli.opening import open_docket, run
+from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.output import ago, write_json, write_table
+from docket.dependencies import format_duration
+from docket.docket import Docket, WorkerInfo
+from docket.ledger.ledger import Census, worker_name
+from docket.ledger.queries import FunctionTally, TaskRow, tally
+from docket.model.states import ExecutionState
+from docket.model.times import from_ms
+
+app = typer.Typer(add_completion=False)
+
+
+class State(enum.StrEnum):
+    RUNNING = "running"
+    QUEUED = "queued"
+    SCHEDULED = "scheduled"
+
+
+States = Annotated[
+    list[State] | None,
+    typer.Option(
+        "--state",
+        envvar="DOCKET_SNAPSHOT_STATE",
+        case_sensitive=False,
+        help="Only tasks in this state. May be repeated.",
+    ),
+]
+Function = Annotated[
+    str | None,
+    typer.Option("--function", envvar="DOCKET_SNAPSHOT_FUNCTION", metavar="NAME", help="Only tasks of this function."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key", envvar="DOCKET_SNAPSHOT_KEY", metavar="PREFIX", help="Only tasks whose key begins like this."
+    ),
+]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit",
+        "-n",
+        envvar="DOCKET_SNAPSHOT_LIMIT",
+        parser=positive,
+        metavar="NUMBER",
+        help="Show about so many tasks.",
+    ),
+]
+All = Annotated[
+    bool, typer.Option("--all", envvar="DOCKET_SNAPSHOT_ALL", help="Show all tasks, however many there are.")
+]
+After = Annotated[
+    str | None,
+    typer.Option("--after", envvar="DOCKET_SNAPSHOT_AFTER", metavar="PLACE", help="Go on where the page before ended."),
+]
+Stats = Annotated[
+    bool, typer.Option("--stats", envvar="DOCKET_SNAPSHOT_STATS", help="Count the tasks of each function as well.")
+]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tasks", envvar="DOCKET_TASKS", hidden=True, help="Accepted and not needed: no task is loaded to be shown."
+    ),
+]
+
+
+@dataclass
+class View:
+    """Everything a snapshot shows."""
+
+    taken: datetime
+    census: Census
+    listing: Listing
+    workers: Sequence[WorkerInfo]
+    strikes: list[str]
+    stats: dict[str, FunctionTally] | None
+
+
+@app.command()
+def snapshot(
+    docket: DocketName = DEFAULT_DOCKET,
+    url: Url = DEFAULT_URL,
+    state: States = None,
+    function: Function = None,
+    key: Key = None,
+    limit: Limit = 50,
+    all: All = False,
+    after: After = None,
+    stats: Stats = False,
+    json: Json = False,
+    tasks: Tasks = None,
+) -> None:
+    """Show what waits, what runs and who works.
+
+    Running tasks come first, then those that are ready, then those that wait for their time, in that order of time.
+    Arguments are not shown: they are only read by the workers.
+    """
+    states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
+    view = run(_look(docket, url, states, None if all else limit, function, key, _place(after), stats))
+    if json:
+        write_json(_as_json(docket, view))
+    else:
+        _show(docket, view)
+
+
+def _place(text: str | None) -> Place | None:
+    try:
+        return None if text is None else read_place(text)
+    except ValueError as error:
+        raise WrongUsage(f"--after: {error}") from None
+
+
+async def _look(
+    name: str,
+    url: str,
+    states: Sequence[ExecutionState],
+    limit: int | None,
+    function: str | None,
+    key: str | None,
+    after: Place | None,
+    stats: bool,
+) -> View:
+    async with open_docket(name, url) as docket:
+        ledger = docket.ledger
+        listing, census, workers = await asyncio.gather(
+            list_tasks(ledger, states, limit, function=function, key_prefix=key, after=after),
+            ledger.census(),
+            docket.workers(),
+        )
+        counts = await tally(ledger) if stats else None
+        return View(from_ms(census.server_ms), census, listing, workers, _strikes(docket), counts)
+
+
+def _strikes(docket: Docket) -> list[str]:
+    return sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
+
+
+# For people
+
+
+def _show(name: str, view: View) -> None:
+    typer.echo(f"Docket {name!r} at {view.taken.astimezone():%Y-%m-%d %H:%M:%S}: {_in_words(view)}")
+    if view.strikes:
+        typer.echo(f"Struck: {', '.join(view.strikes)}")
+    if view.listing.rows:
+        typer.echo("")
+        columns = ("State", "Due", "Function", "Key", "Attempt", "Arguments", "Worker", "Running for")
+        write_table("", columns, [_row(row, view.taken) for row in view.listing.rows])
+    if view.listing.following is not None:
+        typer.echo(f"\nThere is more: --after {view.listing.following.text()}")
+    if view.stats:
+        typer.echo("")
+        columns = ("Function", "Running", "Queued", "Scheduled", "Earliest")
+        write_table(
+            "", columns, [_stat(function, counts, view.taken) for function, counts in sorted(view.stats.items())]
+        )
+    if view.workers:
+        typer.echo("")
+        rows = [(w.name, ago(w.last_seen, view.taken), ", ".join(sorted(w.tasks))) for w in view.workers]
+        write_table("", ("Worker", "Seen", "Tasks"), rows)
+
+
+def _in_words(view: View) -> str:
+    census = view.census
+    parts = [
+        f"{census.running:,} running",
+        f"{census.ready + census.parked:,} queued",
+        f"{census.scheduled:,} scheduled",
+    ]
+    if census.parked:
+        parts[1] += f" ({census.parked:,} wait for a limit)"
+    if census.dead:
+        parts.append(f"{census.dead:,} dead letters")
+    parts.append(f"{len(view.workers)} {'worker' if len(view.workers) == 1 else 'workers'}")
+    return ", ".join(parts)
+
+
+def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:
+    task, due = row.task, from_ms(row.due_ms)
+    worker = worker_name(row.run.worker) if row.run else ""
+    running_for = format_duration((now - from_ms(row.run.started_ms)).total_seconds()) if row.run else ""
+    return (
+        row.state.value,
+        ago(due, now),
+        task.function_name,
+        row.key,
+        str(task.attempt),
+        _size(row.call_size),
+        worker,
+        running_for,
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count} B" if count < 10_000 else f"{count / 1000:,.0f} kB"
+
+
+def _stat(function: str, counts: FunctionTally, now: datetime) -> tuple[str, ...]:
+    numbers = (f"{n:,}" for n in (counts.running, counts.queued, counts.scheduled))
+    return function, *numbers, ago(from_ms(counts.earliest_due_ms), now)
+
+
+# For programs
+
+
+def _as_json(name: str, view: View) -> dict[str, Any]:
+    census = view.census
+    found: dict[str, Any] = {
+        "docket": name,
+        "taken": view.taken.isoformat(),
+        "counts": {
+            "running": census.running,
+            "queued": census.ready + census.parked,
+            "scheduled": census.scheduled,
+            "waiting_for_a_limit": census.parked,
+            "dead_letters": census.dead,
+        },
+        "strikes": view.strikes,
+        "tasks": [_task_json(row) for row in view.listing.rows],
+        "next": view.listing.following.text() if view.listing.following is not None else None,
+        "workers": [_worker_json(worker) for worker in view.workers],
+    }
+    if view.stats is not None:
+        found["stats"] = {
+            function: {"running": counts.running, "queued": counts.queued, "scheduled": counts.scheduled}
+            for function, counts in view.stats.items()
+        }
+    return found
+
+
+def _worker_json(worker: WorkerInfo) -> dict[str, Any]:
+    return {"name": worker.name, "last_seen": worker.last_seen.isoformat(), "tasks": sorted(worker.tasks)}
+
+
+def _task_json(row: TaskRow) -> dict[str, Any]:
+    task = row.task
+    return {
+        "key": row.key,
+        "function": task.function_name,
+        "state": row.state.value,
+        "when": from_ms(row.due_ms).isoformat(),
+        "attempt": task.attempt,
+        "arguments_bytes": row.call_size,
+        "worker": worker_name(row.run.worker) if row.run else None,
+        "started_at": from_ms(row.run.started_ms).isoformat() if row.run else None,
+    }

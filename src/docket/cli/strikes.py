@@ -1,0 +1,114 @@
+"""`docket strike` and `docket restore`"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from docket.cli import values
+from docket.cli.failures import WrongUsage
+from docket.cli.opening import open_docket, run
+from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.output import write_json
+from docket.docket import Docket
+from docket.strikelist import Operator, Restore, Strike, StrikeInstruction
+
+strike_app = typer.Typer(add_completion=False)
+restore_app = typer.Typer(add_completion=False)
+
+ANY = "*"
+
+Function = Annotated[str, typer.Argument(metavar="FUNCTION", help="The name of the task; * for every task.")]
+Parameter = Annotated[
+    str | None, typer.Argument(metavar="PARAMETER", help="The parameter to look at; none: every call.")
+]
+Comparison = Annotated[Operator | None, typer.Argument(metavar="OPERATOR", help="One of == != > >= < <= between.")]
+Value = Annotated[
+    str | None,
+    typer.Argument(metavar="VALUE", help=f"Text, or type:value with a type of {values.TYPES}. A range is int:1..5."),
+]
+
+
+@strike_app.command()
+def strike(
+    function: Function = ANY,
+    parameter: Parameter = None,
+    operator: Comparison = None,
+    value: Value = None,
+    docket: DocketName = DEFAULT_DOCKET,
+    url: Url = DEFAULT_URL,
+    json: Json = False,
+) -> None:
+    """Block tasks by function, by argument, or by both.
+
+    Examples: docket strike ship_order; docket strike ship_order customer == ACME; docket strike '*' amount '>' int:1000
+    """
+    order = Strike(*_order(function, parameter, operator, value))
+    known = run(_send(docket, url, order))
+    if json:
+        write_json({"docket": docket, "struck": order.call_repr(), "was_in_effect": known})
+        return
+    _hint(order, value)
+    typer.echo(f"{'Was struck already' if known else 'Struck'}: {order.call_repr()} on docket {docket!r}")
+
+
+@restore_app.command()
+def restore(
+    function: Function = ANY,
+    parameter: Parameter = None,
+    operator: Comparison = None,
+    value: Value = None,
+    docket: DocketName = DEFAULT_DOCKET,
+    url: Url = DEFAULT_URL,
+    json: Json = False,
+) -> None:
+    """Lift a strike. It takes the same arguments as the strike had."""
+    order = Restore(*_order(function, parameter, operator, value))
+    known = run(_send(docket, url, order))
+    if json:
+        write_json({"docket": docket, "restored": order.call_repr(), "was_in_effect": known})
+    elif known:
+        typer.echo(f"Restored: {order.call_repr()} on docket {docket!r}")
+    else:
+        _hint(order, value)
+        typer.echo(f"There was no strike on {order.call_repr()} on docket {docket!r}")
+
+
+def _order(function: str, parameter: str | None, operator: Operator | None, value: str | None) -> tuple[Any, ...]:
+    named = None if function in (ANY, "") else function
+    about = None if parameter in (ANY, "", None) else parameter
+    if named is None and about is None:
+        raise WrongUsage("name a function, or a parameter and a value, or all of them (see docket strike --help)")
+    if about is None:
+        return named, None
+    if operator is None or value is None:
+        raise WrongUsage(f"the parameter {about!r} needs an operator and a value, for example: {about} == int:5")
+    try:
+        read = values.read_range if operator is Operator.BETWEEN else values.read_value
+        return named, about, operator, read(value)
+    except ValueError as error:
+        raise WrongUsage(f"VALUE: {error}") from None
+
+
+def _hint(order: StrikeInstruction, value: str | None) -> None:
+    """Text that looks like a number never equals a number; better said now than found out later."""
+    if isinstance(order.value, str) and value is not None and (name := values.better_type(value)) is not None:
+        typer.echo(f"{value!r} is compared as text; if the argument is a {name}, write {name}:{value}", err=True)
+
+
+async def _send(name: str, url: str, order: StrikeInstruction) -> bool:
+    """Sends it, and tells whether such a strike was in effect before."""
+    async with open_docket(name, url, must_exist=isinstance(order, Restore)) as docket:
+        await docket.wait_for_strikes_loaded()
+        known = _is_in_effect(docket, order)
+        send = docket.strike if isinstance(order, Strike) else docket.restore
+        await send(order.function, order.parameter, order.operator, order.value)
+        return known
+
+
+def _is_in_effect(docket: Docket, order: StrikeInstruction) -> bool:
+    return any(
+        strike.target == order.target and type(strike.value) is type(order.value) and strike.value == order.value
+        for strike in docket.strike_list.in_effect
+    )

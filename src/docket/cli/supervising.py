@@ -1,0 +1,99 @@
+"""Several worker processes, or one that is restarted when its source changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from pathlib import Path
+
+from docket.cli.reloading import SourceWatcher
+from docket.cli.seats import GaveUp, Seat
+from docket.cli.worker_options import WorkerOptions
+from docket.instrumentation import healthcheck_server
+
+logger = logging.getLogger("docket.supervisor")
+
+
+class Supervisor:
+    """Keeps worker processes running, passes signals on to them, and answers for their health on one port."""
+
+    def __init__(self, options: WorkerOptions, processes: int, *, reload: bool = False) -> None:
+        self._health_port = options.healthcheck_port
+        self._reload = reload
+        self._orders = 0
+        base = options.name or f"{socket.gethostname()}#{os.getpid()}"
+        self._seats = [Seat(_for_seat(options, base, index, processes), patient=reload) for index in range(processes)]
+
+    def run(self) -> int:
+        """Runs until told to stop, until nothing is left to do, or until the processes cannot start; the exit code."""
+        with asyncio.Runner() as runner:
+            return runner.run(self._run())
+
+    def problem(self) -> str | None:
+        """Why not all processes take work, or None."""
+        problems = [f"{seat.name}: {problem}" for seat in self._seats if (problem := seat.problem()) is not None]
+        return "; ".join(problems) or None
+
+    async def _run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop)
+        with healthcheck_server(self._health_port, health=self.problem):
+            watching = asyncio.create_task(self._watch_sources()) if self._reload else None
+            try:
+                return await self._keep_all_filled()
+            finally:
+                if watching is not None:
+                    watching.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await watching
+
+    async def _keep_all_filled(self) -> int:
+        """The first process goes ahead: what keeps it from starting would keep the others too, and is said once."""
+        running = [asyncio.create_task(self._seats[0].keep_filled())]
+        up = asyncio.create_task(self._seats[0].well_once.wait())
+        await asyncio.wait([*running, up], return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        if not running[0].done() and not self._orders:
+            running += [asyncio.create_task(seat.keep_filled()) for seat in self._seats[1:]]
+        try:
+            codes = await asyncio.gather(*running)
+        except GaveUp as failure:
+            self._stop_all()
+            await asyncio.gather(*running, return_exceptions=True)
+            return failure.code
+        return max((1 if code not in (0, -signal.SIGTERM) else 0 for code in codes), default=0)
+
+    def _told_to_stop(self) -> None:
+        self._orders += 1
+        if self._orders == 1:
+            logger.info("stopping: running tasks are finished first")
+        elif self._orders == 2:
+            logger.info("stopping at once: running tasks are handed back")
+        self._stop_all()
+
+    def _stop_all(self) -> None:
+        for seat in self._seats:
+            seat.stop()
+
+    async def _watch_sources(self) -> None:
+        watcher = SourceWatcher(Path.cwd())
+        logger.info("watching %s for changes", Path.cwd())
+        while True:
+            changed = await watcher.next_change()
+            logger.info("%s changed: starting anew", changed)
+            await asyncio.gather(*(seat.reload() for seat in self._seats))
+
+
+def _for_seat(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
+    """Names and metrics ports are each process's own; the health port is the supervisor's; one introduction is enough."""
+    return options.changed(
+        name=f"{base}-{index + 1}" if processes > 1 else base,
+        healthcheck_port=None,
+        metrics_port=None if options.metrics_port is None else options.metrics_port + index,
+        banner=options.banner and index == 0,
+    )

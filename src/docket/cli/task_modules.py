@@ -1,0 +1,72 @@
+"""Loading the functions a user named on the command line; what is wrong with them is one line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from docket.cli.failures import WrongUsage
+from docket.docket import Docket
+from docket.registry import load_object
+
+logger = logging.getLogger("docket.worker")
+
+
+def find_modules_here() -> None:
+    """Modules of the current folder can be named, as with `python -m`."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> None:
+    """Loads and registers everything once, so that a mistake is found before the worker starts."""
+    for path in paths:
+        _load("--tasks", path)
+        try:
+            docket.register_collection(path)
+        except (TypeError, ValueError) as error:
+            raise WrongUsage(f"--tasks {path}: {_collection_problem(error)}") from error
+    if fallback is not None and not callable(_load("--fallback-task", fallback)):
+        raise WrongUsage(f"--fallback-task {fallback}: that is no function")
+
+
+def _collection_problem(error: Exception) -> str:
+    if "not iterable" in str(error):
+        return "that is no collection; write tasks = [first_task, second_task] in the module and name that"
+    return str(error)
+
+
+def _load(option: str, path: str) -> Any:
+    try:
+        return load_object(path)
+    except ValueError as error:
+        if ":" in path:
+            raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
+        raise WrongUsage(f"{option} {path}: write module:name, for example shop.tasks:tasks") from None
+    except ModuleNotFoundError as error:
+        module = path.rpartition(":")[0]
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise WrongUsage(
+                f"{option} {path}: there is no module {error.name!r}, neither installed nor in {os.getcwd()}"
+            ) from None
+        raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
+    except AttributeError as error:
+        if traceback.extract_tb(error.__traceback__)[-1].name == "load_object":
+            raise WrongUsage(f"{option}: {error}") from None
+        raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
+    except Exception as error:
+        raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
+
+
+def _in_module(error: BaseException) -> str:
+    """The module is there and cannot be imported: its author wants to know where."""
+    logger.debug("the module cannot be imported", exc_info=error)
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}"

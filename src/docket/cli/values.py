@@ -1,0 +1,80 @@
+"""Values of strikes on a command line: text, or `type:value` for everything else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from docket.cli.durations import read_duration
+
+
+def _boolean(text: str) -> bool:
+    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    return known[text.strip().lower()]
+
+
+def _nothing(text: str) -> None:
+    if text:
+        raise ValueError(text)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": _boolean,
+    "none": _nothing,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "timedelta": read_duration,
+    "uuid": uuid.UUID,
+    "decimal": Decimal,
+    # The types' own names are good as well.
+    "datetime.date": date.fromisoformat,
+    "datetime.datetime": datetime.fromisoformat,
+    "datetime.timedelta": read_duration,
+    "uuid.uuid": uuid.UUID,
+    "decimal.decimal": Decimal,
+}
+TYPES = "str, int, float, bool, none, date, datetime, timedelta, uuid, decimal"
+
+
+def read_value(text: str) -> Any:
+    """`int:5` is a number, `5` is text, and a colon after anything but a type is part of the text.
+
+    Raises ValueError if the value is not of the type.
+    """
+    name, colon, rest = text.partition(":")
+    read = _READERS.get(name.lower()) if colon else None
+    if read is None:
+        return text
+    try:
+        return read(rest)
+    except (ValueError, KeyError, InvalidOperation):
+        raise ValueError(f"{rest!r} is no {name.lower()}") from None
+
+
+def read_range(text: str) -> tuple[Any, Any]:
+    """`int:1..5`: two values of one type, both included. ValueError if it is no such thing."""
+    name, colon, rest = text.partition(":")
+    prefix = f"{name}:" if colon and name.lower() in _READERS else ""
+    low, dots, high = (rest if prefix else text).partition("..")
+    if not dots or not low or not high:
+        raise ValueError(f"{text!r} is no range: write int:1..5 or date:2026-01-01..2026-02-01")
+    return read_value(prefix + low), read_value(prefix + high)
+
+
+def better_type(text: str) -> str | None:
+    """The type that somebody who wrote plain text may have meant."""
+    if ":" in text and text.partition(":")[0].lower() in _READERS:
+        return None
+    for name in ("int", "float", "uuid", "date", "datetime"):
+        try:
+            _READERS[name](text)
+        except ValueError:
+            continue
+        return name
+    return "bool" if text.lower() in ("true", "false") else None

@@ -1,0 +1,157 @@
+"""`docket watch`"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Protocol, cast
+
+import typer
+
+from docket.cli.durations import duration
+from docket.cli.failures import FAILED, CommandFailed
+from docket.cli.opening import open_docket, run
+from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.output import is_terminal, printable, write_json
+from docket.cli.progress_bar import ProgressBar
+from docket.dependencies import format_duration
+from docket.docket import Docket
+from docket.execution import ExecutionState, ProgressEvent, StateEvent
+from docket.storage.cancelling import cancel_and_wait
+
+app = typer.Typer(add_completion=False)
+
+# A task that keeps no record, and whose last message was lost, would be waited for in vain.
+LOOK_SECONDS = 15.0
+
+Timeout = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--timeout",
+        parser=duration,
+        envvar="DOCKET_WATCH_TIMEOUT",
+        metavar="DURATION",
+        help="Give up after this long.",
+        show_default=False,
+    ),
+]
+
+
+class Screen(Protocol):
+    """Where the events of a task are shown."""
+
+    def show(self, event: StateEvent | ProgressEvent) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonScreen:
+    def show(self, event: StateEvent | ProgressEvent) -> None:
+        shown: dict[str, Any] = {**event}
+        if event["type"] == "state":
+            shown["state"] = event["state"].value
+        write_json(shown)
+
+    def close(self) -> None:
+        pass
+
+
+class LineScreen:
+    def show(self, event: StateEvent | ProgressEvent) -> None:
+        line = in_words(event)
+        if line:
+            typer.echo(f"{datetime.now():%H:%M:%S} {line}")
+
+    def close(self) -> None:
+        pass
+
+
+@app.command()
+def watch(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key of the task.")],
+    docket: DocketName = DEFAULT_DOCKET,
+    url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
+    json: Json = False,
+) -> int:
+    """Follow one task to its end.
+
+    Exits with 0 if the task completes, with 1 if it fails or is cancelled.
+    """
+    ending = run(_watch(docket, url, key, timeout, json))
+    if not json and is_terminal():
+        typer.echo(in_words(ending))
+    return 0 if ending["state"] is ExecutionState.COMPLETED else FAILED
+
+
+async def _watch(name: str, url: str, key: str, timeout: timedelta | None, as_json: bool) -> StateEvent:
+    async with open_docket(name, url) as docket:
+        screen = await _screen(docket, key, as_json)
+        try:
+            async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
+                return await _follow(docket, key, screen)
+        except TimeoutError:
+            raise CommandFailed(f"task {key!r} has not ended in time") from None
+        finally:
+            screen.close()
+
+
+async def _screen(docket: Docket, key: str, as_json: bool) -> Screen:
+    look = await docket.ledger.look(key)
+    record = look.task or (look.finished.task if look.finished else None)
+    if record is None:
+        raise CommandFailed(
+            f"docket {docket.name!r} has no task {key!r}: "
+            "it was never scheduled, or it ended and is no longer remembered"
+        )
+    if as_json:
+        return JsonScreen()
+    return ProgressBar(record.function_name, key) if is_terminal() else LineScreen()
+
+
+async def _follow(docket: Docket, key: str, screen: Screen) -> StateEvent:
+    """The event that ended the task; in the meantime its record is looked for now and then."""
+    following = asyncio.create_task(_last_event(docket, key, screen))
+    try:
+        while not following.done():
+            await asyncio.wait([following], timeout=LOOK_SECONDS)
+            look = await docket.ledger.look(key) if not following.done() else None
+            if look is not None and look.task is None and look.finished is None:
+                raise CommandFailed(f"task {key!r} is gone: it ended without leaving a record")
+        return following.result()
+    finally:
+        await cancel_and_wait([following], "docket: nobody watches any more")
+
+
+async def _last_event(docket: Docket, key: str, screen: Screen) -> StateEvent:
+    watching = cast("AsyncGenerator[StateEvent | ProgressEvent]", docket.watch(key))
+    async with aclosing(watching) as events:
+        event, progress = await anext(events), await anext(events)
+        screen.show(event)
+        screen.show(progress)
+        while event["type"] == "progress" or not event["state"].finished:
+            event = await anext(events)
+            screen.show(event)
+        return event
+
+
+def in_words(event: StateEvent | ProgressEvent) -> str:
+    """What happened, on one line; nothing for progress that nobody made."""
+    if event["type"] == "progress":
+        if event["current"] is None and event["message"] is None:
+            return ""
+        return printable(f"progress {event['current'] or 0}/{event['total']} {event['message'] or ''}".rstrip())
+    state, worker = event["state"], event["worker"]
+    words = [state.value]
+    if state is ExecutionState.SCHEDULED and event["when"] is not None:
+        words.append(f"for {datetime.fromisoformat(event['when']).astimezone():%Y-%m-%d %H:%M:%S}")
+    if worker is not None:
+        words.append(f"on {worker}")
+    if state.finished and event["started_at"] and event["completed_at"]:
+        took = datetime.fromisoformat(event["completed_at"]) - datetime.fromisoformat(event["started_at"])
+        words.append(f"after {format_duration(took.total_seconds())}")
+    if event["error"] is not None:
+        words.append(f"({event['error']})")
+    return printable(" ".join(words))

@@ -1,0 +1,93 @@
+"""`docket worker`"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import typer
+
+from docket.cli import worker_options as o
+from docket.cli.failures import WrongUsage
+from docket.cli.logs import Level, default_format, set_up_logging
+from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Url
+from docket.cli.supervising import Supervisor
+from docket.cli.worker_options import WorkerOptions
+from docket.cli.working import has_uvloop, run_worker
+from docket.storage.urls import Kind, parse
+
+app = typer.Typer(add_completion=False)
+DEFAULT = WorkerOptions()
+
+
+@app.command()
+def worker(
+    tasks: o.Tasks = [o.STANDARD_TASKS],  # noqa: B006 - typer wants a list, and nobody changes it
+    docket: DocketName = DEFAULT_DOCKET,
+    url: Url = DEFAULT_URL,
+    name: o.Name = None,
+    concurrency: o.Concurrency = DEFAULT.concurrency,
+    processes: o.Processes = 1,
+    until_finished: o.UntilFinished = False,
+    reload: o.Reload = False,
+    logging_level: o.LoggingLevel = Level.INFO,
+    logging_format: o.LoggingFormat = None,
+    healthcheck_port: o.HealthcheckPort = None,
+    metrics_port: o.MetricsPort = None,
+    enable_internal_instrumentation: o.EnableInternalInstrumentation = False,
+    banner: o.Banner = True,
+    redelivery_timeout: o.RedeliveryTimeout = DEFAULT.redelivery_timeout,
+    reconnection_delay: o.ReconnectionDelay = DEFAULT.reconnection_delay,
+    grace_period: o.GracePeriod = DEFAULT.grace_period,
+    schedule_automatic_tasks: o.ScheduleAutomaticTasks = True,
+    fallback_task: o.FallbackTask = None,
+    uvloop: o.Uvloop = None,
+    minimum_check_interval: o.MinimumCheckInterval = DEFAULT.minimum_check_interval,
+    scheduling_resolution: o.SchedulingResolution = DEFAULT.scheduling_resolution,
+    message_batch: o.MessageBatch = 1,
+    report_to: o.ReportTo = None,
+) -> int:
+    """Run a worker.
+
+    It takes tasks from the docket until it is told to stop: on SIGTERM or Ctrl-C it finishes what runs, told again it
+    hands that back. Every option may be given by its environment variable instead.
+    """
+    options = WorkerOptions(
+        tasks=tuple(tasks),
+        docket=docket,
+        url=url,
+        name=name,
+        logging_level=logging_level,
+        logging_format=logging_format or default_format(),
+        concurrency=concurrency,
+        redelivery_timeout=redelivery_timeout,
+        reconnection_delay=reconnection_delay,
+        minimum_check_interval=minimum_check_interval,
+        scheduling_resolution=scheduling_resolution,
+        grace_period=grace_period,
+        schedule_automatic_tasks=schedule_automatic_tasks,
+        until_finished=until_finished,
+        healthcheck_port=healthcheck_port,
+        metrics_port=metrics_port,
+        fallback_task=fallback_task,
+        enable_internal_instrumentation=enable_internal_instrumentation,
+        uvloop=uvloop,
+        banner=banner,
+    )
+    _check(options, processes)
+    set_up_logging(options.logging_level, options.logging_format)
+    if processes == 1 and not reload:
+        return run_worker(options, report_to)
+    return Supervisor(options, processes, reload=reload).run()
+
+
+def _check(options: WorkerOptions, processes: int) -> None:
+    """What can be seen to be wrong without asking a server or loading a task."""
+    if options.redelivery_timeout <= timedelta(0):
+        raise typer.BadParameter("it must be longer than nothing", param_hint="'--redelivery-timeout'")
+    if options.uvloop and not has_uvloop():
+        raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or leave the option away")
+    if processes > 1 and parse(options.url).kind is Kind.MEMORY:
+        raise WrongUsage(
+            f"--url {options.url}: each process has a memory:// of its own, so --processes {processes} would not share "
+            "work; name a server, or embedded:///path/to/folder"
+        )

@@ -1,0 +1,78 @@
+"""One worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from types import FrameType
+from typing import Any, Self
+
+from docket.cli.banner import announce
+from docket.cli.reporting import Report
+from docket.cli.task_modules import check_tasks, find_modules_here
+from docket.cli.worker_options import WorkerOptions
+from docket.docket import Docket
+from docket.worker import Worker
+
+
+def has_uvloop() -> bool:
+    return importlib.util.find_spec("uvloop") is not None
+
+
+def loop_factory(wanted: bool | None) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's if it is wanted, or if nobody said otherwise and it is there."""
+    if wanted is False or not has_uvloop():
+        return None
+    return importlib.import_module("uvloop").new_event_loop
+
+
+def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
+    """Runs a worker until it is told to stop, and returns the exit code."""
+    # Until the worker itself listens to signals there is nothing to finish.
+    signal.signal(signal.SIGTERM, _end_at_once)
+    find_modules_here()
+    check_tasks(Docket(options.docket, options.url), options.tasks, options.fallback_task)
+    announced = _worker_class(options, report_to)
+    with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
+        runner.run(announced.run(**_arguments(options)))
+    return 0
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _arguments(options: WorkerOptions) -> dict[str, Any]:
+    arguments = asdict(options)
+    for own in ("logging_level", "logging_format", "uvloop", "banner"):
+        del arguments[own]
+    arguments["docket_name"] = arguments.pop("docket")
+    return arguments
+
+
+def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]:
+    """A worker that says what it is when it starts, and tells its supervisor how it is, if it has one."""
+
+    class AnnouncedWorker(Worker):
+        _report: Report | None = None
+
+        async def __aenter__(self) -> Self:
+            await super().__aenter__()
+            if options.banner:
+                announce(self, options.logging_format)
+            if report_to is not None:
+                self._report = Report(report_to, self.health_problem)
+                self._report.start()
+            return self
+
+        async def __aexit__(self, *exc_info: object) -> None:
+            if self._report is not None:
+                self._report.stop()
+            await super().__aexit__(*exc_info)
+
+    return AnnouncedWorker
