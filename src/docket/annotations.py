@@ -32,6 +32,13 @@ class Logged(Annotation):
         self.length_only = length_only
 
     def format(self, argument: Any) -> str:
+        """The argument as it may be shown; one that cannot show itself must not fail the task for that."""
+        try:
+            return self._format(argument)
+        except Exception as error:
+            return f"<{type(argument).__name__} that cannot be shown: {type(error).__name__}>"
+
+    def _format(self, argument: Any) -> str:
         if not self.length_only or not isinstance(argument, Sized):
             return repr(argument)
         length = f"len {len(argument)}"

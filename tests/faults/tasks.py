@@ -65,16 +65,6 @@ async def block(seconds: float, key: str = TaskKey()) -> None:
         time.sleep(seconds)
 
 
-async def stubborn(name: str, key: str = TaskKey()) -> None:
-    """Ignores every cancel."""
-    reports.write("start", key)
-    while not reports.is_released(name):
-        try:
-            await asyncio.sleep(0.05)
-        except asyncio.CancelledError:
-            reports.write("ignored", key)
-
-
 async def leave(how: str, key: str = TaskKey()) -> None:
     """Takes its process along."""
     reports.write("start", key)
@@ -117,7 +107,7 @@ async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.2), au
     reports.write("start", key)
 
 
-every_task = [nap, hold, block, stubborn, leave, hold_progress, swallow, fail_twice]
+every_task = [nap, hold, block, leave, hold_progress, swallow, fail_twice]
 automatic_tasks = [tick]
 only_nap = [nap]
 only_hold = [hold]

@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 
-from docket import Docket, Execution, ExecutionState
+from docket import CurrentExecution, Docket, Execution, ExecutionState
 from docket.model.errors import WorkerLost
 
 from . import tasks
 from .conftest import Stage
-from .processes import LEASE
+from .processes import LEASE, ends
 from .waiting import until
 
 MINUTE = timedelta(minutes=1)
+
+
+async def reads_blocked(docket: Docket) -> int:
+    """How many workers wait on the server for work."""
+    async with docket.redis() as redis:
+        clients: list[dict[str, str]] = await redis.client_list()  # pyright: ignore[reportUnknownMemberType]
+    database = str(docket.server.database)
+    return sum(c["db"] == database and c["cmd"] == "xreadgroup" and "b" in c["flags"] for c in clients)
 
 
 async def ended(docket: Docket, key: str) -> Execution:
@@ -69,7 +78,7 @@ async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wa
     assert cancelled.at - woken_at < 1.0, "promptly"
 
     # The stale run has written progress and a result by now, and nobody has seen either.
-    await until(lambda: "changed nothing" in sleeper.output, "the stale run has ended")
+    await until(lambda: "↩" in sleeper.output, "the stale run has ended")
     await execution.sync()
     assert execution.state is ExecutionState.RUNNING
     assert execution.worker == other.name
@@ -89,16 +98,14 @@ async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_paus
     """Deliveries that lie in the socket of a paused worker belong to others by the time it wakes."""
     docket = await stage.docket()
     sleeper = stage.worker_process(concurrency=50)
-    await stage.at_work(docket, sleeper)
+    await until(lambda: reads_blocked(docket), "its blocking read is under way")
     sleeper.pause()
-    # The server hands it this while it sleeps: its blocking read is under way.
+    # So the server hands it this while it sleeps.
     executions = [await docket.add(tasks.nap, key=f"task-{i}")(0.2) for i in range(5)]
     other = stage.worker_process(concurrency=50)
     for execution in executions:
         assert await execution.get_result(timeout=MINUTE) == str(other.pid)
     sleeper.wake()
-    marker = await docket.add(tasks.nap, key="marker")(0)
-    await marker.get_result(timeout=MINUTE)
     await until(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
     assert [stage.reports.count("start", e.key) for e in executions] == [1] * 5
 
@@ -157,19 +164,56 @@ async def test_what_outlives_the_grace_period_is_handed_back_at_once(stage: Stag
 
 async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping(stage: Stage) -> None:
     docket = await stage.docket()
-    leaving = stage.worker_process(grace=0.5)
-    await stage.at_work(docket, leaving)
-    await docket.add(tasks.stubborn, key="task")("never")
-    await stage.started("task")
+    starts, ignored, release = 0, 0, asyncio.Event()
 
-    leaving.send(signal.SIGTERM)
-    assert await leaving.ended() == 0
-    assert stage.reports.count("ignored", "task") >= 1
-    other = stage.worker_process()
-    await stage.started("task", times=2)
-    stage.reports.release("never")
-    other.send(signal.SIGTERM)
-    assert await other.ended() == 0
+    async def stubborn() -> None:
+        nonlocal starts, ignored
+        starts += 1
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                ignored += 1
+
+    await docket.add(stubborn, key="task")()
+    worker = await stage.worker(docket, grace_period=timedelta(seconds=0.2))
+    working = asyncio.create_task(worker.run_forever())
+    await until(lambda: starts == 1, "it runs")
+    working.cancel()
+    await ends(working)
+    assert ignored >= 1
+    assert await docket.workers() == []
+
+    # The task is not lost with it: the next worker has it.
+    working = asyncio.create_task((await stage.worker(docket)).run_until_finished())
+    await until(lambda: starts == 2, "it runs elsewhere")
+    release.set()
+    await ends(working)
+    assert (await ended(docket, "task")).state is ExecutionState.COMPLETED
+
+
+async def test_workers_that_come_and_go_under_load_start_each_task_once(stage: Stage) -> None:
+    """Also a claim that is under way when a worker is told to stop is not left behind."""
+    docket = await stage.docket()
+    starts: Counter[str] = Counter()
+    redelivered: list[str] = []
+
+    async def count(execution: Execution = CurrentExecution()) -> None:
+        starts[execution.key] += 1
+        if execution.redelivered:
+            redelivered.append(execution.key)
+        await asyncio.sleep(0.001)
+
+    await docket.add_many(docket.call(count, key=f"task-{i}")() for i in range(3000))
+    while len(starts) < 3000:
+        working = asyncio.create_task((await stage.worker(docket, concurrency=20)).run_forever())
+        seen = len(starts)
+        await until(lambda seen=seen: len(starts) >= min(seen + 60, 3000), "more of them run", 30)
+        working.cancel()
+        await ends(working)
+    assert set(starts.values()) == {1}
+    assert redelivered == []
+    assert (await docket.snapshot()).total_tasks == 0
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])

@@ -5,7 +5,16 @@ signing and for encryption without a change to the ledger.
 """
 
 from .envelope import Codec, PickleCodec, open_envelope, seal
-from .payloads import Call, decode_call, decode_error, decode_result, encode_call, encode_error, encode_result
+from .payloads import (
+    Call,
+    decode_call,
+    decode_error,
+    decode_result,
+    encode_call,
+    encode_error,
+    encode_result,
+    error_text,
+)
 
 __all__ = [
     "Call",
@@ -17,6 +26,7 @@ __all__ = [
     "encode_call",
     "encode_error",
     "encode_result",
+    "error_text",
     "open_envelope",
     "seal",
 ]

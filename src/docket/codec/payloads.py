@@ -27,7 +27,7 @@ def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], trace_context: di
     try:
         body = seal((args, kwargs))
     except Exception as error:
-        raise Unserializable(f"arguments cannot be serialised: {type(error).__name__}: {error}"[:500]) from error
+        raise Unserializable(f"arguments cannot be serialised: {error_text(error)}"[:500]) from error
     if not trace_context:
         return b"\0\0" + body
     headers = pack(trace_context)
@@ -59,17 +59,26 @@ def encode_result(value: Any) -> bytes:
     try:
         return seal(value)
     except Exception as error:
-        raise Unserializable(f"result of type {type(value).__name__} cannot be serialised: {error}"[:500]) from error
+        reason = error_text(error)
+        raise Unserializable(f"result of type {type(value).__name__} cannot be serialised: {reason}"[:500]) from error
 
 
 decode_result = open_envelope
 
 
-def encode_error(error: BaseException) -> bytes:
-    """The exception itself if it can be stored, else one that shows it."""
+def error_text(error: BaseException) -> str:
+    """Type and message, also of an exception that cannot say what it is about."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as problem:
+        return f"{type(error).__name__} (its text cannot be shown: {type(problem).__name__})"
+
+
+def encode_error(error: BaseException, most: int | None = None) -> bytes:
+    """The exception itself if it can be stored in `most` bytes, else one that shows it."""
     try:
         data = seal(error)
-        if isinstance(open_envelope(data), BaseException):
+        if (most is None or len(data) <= most) and isinstance(open_envelope(data), BaseException):
             return data
     except Exception:
         pass

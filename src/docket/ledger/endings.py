@@ -40,7 +40,7 @@ def cut(text: str | None) -> str | None:
     """Error texts are stored and published: long ones are cut, and none may break an event."""
     if text is None:
         return None
-    text = text.encode("utf-8", "replace").decode()
+    text = text[: _ERROR_TEXT + 1].encode("utf-8", "replace").decode()
     return text if len(text) <= _ERROR_TEXT else text[:_ERROR_TEXT] + "…"
 
 

@@ -186,7 +186,7 @@ class Ledger:
     async def look(self, key: str) -> Look:
         task, run, progress, finished = await self._run("look", (text_bytes(key),))
         return Look(
-            read_task(task) if task else None,
+            read_task(task) if task is not None else None,
             read_run(run) if run else None,
             progress or None,
             read_finished(finished) if finished else None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
 
 def to_ms(when: datetime) -> float:
     """A moment as Unix milliseconds. A naive datetime is taken as local time, as Python does."""
@@ -12,7 +14,11 @@ def to_ms(when: datetime) -> float:
 
 
 def from_ms(ms: float) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    """The moment; one beyond the calendar is its last (also `datetime.max` itself, which does not survive the rounding)."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError):
+        return LAST if ms > 0 else FIRST
 
 
 def duration_ms(duration: timedelta) -> int:

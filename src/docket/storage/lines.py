@@ -17,6 +17,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from .scripts import Script
 
 
+_LATE_SECONDS = 0.1
+
+
 class Lines:
     """A few connections, each used by one call at a time; a call waits for one that is free."""
 
@@ -74,7 +77,15 @@ class Lines:
         try:
             async with asyncio.timeout(self._answer_seconds):
                 await line.send_packed_command(packed, check_health=False)
-                return await line.read_response()
+                return await line.read_response(disconnect_on_error=False)
+        except TimeoutError:
+            return await self._read_late(line)
+
+    async def _read_late(self, line: Any) -> Any:
+        """After code that blocked the event loop both the answer and the end of our patience are there: the answer counts."""
+        try:
+            async with asyncio.timeout(_LATE_SECONDS):
+                return await line.read_response(disconnect_on_error=False)
         except TimeoutError:
             raise RedisTimeoutError(f"no answer within {self._answer_seconds:g} s") from None
 

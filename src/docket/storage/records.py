@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from docket.model.errors import Undecodable, UnknownVersion
+from docket.model.errors import UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
 _TASK = struct.Struct("<BBIBIddIH")
@@ -18,6 +18,7 @@ _LENGTH = struct.Struct("<I")
 RECORD_VERSION = 1
 SCHEDULED, QUEUED, LINED, FIRST = 0, 1, 2, 3
 CANCEL_ASKED = 1
+_MOST = 2.0**53
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class TaskRecord:
     entry: str | None
     function_name: str
     call: bytes
+    version: int = RECORD_VERSION
 
     @property
     def state(self) -> ExecutionState:
@@ -62,13 +64,14 @@ class FinishedRecord:
 
 
 def read_task(data: bytes) -> TaskRecord:
-    try:
-        version, place, attempt, recoveries, generation, due, entry_ms, entry_seq, length = _TASK.unpack_from(data)
-    except struct.error as error:
-        raise Undecodable(f"task record of {len(data)} bytes: {error}") from None
-    if version != RECORD_VERSION:
-        raise UnknownVersion(f"task record of version {version}; this release reads version {RECORD_VERSION}")
+    """The record. All versions share the header, so that one of another release can be shown; bytes that are none at all
+    make a record without a call, as they do in the scripts."""
+    if len(data) < _TASK.size:
+        return _broken()
+    version, place, attempt, recoveries, generation, due, entry_ms, entry_seq, length = _TASK.unpack_from(data)
     start = _TASK.size
+    if place > FIRST or not 0 <= entry_ms < _MOST or not -_MOST < due < _MOST or start + length > len(data):
+        return _broken()
     return TaskRecord(
         place,
         attempt,
@@ -76,9 +79,21 @@ def read_task(data: bytes) -> TaskRecord:
         generation,
         due,
         f"{entry_ms:.0f}-{entry_seq}" if entry_ms else None,
-        data[start : start + length].decode("utf-8", "surrogatepass"),
+        _name(data[start : start + length]),
         data[start + length :],
+        version,
     )
+
+
+def _name(data: bytes) -> str:
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "backslashreplace")
+
+
+def _broken() -> TaskRecord:
+    return TaskRecord(QUEUED, 1, 0, 1, 0.0, None, "", b"")
 
 
 def read_due(data: bytes) -> float:

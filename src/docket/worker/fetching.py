@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 
 from docket.ledger import Delivery, Entry, Ledger
+from docket.model.errors import ServerUnreachable
 from docket.storage.cancelling import wait_out
 from docket.storage.faults import translate
 from docket.storage.keys import GROUP
@@ -162,6 +163,8 @@ class Fetcher(Service):
                     "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
                     "STREAMS", keys.front, keys.stream, ">", ">",
                 )  # fmt: skip
+        except TimeoutError:
+            raise ServerUnreachable(f"{self._ledger.server.shown_url}: a read was not answered in time") from None
         except (RedisError, OSError, EOFError) as error:
             raise translate(error, self._ledger.server.shown_url) or error from error
         front = keys.front.encode("utf-8", "surrogatepass")

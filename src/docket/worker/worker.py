@@ -205,6 +205,7 @@ class Worker:
         try:
             async with AsyncExitStack() as stack:
                 await self._set_up(stack)
+                _notice_cancel()
                 await self._serve(until)
         except asyncio.CancelledError:
             # During set-up: nothing runs yet, and what was opened is closed.
@@ -419,6 +420,13 @@ class Worker:
         """We go on under a new id."""
         self.fetcher.worker = self.sampler.worker = id
         await self.orders.open(id)
+
+
+def _notice_cancel() -> None:
+    """A cancel that the client library swallowed during set-up (see storage.cancelling) counts all the same."""
+    current = asyncio.current_task()
+    if current is not None and current.cancelling():
+        raise asyncio.CancelledError
 
 
 def _forget_cancels() -> None:

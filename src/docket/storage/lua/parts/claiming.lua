@@ -38,6 +38,12 @@ local function claim_entries(worker, worker_json, entries)
   for i, e in ipairs(entries) do
     local stream, id, key, bytes = e[1], e[2], e[3], tasks[i]
     local task = bytes and key and unpack_task(bytes)
+    if task and task.broken then
+      set_entry(task, id)
+      task.place = stream == FRONT and FIRST or QUEUED
+      bytes = pack_task(task)
+      call('HSET', TASKS, key, bytes)
+    end
     if not task or not is_at(task, stream, id) then
       table.insert(stale[stream], id)
     elseif runs[i] then
