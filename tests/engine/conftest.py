@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import docket
-from docket.storage.embedded import EngineAddress, FolderEngine
+from docket.storage.embedded import EngineAddress, FolderEngine, memory
 
 SECONDS = 30.0
 
@@ -223,3 +223,12 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         for child in scene.children:
             child.end()
         shutil.rmtree(scene.root, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def a_process_without_a_memory_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Other tests may have started this process's memory engine; these tests are about starting it."""
+    fresh = memory._ThisProcess()
+    monkeypatch.setattr(memory, "_this_process", fresh)
+    yield
+    fresh.forget()
