@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
@@ -524,7 +524,7 @@ class Docket:
         """The workers that know a task."""
         return await read_workers(self.ledger, task_name)
 
-    def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
+    def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]:
         """State and progress of a task now, then every event."""
         return watch(self, key, ready)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 from weakref import WeakValueDictionary
 
-from docket.execution import Execution, TaskFunction
-from docket.execution.context import TaskHome
+from docket.execution import Execution
 from docket.execution.execution import from_record, unknown_function
 from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
@@ -17,6 +16,9 @@ from docket.ledger.queries import Query, TaskRow, find_all
 from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
 
 
 @dataclass
@@ -52,15 +54,10 @@ class DocketSnapshot:
     workers: Sequence[WorkerInfo]
 
 
-class Holder(TaskHome, Protocol):
-    @property
-    def tasks(self) -> Mapping[str, TaskFunction]: ...
-
-
 class WaitingExecutions(Sequence[Execution]):
     """What waits, by due time. An execution is made, and its arguments are read, when somebody looks at it."""
 
-    def __init__(self, docket: Holder, rows: list[TaskRow]) -> None:
+    def __init__(self, docket: Docket, rows: list[TaskRow]) -> None:
         self._docket = docket
         self._rows = rows
         self._made: WeakValueDictionary[int, Execution] = WeakValueDictionary()
@@ -90,7 +87,7 @@ class WaitingExecutions(Sequence[Execution]):
         return f"<{len(self):,} waiting executions>" if len(self) > 10 else repr(list(self))
 
 
-async def take_snapshot(docket: Holder) -> DocketSnapshot:
+async def take_snapshot(docket: Docket) -> DocketSnapshot:
     """Reads in pages, so the server is never held up; a task that moves meanwhile is shown once, as last seen."""
     taken = docket.now()
     rows: dict[str, TaskRow] = {}
@@ -108,7 +105,7 @@ async def take_snapshot(docket: Holder) -> DocketSnapshot:
     return DocketSnapshot(taken, len(rows), future, running, await read_workers(docket.ledger))
 
 
-def _execution(docket: Holder, row: TaskRow) -> Execution:
+def _execution(docket: Docket, row: TaskRow) -> Execution:
     task = row.task
     function: Any = docket.tasks.get(task.function_name)
     try:

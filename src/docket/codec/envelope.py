@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-import cloudpickle
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 from docket.model.errors import Undecodable, UnknownVersion
 
@@ -43,7 +43,7 @@ class PickleCodec:
 
 def _cloudpickle(value: Any) -> bytes:
     buffer = io.BytesIO()
-    cloudpickle.Pickler(buffer, protocol=5).dump(value)
+    cast(Any, cloudpickle).Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,4 +42,4 @@ class TaskHome(Protocol):
 
     async def write_progress(self, key: str, epoch: int, stored: str) -> None: ...
 
-    def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]: ...
+    def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]: ...

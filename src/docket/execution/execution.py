@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .watching import StateEvent, wait_finished, watch
 
 if TYPE_CHECKING:
-    from .context import TaskHome
+    from docket.docket import Docket
 
 TaskFunction = Callable[..., Awaitable[Any]]
 
@@ -59,7 +59,7 @@ class Execution:
 
     def __init__(
         self,
-        docket: TaskHome,
+        docket: Docket,
         function: TaskFunction,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -184,7 +184,7 @@ class Execution:
             return look.run is None or look.run.epoch != self.epoch
         return look.task is not None and look.task.generation > self.generation
 
-    def subscribe(self, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
+    def subscribe(self, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]:
         """The state and progress now, then every event; nothing is missed in between."""
         return watch(self.docket, self.key, ready)
 
@@ -277,7 +277,7 @@ async def unknown_function(*args: Any, **kwargs: Any) -> None:
     raise RuntimeError("this function is not registered here")
 
 
-def from_record(docket: TaskHome, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
+def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
     """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -63,7 +63,7 @@ class ExecutionProgress:
         stored = look.progress or (look.finished.progress if look.finished else None)
         self.apply(read_progress(stored) if stored else {})
 
-    async def subscribe(self, ready: asyncio.Event | None = None) -> AsyncIterator[ProgressEvent]:
+    async def subscribe(self, ready: asyncio.Event | None = None) -> AsyncGenerator[ProgressEvent]:
         """The progress now, then every step."""
         async for event in self.docket.watch(self.key, ready):
             if event["type"] == "progress":
