@@ -42,8 +42,10 @@ class Admission(Dependency[Any]):
 
     rank: ClassVar[int] = 0
 
-    def __init__(self, scope: str | None = None) -> None:
+    def __init__(self, scope: str | None = None, variant: int = 0) -> None:
         self.scope = scope
+        # Two limits of one kind on one thing are told apart by this.
+        self.variant = variant
         self.parameter: str | None = None
         self.value: Any = None
 
@@ -71,7 +73,8 @@ class Admission(Dependency[Any]):
 
     def group_name(self, function_name: str, parameter: str | None) -> str:
         """Names what is counted together, all values of a parameter included."""
-        return _group_name(self.kind, self.scope, parameter is None, function_name if parameter is None else parameter)
+        name = function_name if parameter is None else parameter
+        return _group_name(self.kind, self.scope, self.variant, parameter is None, name)
 
     def limit_name(self, execution: Execution, parameter: str | None, value: Any) -> str:
         """Names what is counted together; nothing of a user's value is left in it."""
@@ -153,10 +156,10 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _group_name(kind: str, scope: str | None, whole_task: bool, name: str) -> str:
+def _group_name(kind: str, scope: str | None, variant: int, whole_task: bool, name: str) -> str:
     """Begins with what a person looks for; the fingerprint makes it unique.
 
     A run takes its slots in the order of the limits' names: those for a value first, which fewer others want meanwhile.
     """
     family = "task" if whole_task else "arg"
-    return f"{family}~{_NOT_READABLE.sub('-', name)[:40]}~{fingerprint(kind, scope, whole_task, name)}"
+    return f"{family}~{_NOT_READABLE.sub('-', name)[:40]}~{fingerprint(kind, scope, variant, name)}"

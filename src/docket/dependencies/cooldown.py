@@ -25,9 +25,9 @@ class Cooldown(Admission):
     rank = 1
 
     def __init__(self, window: timedelta, *, scope: str | None = None) -> None:
-        super().__init__(scope)
-        self.window = window
         self._window_ms = positive_ms("Cooldown", "window", window)
+        super().__init__(scope, variant=self._window_ms)
+        self.window = window
         self._opened: tuple[str, bytes] | None = None
 
     async def __aenter__(self) -> Self:

@@ -26,11 +26,11 @@ class RateLimit(Admission):
     rank = 2
 
     def __init__(self, limit: int, *, per: timedelta, drop: bool = False, scope: str | None = None) -> None:
-        super().__init__(scope)
+        self._per_ms = positive_ms("RateLimit", "per", per)
+        super().__init__(scope, variant=self._per_ms)
         self.limit = positive_count("RateLimit", "limit", limit)
         self.per = per
         self.drop = drop
-        self._per_ms = positive_ms("RateLimit", "per", per)
         self._place: tuple[str, bytes] | None = None
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,62 @@
+"""A thousand tasks behind one limit: nobody asks whether it is his turn, and nobody waits longer than he must."""
+
+import asyncio
+import statistics
+import time
+
+import pytest
+
+from docket import ConcurrencyLimit, Docket
+
+from .limiting import assert_nothing_is_left, at_work, eventually, open_docket, parked
+
+TASKS = 1000
+
+
+async def commands(docket: Docket) -> int:
+    """How many commands the server has run, those in scripts included."""
+    async with docket.redis() as redis:
+        statistics_of_commands = await redis.info("commandstats")
+    return sum(entry["calls"] for entry in statistics_of_commands.values())
+
+
+@pytest.mark.timeout(120)
+async def test_a_thousand_tasks_behind_a_limit_of_one_wait_without_a_poll_and_start_promptly_in_order() -> None:
+    first_may_end = asyncio.Event()
+    began: list[tuple[int, float]] = []
+    ended: list[float] = []
+
+    async def limited(n: int, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1)) -> None:
+        began.append((n, time.perf_counter()))
+        if n == 0:
+            await first_may_end.wait()
+        ended.append(time.perf_counter())
+
+    async with open_docket() as docket, at_work(docket, concurrency=50):
+        await docket.add(limited)(0)
+        await eventually(lambda: began, "the first has begun")
+        await docket.add_many([docket.call(limited)(n) for n in range(1, TASKS + 1)])
+        await parked(docket, TASKS)
+
+        before = await commands(docket)
+        await asyncio.sleep(2.0)
+        while_waiting = await commands(docket) - before
+
+        before = await commands(docket)
+        first_may_end.set()
+        await eventually(lambda: len(ended) == TASKS + 1, "all have run", within=100)
+        await eventually(lambda: _nothing_is_left(docket), "the last one is settled")
+        per_task = (await commands(docket) - before) / TASKS
+        await assert_nothing_is_left(docket)
+
+    assert [n for n, _ in began] == list(range(TASKS + 1))
+    # Two seconds of a worker that has nothing to do: its lease, its look at the others.
+    assert while_waiting < 100, f"{while_waiting} commands while all wait"
+    assert per_task < 100, f"{per_task:.1f} commands for each task"
+    waits = [start - end for (_, start), end in zip(began[1:], ended[:-1], strict=True)]
+    assert statistics.median(waits) < 0.02, f"half of them wait longer than {statistics.median(waits) * 1000:.1f} ms"
+    assert max(waits) < 2.0
+
+
+async def _nothing_is_left(docket: Docket) -> bool:
+    return (await docket.ledger.census()).unfinished == 0

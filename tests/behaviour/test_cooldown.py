@@ -1,0 +1,210 @@
+"""What a user gets from Cooldown."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Annotated
+
+import pytest
+
+from docket import ConcurrencyLimit, Cooldown, Execution, ExecutionState, Perpetual, RateLimit, Retry
+from docket.dependencies import AdmissionBlocked, Dependency, current_execution
+
+from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, reaches
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+def ms(milliseconds: float) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+async def test_the_first_runs_and_the_rest_of_the_window_is_dropped(diary: Diary) -> None:
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(HOUR)) -> None:
+        assert cooldown.window == HOUR
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket):
+        await docket.add(refresh)(0)
+        await diary.has(0)
+        for n in range(1, 4):
+            dropped = await docket.add(refresh)(n)
+            await reaches(dropped, ExecutionState.CANCELLED)
+            assert "dropped: a cooldown" in (dropped.error or "")
+    assert diary.began == [0]
+
+
+async def test_after_the_window_the_next_one_runs(diary: Diary) -> None:
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(ms(300))) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket):
+        await docket.add(refresh)(0)
+        await diary.has(0)
+
+        async def another_ran() -> bool:
+            await docket.add(refresh)(len(diary.began))
+            return len(diary.began) > 2
+
+        await eventually(another_ran, "two more have run")
+    assert diary.times[1] - diary.times[0] > 0.3 - 0.1
+    assert diary.times[2] - diary.times[1] > 0.3 - 0.1
+
+
+async def test_of_many_at_once_one_runs(diary: Diary) -> None:
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(HOUR)) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket), at_work(docket):
+        executions = await docket.add_many([docket.call(refresh)(n) for n in range(30)])
+        for execution in executions:
+            await eventually(lambda execution=execution: _is_over(execution), "all are over")
+        assert Counter(e.state for e in executions) == {ExecutionState.COMPLETED: 1, ExecutionState.CANCELLED: 29}
+        await assert_nothing_is_left(docket)
+    assert len(diary.began) == 1
+
+
+async def _is_over(execution: Execution) -> bool:
+    await execution.sync()
+    return execution.state.finished
+
+
+async def test_a_cooldown_on_a_parameter_is_for_each_value(diary: Diary) -> None:
+    async def refresh(customer: Annotated[int, Cooldown(HOUR)], n: int) -> None:
+        diary.begin(customer)
+
+    async with open_docket() as docket:
+        for n in range(3):
+            for customer in range(4):
+                await docket.add(refresh)(customer, n)
+        await finish(docket)
+    assert sorted(diary.began) == [0, 1, 2, 3]
+
+
+async def test_scopes_set_cooldowns_apart(diary: Diary) -> None:
+    async def one(customer: Annotated[int, Cooldown(HOUR, scope="one")]) -> None:
+        diary.begin("one")
+
+    async def two(customer: Annotated[int, Cooldown(HOUR, scope="two")]) -> None:
+        diary.begin("two")
+
+    async with open_docket() as docket:
+        await docket.add(one)(1)
+        await docket.add(two)(1)
+        await finish(docket)
+    assert sorted(diary.began) == ["one", "two"]
+
+
+async def test_a_task_may_have_two_cooldowns(diary: Diary) -> None:
+    async def refresh(n: int, short: Cooldown = Cooldown(ms(1)), long: Cooldown = Cooldown(HOUR)) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        await docket.add(refresh)(0)
+        await finish(docket)
+        await docket.add(refresh)(1)
+        await finish(docket)
+    assert diary.began == [0]
+
+
+async def test_a_cooldown_does_not_drop_the_retries_of_its_own_run(diary: Diary) -> None:
+    async def refresh(
+        n: int, cooldown: Cooldown = Cooldown(HOUR), retry: Retry = Retry(attempts=3, delay=ms(5))
+    ) -> None:
+        diary.begin((n, retry.attempt))
+        if retry.attempt < 3:
+            raise RuntimeError("once more")
+
+    async with open_docket() as docket:
+        execution = await docket.add(refresh)(0)
+        await finish(docket)
+        await execution.get_result()
+        await docket.add(refresh)(1)
+        await finish(docket)
+    assert diary.began == [(0, 1), (0, 2), (0, 3)]
+
+
+async def test_a_cooldown_does_not_drop_its_own_run_when_it_is_delivered_again(diary: Diary) -> None:
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(HOUR)) -> None:
+        await diary.hold(n)
+
+    async with open_docket() as docket:
+        execution = await docket.add(refresh)(0)
+        async with at_work(docket, grace_period=timedelta(0)):
+            await diary.has(0)
+        diary.let_go(0)
+        async with at_work(docket):
+            await execution.get_result(timeout=timedelta(seconds=10))
+    assert diary.began == [0, 0]
+
+
+async def test_a_key_that_is_used_again_within_the_window_is_dropped(diary: Diary) -> None:
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(HOUR)) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        await docket.add(refresh, key="same")(0)
+        await finish(docket)
+        again = await docket.add(refresh, key="same")(1)
+        await finish(docket)
+        await reaches(again, ExecutionState.CANCELLED)
+    assert diary.began == [0]
+
+
+class Never(Dependency[None]):
+    """Drops every task."""
+
+    async def __aenter__(self) -> None:
+        raise AdmissionBlocked(current_execution.get(), "a test", reschedule=False)
+
+
+async def test_a_run_that_something_else_drops_opens_no_window(diary: Diary) -> None:
+    async def refused(customer: Annotated[int, Cooldown(HOUR)], gate: None = Never()) -> None:
+        diary.begin("refused")
+
+    async def refresh(customer: Annotated[int, Cooldown(HOUR)]) -> None:
+        diary.begin("refresh")
+
+    async with open_docket() as docket:
+        await docket.add(refused)(1)
+        await finish(docket)
+        await docket.add(refresh)(1)
+        await finish(docket)
+    assert diary.began == ["refresh"]
+
+
+async def test_a_run_that_has_to_wait_for_a_slot_or_a_rate_is_not_lost(diary: Diary) -> None:
+    async def refresh(
+        customer: Annotated[int, Cooldown(HOUR)],
+        slot: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1),
+        rate: RateLimit = RateLimit(3, per=ms(200)),
+    ) -> None:
+        await diary.nap(customer, seconds=0.02)
+
+    async with open_docket() as docket:
+        for customer in range(8):
+            await docket.add(refresh)(customer)
+        await finish(docket)
+        await assert_nothing_is_left(docket)
+    assert sorted(diary.began) == list(range(8))
+
+
+async def test_a_perpetual_task_that_is_dropped_goes_on(diary: Diary) -> None:
+    async def tick(cooldown: Cooldown = Cooldown(ms(300)), perpetual: Perpetual = Perpetual()) -> None:
+        diary.begin("tick")
+
+    async with open_docket() as docket, at_work(docket):
+        await docket.add(tick, key="tick")()
+        await eventually(lambda: len(diary.began) >= 3, "it has run three times")
+        await docket.cancel("tick")
+    assert all(later - earlier > 0.2 for earlier, later in zip(diary.times, diary.times[1:], strict=False))
+
+
+@pytest.mark.parametrize("bad", [timedelta(0), timedelta(seconds=-1)])
+def test_a_window_that_is_not_positive_is_refused(bad: timedelta) -> None:
+    with pytest.raises(ValueError, match=r"Cooldown\(window="):
+        Cooldown(bad)

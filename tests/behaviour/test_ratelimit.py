@@ -1,0 +1,321 @@
+"""What a user gets from RateLimit."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import pytest
+
+from docket import ConcurrencyLimit, Docket, ExecutionState, Perpetual, RateLimit, Retry
+from docket.dependencies import AdmissionBlocked, Dependency, current_execution
+
+from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, reaches
+
+# How much earlier than its place a body may be seen to begin: the way from the decision to the body varies.
+JITTER = 0.15
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+def ms(milliseconds: float) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def assert_window_holds(times: list[float], limit: int, per: float) -> None:
+    for earlier, later in zip(times, times[limit:], strict=False):
+        assert later - earlier > per - JITTER, f"{limit + 1} within {later - earlier:.3f} s"
+
+
+async def add_all(docket: Docket, function: Any, count: int) -> None:
+    await docket.add_many([docket.call(function)(n) for n in range(count)])
+
+
+async def test_no_window_has_more_beginnings_than_the_limit_and_all_run(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(4, per=ms(500))) -> None:
+        assert (limit.limit, limit.per, limit.drop) == (4, ms(500), False)
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        await add_all(docket, call, 18)
+        await finish(docket, concurrency=20)
+        await assert_nothing_is_left(docket)
+    assert sorted(diary.began) == list(range(18))
+    assert_window_holds(diary.times, 4, 0.5)
+    # Five windows are needed; nobody waits for a sixth.
+    assert diary.times[-1] - diary.times[0] < 4 * 0.5 + 1.0
+
+
+async def test_the_window_slides(diary: Diary) -> None:
+    """Two at the end of one window and two at the beginning of the next would be four in a row."""
+
+    async def call(n: int, limit: RateLimit = RateLimit(2, per=ms(600))) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket):
+        for n in range(2):
+            await docket.add(call, when=datetime.now(UTC) + ms(400))(n)
+        await diary.has(0, 1)
+        await docket.add(call)(2)
+        await docket.add(call)(3)
+        await diary.has(2, 3)
+    assert_window_holds(diary.times, 2, 0.6)
+
+
+async def test_what_is_too_much_is_put_off_once_and_not_again_and_again(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(5, per=ms(200))) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket, concurrency=10), docket.redis() as redis:
+        await redis.config_resetstat()
+        await add_all(docket, call, 100)
+        await diary.has(*range(100))
+        deliveries = (await redis.info("commandstats"))["cmdstat_zadd"]["calls"]
+    # For each: its place in the log; and in the line and in the queue when it is put off, which jitter may do twice.
+    assert deliveries < 100 * 7, f"{deliveries} for 100 tasks"
+    assert_window_holds(diary.times, 5, 0.2)
+
+
+async def test_a_task_that_is_put_off_is_scheduled_for_its_turn(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(1, per=timedelta(hours=1))) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket):
+        await docket.add(call)(0)
+        await diary.has(0)
+        for n, hours in ((1, 1), (2, 2), (3, 3)):
+            execution = await docket.add(call)(n)
+            await reaches(execution, ExecutionState.SCHEDULED)
+            assert abs(execution.when - datetime.now(UTC) - timedelta(hours=hours)) < timedelta(seconds=30)
+        await docket.cancel(execution.key)
+        # The place of the one that was cancelled is given out again.
+        execution = await docket.add(call)(4)
+        await reaches(execution, ExecutionState.SCHEDULED)
+        assert abs(execution.when - datetime.now(UTC) - timedelta(hours=3)) < timedelta(seconds=30)
+    assert diary.began == [0]
+
+
+async def test_places_of_tasks_that_were_cleared_are_given_out_again(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(1, per=timedelta(minutes=1))) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket, concurrency=50):
+        await add_all(docket, call, 1200)
+
+        async def are_put_off() -> bool:
+            return (await docket.ledger.census()).scheduled == 1199
+
+        await eventually(are_put_off, "all but one are put off")
+        assert await docket.clear() == 1199
+        execution = await docket.add(call)(2000)
+        await reaches(execution, ExecutionState.SCHEDULED)
+        await eventually(lambda: _is_due_within(execution, timedelta(minutes=1)), "it is next")
+
+
+async def _is_due_within(execution: Any, limit: timedelta) -> bool:
+    await execution.sync()
+    return (
+        execution.state is ExecutionState.SCHEDULED
+        and timedelta(seconds=1) < execution.when - datetime.now(UTC) < limit
+    )
+
+
+async def test_the_limit_holds_also_when_all_come_back_late(diary: Diary) -> None:
+    """Their turns pass while nobody works; then they must not all begin at once."""
+
+    async def call(n: int, limit: RateLimit = RateLimit(2, per=ms(300))) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        async with at_work(docket):
+            await add_all(docket, call, 10)
+            await diary.has(*diary.began[:2])
+            await eventually(lambda: len(diary.began) >= 2, "the first two have begun")
+
+            async def are_put_off() -> bool:
+                return (await docket.ledger.census()).scheduled >= 6
+
+            await eventually(are_put_off, "the others are put off")
+        await asyncio.sleep(1.6)
+        await finish(docket)
+    assert sorted(diary.began) == list(range(10))
+    assert_window_holds(diary.times, 2, 0.3)
+
+
+async def test_what_is_too_much_is_dropped_if_asked_for(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(2, per=timedelta(hours=1), drop=True)) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        executions = [await docket.add(call)(n) for n in range(6)]
+        await finish(docket)
+        states = Counter()
+        for execution in executions:
+            await execution.sync()
+            states[execution.state] += 1
+            if execution.state is ExecutionState.CANCELLED:
+                assert "rate limit of 2 per 60m" in (execution.error or "")
+        await assert_nothing_is_left(docket)
+    assert states == {ExecutionState.COMPLETED: 2, ExecutionState.CANCELLED: 4}
+    assert len(diary.began) == 2
+
+
+async def test_a_limit_on_a_parameter_holds_for_each_value(diary: Diary) -> None:
+    async def call(customer: Annotated[int, RateLimit(1, per=timedelta(hours=1), drop=True)], n: int) -> None:
+        diary.begin((customer, n))
+
+    async with open_docket() as docket:
+        for n in range(3):
+            for customer in range(3):
+                await docket.add(call)(customer, n)
+        await finish(docket)
+    assert Counter(customer for customer, _ in diary.began) == {0: 1, 1: 1, 2: 1}
+
+
+async def test_scopes_set_limits_apart(diary: Diary) -> None:
+    async def one(customer: Annotated[int, RateLimit(1, per=timedelta(hours=1), drop=True, scope="one")]) -> None:
+        diary.begin("one")
+
+    async def two(customer: Annotated[int, RateLimit(1, per=timedelta(hours=1), drop=True, scope="two")]) -> None:
+        diary.begin("two")
+
+    async with open_docket() as docket:
+        await docket.add(one)(1)
+        await docket.add(two)(1)
+        await finish(docket)
+    assert sorted(diary.began) == ["one", "two"]
+
+
+async def test_a_task_that_fails_keeps_its_place(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(1, per=ms(500))) -> None:
+        diary.begin(n)
+        raise RuntimeError("failed")
+
+    async with open_docket() as docket:
+        await add_all(docket, call, 3)
+        await finish(docket)
+    assert_window_holds(diary.times, 1, 0.5)
+
+
+async def test_a_retry_needs_a_place_of_its_own(diary: Diary) -> None:
+    async def call(
+        limit: RateLimit = RateLimit(1, per=ms(400)), retry: Retry = Retry(attempts=3, delay=timedelta(0))
+    ) -> None:
+        diary.begin(retry.attempt)
+        raise RuntimeError("once more")
+
+    async with open_docket() as docket:
+        await docket.add(call)()
+        await finish(docket)
+    assert diary.began == [1, 2, 3]
+    assert_window_holds(diary.times, 1, 0.4)
+
+
+class NotOnTheFirstTry(Dependency[None]):
+    """Puts every task off once."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    async def __aenter__(self) -> None:
+        execution = current_execution.get()
+        if execution.key not in self.seen:
+            self.seen.add(execution.key)
+            raise AdmissionBlocked(execution, "a test", retry_delay=ms(5))
+
+
+async def test_a_task_that_something_else_blocks_gives_its_place_back(diary: Diary) -> None:
+    async def call(
+        n: int,
+        limit: RateLimit = RateLimit(1, per=timedelta(hours=1), drop=True),
+        gate: None = NotOnTheFirstTry(),
+    ) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        await docket.add(call)(0)
+        await finish(docket)
+    assert diary.began == [0]
+
+
+async def test_a_task_that_waits_for_a_slot_gives_its_place_back(diary: Diary) -> None:
+    async def call(
+        n: int,
+        slot: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1),
+        limit: RateLimit = RateLimit(2, per=timedelta(hours=1), drop=True),
+    ) -> None:
+        await diary.nap(n, seconds=0.1)
+
+    async with open_docket() as docket:
+        # All but one wait for the slot; while they wait they take nobody's place.
+        executions = [await docket.add(call)(n) for n in range(6)]
+        await finish(docket)
+        for execution in executions:
+            await execution.sync()
+        await assert_nothing_is_left(docket)
+    assert len(diary.began) == 2
+    assert Counter(e.state for e in executions) == {ExecutionState.COMPLETED: 2, ExecutionState.CANCELLED: 4}
+
+
+async def test_a_run_that_was_interrupted_is_not_counted_twice(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(1, per=timedelta(hours=1))) -> None:
+        await diary.hold(n)
+
+    async with open_docket() as docket:
+        execution = await docket.add(call)(0)
+        async with at_work(docket, grace_period=timedelta(0)):
+            await diary.has(0)
+        diary.let_go(0)
+        async with at_work(docket):
+            await execution.get_result(timeout=timedelta(seconds=10))
+    assert diary.began == [0, 0]
+
+
+async def test_two_limits_on_one_task_both_hold(diary: Diary) -> None:
+    async def call(
+        n: int,
+        burst: RateLimit = RateLimit(2, per=ms(200)),
+        steady: RateLimit = RateLimit(4, per=ms(800)),
+    ) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket:
+        await add_all(docket, call, 10)
+        await finish(docket)
+        await assert_nothing_is_left(docket)
+    assert sorted(diary.began) == list(range(10))
+    assert_window_holds(diary.times, 2, 0.2)
+    assert_window_holds(diary.times, 4, 0.8)
+
+
+async def test_a_perpetual_task_that_is_dropped_goes_on(diary: Diary) -> None:
+    async def tick(
+        limit: RateLimit = RateLimit(1, per=ms(300), drop=True), perpetual: Perpetual = Perpetual(every=ms(20))
+    ) -> None:
+        diary.begin("tick")
+
+    async with open_docket() as docket, at_work(docket):
+        await docket.add(tick, key="tick")()
+        await eventually(lambda: len(diary.began) >= 3, "it has run three times")
+        await docket.cancel("tick")
+    assert_window_holds(diary.times, 1, 0.3)
+
+
+@pytest.mark.parametrize("bad", [0, -3])
+def test_a_limit_below_one_is_refused(bad: int) -> None:
+    with pytest.raises(ValueError, match=rf"RateLimit\(limit={bad}\).*at least 1"):
+        RateLimit(bad, per=ms(1))
+
+
+@pytest.mark.parametrize("bad", [timedelta(0), timedelta(seconds=-1)])
+def test_a_time_that_is_not_positive_is_refused(bad: timedelta) -> None:
+    with pytest.raises(ValueError, match=r"RateLimit\(per="):
+        RateLimit(1, per=bad)
+
+
+def test_a_limit_that_is_no_whole_number_is_refused() -> None:
+    with pytest.raises(TypeError, match="whole number"):
+        RateLimit(0.5, per=ms(1))  # type: ignore[arg-type]
