@@ -90,7 +90,7 @@ class Supervisor:
 
 
 def _for_seat(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
-    """Names and metrics ports are each process's own; the health port is the supervisor's; one introduction is enough."""
+    """Names and metrics ports are each process's own, the health port is the supervisor's; one introduction will do."""
     return options.changed(
         name=f"{base}-{index + 1}" if processes > 1 else base,
         healthcheck_port=None,

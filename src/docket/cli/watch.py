@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -126,8 +125,7 @@ async def _follow(docket: Docket, key: str, screen: Screen) -> StateEvent:
 
 
 async def _last_event(docket: Docket, key: str, screen: Screen) -> StateEvent:
-    watching = cast("AsyncGenerator[StateEvent | ProgressEvent]", docket.watch(key))
-    async with aclosing(watching) as events:
+    async with aclosing(docket.watch(key)) as events:
         event, progress = await anext(events), await anext(events)
         screen.show(event)
         screen.show(progress)

@@ -102,6 +102,13 @@ class Keys:
     def task_channel(self, key: str) -> bytes:
         return text_bytes(f"{self.channels}task/{key}")
 
+    @property
+    def any_task_channel(self) -> tuple[bytes, bytes]:
+        """What the channels of all tasks begin with, and the pattern that matches them and no others."""
+        beginning = f"{self.channels}task/"
+        pattern = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in beginning)
+        return text_bytes(beginning), text_bytes(f"{pattern}*")
+
     def worker_channel(self, worker: str) -> bytes:
         return text_bytes(f"{self.channels}worker/{worker}")
 

@@ -1,0 +1,176 @@
+"""A docket's live view, drawn for a terminal of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from docket.cli.observing import Failure, Running, Sight
+from docket.cli.output import ago, printable
+from docket.dependencies import format_duration
+from docket.docket import WorkerInfo
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+BAR_WIDTH = 24
+
+
+class Dashboard:
+    """Draws what an observer sees; the tables share whatever height there is."""
+
+    def __init__(self, title: str, sight: Sight, hint: str = "") -> None:
+        self.title = title
+        self.hint = hint
+        self._sight = sight
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        height = options.height or console.height
+        sight = self._sight
+        room = max(height - 9, 6)
+        failures = list(sight.failures)[-max(room // 4, 2) :]
+        workers = sight.workers[: max(room // 4, 2)]
+        running = sight.running[: max(room - len(failures) - len(workers), 2)]
+        yield self._head()
+        yield _counts(sight)
+        yield _rates(sight, options.max_width)
+        yield _section(
+            f"Running {_of(len(running), sight.census.running if sight.census else 0)}", _running(running, sight.now)
+        )
+        yield _section(f"Workers {_of(len(workers), len(sight.workers))}", _workers(workers, sight))
+        yield _section("Failures since we look", _failures(failures))
+
+    def _head(self) -> RenderableType:
+        line = Table.grid(expand=True)
+        line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        line.add_column(justify="right", no_wrap=True)
+        clock = f"{datetime.now():%H:%M:%S}"
+        line.add_row(Text(self.title, style="bold"), Text(f"{self.hint}  {clock}" if self.hint else clock, style="dim"))
+        if self._sight.trouble is None:
+            return line
+        return Group(line, Text(printable(f"no answer: {self._sight.trouble}"), style="bold red", no_wrap=True))
+
+
+def _counts(sight: Sight) -> RenderableType:
+    census = sight.census
+    if census is None:
+        return Text("…")
+    parts = [
+        ("running", census.running, "cyan"),
+        ("ready", census.ready, "yellow"),
+        ("scheduled", census.scheduled, "magenta"),
+    ]
+    if census.parked:
+        parts.insert(2, ("wait for a limit", census.parked, "yellow"))
+    if census.dead:
+        parts.append(("dead letters", census.dead, "red"))
+    line = Text()
+    for name, count, style in parts:
+        line.append(f"{count:,}", style=f"bold {style}")
+        line.append(f" {name}   ")
+    if census.oldest_waiting_ms is not None and census.ready:
+        line.append(
+            f"the oldest waits for {format_duration(max(census.server_ms - census.oldest_waiting_ms, 0) / 1000)}",
+            style="dim",
+        )
+    return line
+
+
+def _rates(sight: Sight, width: int) -> RenderableType:
+    rates = sight.rates
+    line = Text()
+    for name, rate, style in (
+        ("done", rates.ended, "green"),
+        ("failed", rates.failed, "red"),
+        ("added", rates.added, ""),
+    ):
+        line.append(f"{rate:,.0f}/s", style=f"bold {style}")
+        line.append(f" {name}   ")
+    room = max(min(width - len(line), 60), 0)
+    line.append(sparkline(list(sight.ended_rates)[-room:] if room else []), style="green")
+    return line
+
+
+def sparkline(values: Sequence[float]) -> str:
+    most = max(values, default=0.0)
+    if most <= 0:
+        return ""
+    return "".join(BLOCKS[min(round(value / most * (len(BLOCKS) - 1)), len(BLOCKS) - 1)] for value in values)
+
+
+def _of(shown: int, all: int) -> str:
+    return f"({all:,})" if shown >= all else f"({shown} of {all:,})"
+
+
+def _section(title: str, body: RenderableType | None) -> RenderableType:
+    return Group(Rule(title, align="left", style="dim"), body or Text("none", style="dim"))
+
+
+def _grid() -> Table:
+    return Table(box=None, show_header=False, pad_edge=False, expand=True)
+
+
+def _running(tasks: Sequence[Running], now: datetime) -> RenderableType | None:
+    if not tasks:
+        return None
+    table = _grid()
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=3)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=3, style="dim")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=2)
+    table.add_column(no_wrap=True, justify="right", min_width=6)
+    table.add_column(no_wrap=True, width=BAR_WIDTH)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=3, style="dim")
+    for task in tasks:
+        name = Text(printable(task.function), style="bold")
+        if task.attempt > 1:
+            name.append(f" (attempt {task.attempt})", style="yellow")
+        took = format_duration(max((now - task.started).total_seconds(), 0))
+        table.add_row(name, printable_text(task.key), printable_text(task.worker), took, _bar(task), _message(task))
+    return table
+
+
+def _bar(task: Running) -> RenderableType:
+    if task.current is None:
+        return Text("")
+    return ProgressBar(total=task.total, completed=task.current, width=BAR_WIDTH)
+
+
+def _message(task: Running) -> Text:
+    if task.current is None and not task.message:
+        return Text("")
+    return printable_text(f"{task.current or 0}/{task.total} {task.message or ''}")
+
+
+def _workers(workers: Sequence[WorkerInfo], sight: Sight) -> RenderableType | None:
+    if not workers:
+        return None
+    table = _grid()
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=2)
+    table.add_column(no_wrap=True, min_width=10)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=5, style="dim")
+    for worker in workers:
+        names = ", ".join(sorted(worker.tasks))
+        table.add_row(printable_text(worker.name), f"seen {ago(worker.last_seen, sight.now)}", printable_text(names))
+    return table
+
+
+def _failures(failures: Sequence[Failure]) -> RenderableType | None:
+    if not failures:
+        return None
+    table = _grid()
+    table.add_column(no_wrap=True, width=8, style="dim")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=2, style="bold")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=2, style="dim")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=5, style="red")
+    for failure in reversed(failures):
+        texts = (printable_text(text) for text in (failure.function, failure.key, failure.error))
+        table.add_row(f"{failure.at:%H:%M:%S}", *texts)
+    return table
+
+
+def printable_text(text: str) -> Text:
+    return Text(printable(text))

@@ -1,0 +1,50 @@
+"""Single keys from a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+QUIT = frozenset({b"q", b"Q", b"\x1b", b"\x03", b"\x04"})
+
+
+@contextmanager
+def quitting(stop: Callable[[], None]) -> Generator[None]:
+    """Calls `stop` on q, Escape, Ctrl-C and SIGTERM; the terminal is left as it was found."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        with _keys(loop, stop):
+            yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _keys(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Generator[None]:
+    if not sys.stdin.isatty():
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def read() -> None:
+        # The end of the input means that the terminal is gone.
+        if (typed := os.read(terminal, 32)) in QUIT or not typed:
+            stop()
+
+    tty.setcbreak(terminal)
+    loop.add_reader(terminal, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -1,0 +1,206 @@
+"""What goes on in a docket, for a live view: counts and running tasks by asking, rates and failures by listening."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from docket.cli.listing import list_tasks
+from docket.docket import Docket, WorkerInfo
+from docket.ledger.ledger import Census, worker_name
+from docket.ledger.queries import TaskRow
+from docket.model.errors import DocketError
+from docket.model.states import ExecutionState
+from docket.model.times import from_ms
+from docket.storage.cancelling import cancel_and_wait
+from docket.storage.overhearing import overhear
+
+# How many running tasks and failures are kept for show.
+SHOWN_RUNNING, SHOWN_FAILURES = 100, 20
+# How far back rates are remembered, in looks.
+REMEMBERED = 120
+# A server that does not let us listen (some permissions forbid it) still has its counts shown.
+LISTEN_SECONDS = 5.0
+
+
+@dataclass
+class Running:
+    """A task that runs."""
+
+    key: str
+    function: str
+    worker: str
+    started: datetime
+    attempt: int
+    current: int | None = None
+    total: int = 100
+    message: str | None = None
+
+
+@dataclass
+class Failure:
+    """A task that failed while we listened."""
+
+    at: datetime
+    key: str
+    error: str
+    function: str = "?"
+
+
+@dataclass
+class Totals:
+    """What was heard since the beginning."""
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed + self.cancelled
+
+
+@dataclass
+class Rates:
+    """A second's worth of work, as of the last look."""
+
+    started: float = 0.0
+    ended: float = 0.0
+    failed: float = 0.0
+    added: float = 0.0
+
+
+@dataclass
+class Sight:
+    """All that a live view shows."""
+
+    census: Census | None = None
+    workers: list[WorkerInfo] = field(default_factory=list[WorkerInfo])
+    running: list[Running] = field(default_factory=list[Running])
+    failures: deque[Failure] = field(default_factory=lambda: deque[Failure](maxlen=SHOWN_FAILURES))
+    totals: Totals = field(default_factory=Totals)
+    rates: Rates = field(default_factory=Rates)
+    ended_rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=REMEMBERED))
+    trouble: str | None = None
+
+    @property
+    def now(self) -> datetime:
+        return from_ms(self.census.server_ms) if self.census is not None else datetime.now().astimezone()
+
+
+class Observer:
+    """Looks when told to, and listens in between."""
+
+    def __init__(self, docket: Docket) -> None:
+        self._docket = docket
+        self.sight = Sight()
+        self._progress: dict[str, tuple[int | None, int, str | None]] = {}
+        self._unnamed: list[Failure] = []
+        self._at = time.monotonic()
+        self._before = Totals()
+        self._unfinished: int | None = None
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None]:
+        """Hears every event meanwhile."""
+        ready = asyncio.Event()
+        docket = self._docket
+        ears = asyncio.create_task(
+            overhear(docket.server, docket.keys, self.hear, ready), name=f"{docket.name} - overhearing"
+        )
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ready.wait(), LISTEN_SECONDS)
+            yield
+        finally:
+            await cancel_and_wait([ears], "docket: nobody watches any more")
+
+    def hear(self, key: str, message: bytes) -> None:
+        event = json.loads(message)
+        if event["type"] == "progress":
+            self._progress[key] = event["current"], event["total"], event["message"]
+            return
+        state, totals = event["state"], self.sight.totals
+        if state == ExecutionState.RUNNING.value:
+            totals.started += 1
+            return
+        self._progress.pop(key, None)
+        if state == ExecutionState.COMPLETED.value:
+            totals.completed += 1
+        elif state == ExecutionState.CANCELLED.value:
+            totals.cancelled += 1
+        elif state == ExecutionState.FAILED.value:
+            totals.failed += 1
+            failure = Failure(datetime.now().astimezone(), key, event.get("error") or "")
+            self.sight.failures.append(failure)
+            self._unnamed.append(failure)
+
+    async def look(self) -> None:
+        """Asks the server how things are. A server that does not answer is noted; the view stays as it was."""
+        try:
+            await self._look()
+            self.sight.trouble = None
+        except DocketError as error:
+            self.sight.trouble = str(error)
+        self._note_rates()
+
+    async def _look(self) -> None:
+        docket, sight = self._docket, self.sight
+        running = [ExecutionState.RUNNING]
+        sight.census, sight.workers, listing = await asyncio.gather(
+            docket.ledger.census(), docket.workers(), list_tasks(docket.ledger, running, SHOWN_RUNNING)
+        )
+        await asyncio.gather(*(self._learn_progress(row) for row in listing.rows))
+        sight.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
+        await self._name_failures()
+
+    def _running(self, row: TaskRow) -> Running:
+        assert row.run is not None
+        task = Running(
+            row.key, row.task.function_name, worker_name(row.run.worker), from_ms(row.run.started_ms), row.task.attempt
+        )
+        task.current, task.total, task.message = self._progress.get(row.key, (None, 100, None))
+        return task
+
+    async def _learn_progress(self, row: TaskRow) -> None:
+        """Of a task that made progress before we listened. One that runs for a moment only is not asked for."""
+        assert row.run is not None
+        assert self.sight.census is not None
+        if row.key in self._progress or self.sight.census.server_ms - row.run.started_ms < 1000:
+            return
+        stored = (await self._docket.ledger.look(row.key)).progress
+        known: dict[str, Any] = json.loads(stored) if stored else {}
+        self._progress[row.key] = known.get("current"), known.get("total", 100), known.get("message")
+
+    async def _name_failures(self) -> None:
+        """Events tell the key only. Of many failures, the last ones are of interest."""
+        unnamed, self._unnamed = self._unnamed[-SHOWN_FAILURES:], []
+        looks = await asyncio.gather(*(self._docket.ledger.look(failure.key) for failure in unnamed))
+        for failure, look in zip(unnamed, looks, strict=True):
+            record = look.task or (look.finished.task if look.finished else None)
+            if record is not None:
+                failure.function = record.function_name
+
+    def _note_rates(self) -> None:
+        now, sight = time.monotonic(), self.sight
+        seconds, self._at = max(now - self._at, 0.001), now
+        totals, before = sight.totals, self._before
+        ended = totals.ended - before.ended
+        sight.rates = Rates(
+            (totals.started - before.started) / seconds, ended / seconds, (totals.failed - before.failed) / seconds
+        )
+        if sight.census is not None:
+            if self._unfinished is not None:
+                sight.rates.added = max(sight.census.unfinished - self._unfinished + ended, 0) / seconds
+            self._unfinished = sight.census.unfinished
+        sight.ended_rates.append(sight.rates.ended)
+        self._before = Totals(totals.started, totals.completed, totals.failed, totals.cancelled)

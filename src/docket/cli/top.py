@@ -1,0 +1,129 @@
+"""`docket top`"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+
+from docket.cli.dashboard import Dashboard
+from docket.cli.durations import duration
+from docket.cli.keyboard import quitting
+from docket.cli.numbers import positive
+from docket.cli.observing import Observer, Sight
+from docket.cli.opening import open_docket, run
+from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.output import console, is_terminal, printable, write_json
+from docket.docket import Docket
+
+app = typer.Typer(add_completion=False)
+
+Interval = Annotated[
+    timedelta,
+    typer.Option(
+        "--interval",
+        "-i",
+        parser=duration,
+        envvar="DOCKET_TOP_INTERVAL",
+        metavar="DURATION",
+        show_default="1s",
+        help="How often to look.",
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option(
+        "--count", "-n", parser=positive, envvar="DOCKET_TOP_COUNT", metavar="NUMBER", help="Look so often, then stop."
+    ),
+]
+
+
+@app.command()
+def top(
+    docket: DocketName = DEFAULT_DOCKET,
+    url: Url = DEFAULT_URL,
+    interval: Interval = timedelta(seconds=1),
+    count: Count = None,
+    json: Json = False,
+) -> None:
+    """Watch a docket live: queues, rates, running tasks, failures.
+
+    q quits. In a pipe there is a line for each look.
+    """
+    if interval < timedelta(milliseconds=50):
+        raise typer.BadParameter("look every 50ms at most", param_hint="'--interval'")
+    run(_top(docket, url, interval.total_seconds(), count, json))
+
+
+async def _top(name: str, url: str, interval: float, count: int | None, as_json: bool) -> None:
+    async with open_docket(name, url) as docket:
+        observer = Observer(docket)
+        async with observer.listening():
+            await observer.look()
+            stopped = asyncio.Event()
+            with quitting(stopped.set):
+                if as_json or not is_terminal():
+                    await _lines(observer, stopped, interval, count, as_json)
+                else:
+                    await _screen(docket, observer, stopped, interval, count)
+
+
+async def _screen(
+    docket: Docket, observer: Observer, stopped: asyncio.Event, interval: float, count: int | None
+) -> None:
+    server = docket.server
+    title = printable(f"docket {docket.name!r} at {server.shown_url} ({server.engine_name} {server.engine_version})")
+    view = Dashboard(title, observer.sight, "q quits")
+    with Live(view, console=console(), screen=True, auto_refresh=False) as live:
+        async for _ in _looks(observer, stopped, interval, count):
+            live.refresh()
+
+
+async def _lines(observer: Observer, stopped: asyncio.Event, interval: float, count: int | None, as_json: bool) -> None:
+    async for sight in _looks(observer, stopped, interval, count):
+        if as_json:
+            write_json(_facts(sight))
+        else:
+            typer.echo(_line(sight))
+
+
+async def _looks(
+    observer: Observer, stopped: asyncio.Event, interval: float, count: int | None
+) -> AsyncGenerator[Sight]:
+    """A sight of the docket, now and at every interval."""
+    looked = 0
+    while not stopped.is_set():
+        yield observer.sight
+        looked += 1
+        if looked == count:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), interval)
+            return
+        await observer.look()
+
+
+def _facts(sight: Sight) -> dict[str, Any]:
+    census, rates = sight.census, sight.rates
+    facts: dict[str, Any] = {"at": sight.now.isoformat(), "trouble": sight.trouble, "workers": len(sight.workers)}
+    if census is not None:
+        facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
+        facts |= {"scheduled": census.scheduled, "dead_letters": census.dead}
+    return facts | {"done_rate": rates.ended, "failed_rate": rates.failed, "added_rate": rates.added}
+
+
+def _line(sight: Sight) -> str:
+    if sight.trouble is not None:
+        return printable(f"{datetime.now():%H:%M:%S}  no answer: {sight.trouble}")
+    census, rates = sight.census, sight.rates
+    assert census is not None
+    return (
+        f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
+        f"scheduled {census.scheduled:,}  workers {len(sight.workers)}  done {rates.ended:,.0f}/s  "
+        f"failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"
+    )
