@@ -42,7 +42,7 @@ docs: $(READY) ## check that every relative link in the documentation resolves
 	$(BIN)/python docs/check_links.py
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on PATH may be a shim that cannot run, and a Python may lack venv: try each before choosing.

@@ -1,4 +1,4 @@
-"""How fast one worker drains no-op tasks: `python -m bench.drain [--tasks 20000] [--concurrency 10 100 1000] [--url …]`."""
+"""How fast one worker drains no-op tasks: `python -m bench.drain [--tasks 20000] [--concurrency 10 100] [--url …]`."""
 
 from __future__ import annotations
 
