@@ -1,0 +1,227 @@
+"""Limits hold while workers die, pause and have wrong clocks; nothing is lost and no slot is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from docket import Docket, ExecutionState
+
+from .conftest import Stage
+from .limited_tasks import Note, limited_tasks, note, read_notes, slots
+from .processes import LEASE, Process
+from .waiting import until
+
+VALUES, TASKS, LIMIT = 5, 200, 2
+
+
+class Crew:
+    """Worker processes that come and go, and the notes of what their tasks did."""
+
+    def __init__(self, stage: Stage, client: Any) -> None:
+        self._stage = stage
+        self._client = client
+        self._numbers = itertools.count()
+        self.workers: list[Process] = []
+
+    def hire(self, *, concurrency: int = 10, clock_seconds: float = 0.0) -> Process:
+        settings = {
+            "docket": self._stage.name,
+            "url": self._stage.url,
+            "name": f"crew-{next(self._numbers)}",
+            "tasks": ["tests.faults.limited_tasks:limited_tasks"],
+            "concurrency": concurrency,
+            "lease": LEASE,
+            "grace": 60.0,
+            "clock_seconds": clock_seconds,
+        }
+        self.workers.append(self._stage.process(["-m", "tests.faults.program", json.dumps(settings)]))
+        return self.workers[-1]
+
+    async def at_work(self, docket: Docket, count: int) -> None:
+        async def present() -> bool:
+            ended = [worker for worker in self.workers if worker.exit_code is not None]
+            assert not ended, f"a worker ended:\n{ended[0].output[-3000:]}"
+            return len(await docket.workers()) >= count
+
+        await until(present, f"{count} workers work", 60)
+
+    async def lose_one(self) -> None:
+        """Kills one. What it ran is over from here, whatever its notes say."""
+        worker = self.workers.pop(random.randrange(len(self.workers)))
+        worker.kill()
+        await worker.ended()
+        await note("killed", "-", "-", worker.pid, self._client)
+
+    async def notes(self) -> list[Note]:
+        return read_notes(await self._client.lrange("limits", 0, -1))
+
+
+@pytest.fixture
+async def crew(stage: Stage) -> AsyncIterator[Crew]:
+    async with redis.asyncio.Redis.from_url(stage.reports.url) as client:
+        yield Crew(stage, client)
+
+
+def most_at_once(notes: list[Note]) -> dict[str, int]:
+    """For each group, how many of its runs went on at a time."""
+    going_on: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    most: Counter[str] = Counter()
+    for n in notes:
+        if n.what == "begin":
+            going_on[n.group].add((n.key, n.pid))
+            most[n.group] = max(most[n.group], len(going_on[n.group]))
+        elif n.what == "end":
+            going_on[n.group].discard((n.key, n.pid))
+        else:
+            for runs in going_on.values():
+                runs -= {run for run in runs if run[1] == n.pid}
+    return most
+
+
+async def states(docket: Docket, keys: list[str]) -> Counter[Any]:
+    found = [await docket.get_execution(key) for key in keys]
+    return Counter(execution.state if execution else None for execution in found)
+
+
+async def assert_no_slot_is_left(docket: Docket) -> None:
+    async with docket.redis() as client:
+        names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in await client.keys("*")}
+    assert not names & {"slots", "line", "limits", "parked", "ghosts", "tasks", "running"}, names
+
+
+async def all_over(docket: Docket) -> bool:
+    return (await docket.ledger.census()).unfinished == 0
+
+
+@pytest.mark.timeout(240)
+async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_two_seconds(
+    stage: Stage, crew: Crew
+) -> None:
+    docket = await stage.docket()
+    for _ in range(3):
+        crew.hire()
+    await crew.at_work(docket, 3)
+    keys = [f"task-{n}" for n in range(TASKS)]
+    await docket.add_many([docket.call(slots, key=key)(n % VALUES, 0.4) for n, key in enumerate(keys)])
+
+    async def churn() -> None:
+        while True:
+            await asyncio.sleep(2.0)
+            crew.hire()
+            await crew.lose_one()
+
+    churning = asyncio.create_task(churn())
+    try:
+        await until(lambda: all_over(docket), "all tasks are over", 180)
+    finally:
+        churning.cancel()
+        await asyncio.wait([churning])
+
+    notes = await crew.notes()
+    killed = sum(n.what == "killed" for n in notes)
+    most = most_at_once(notes)
+    assert killed >= 4
+    assert most == {str(value): LIMIT for value in range(VALUES)}, most
+    assert await states(docket, keys) == {ExecutionState.COMPLETED: TASKS}
+    assert {n.key for n in notes if n.what == "end"} == set(keys)
+    # A task begins again only if its worker was killed.
+    again = Counter(n.key for n in notes if n.what == "begin")
+    dead = {n.pid for n in notes if n.what == "killed"}
+    for key, times in again.items():
+        assert times <= 1 + sum(n.pid in dead for n in notes if n.what == "begin" and n.key == key), key
+    await assert_no_slot_is_left(docket)
+
+
+@pytest.mark.timeout(120)
+async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_before(
+    stage: Stage, crew: Crew
+) -> None:
+    docket = await stage.docket()
+    paused = crew.hire()
+    await crew.at_work(docket, 1)
+    first = [await docket.add(slots)(1, 60.0) for _ in range(LIMIT)]
+    await until(lambda: _begun(crew, LIMIT), "both slots are taken")
+    crew.hire()
+    await crew.at_work(docket, 2)
+    # A live holder keeps its slot for longer than its lease.
+    waiting = await docket.add(slots)(1, 0.1)
+    await asyncio.sleep(LEASE * 1.5)
+    assert await _begun(crew, LIMIT)
+    assert not await _begun(crew, LIMIT + 1)
+
+    paused.pause()
+    await until(lambda: _begun(crew, LIMIT + 1), "its slots are taken over", LEASE * 4)
+    paused.wake()
+    for execution in first:
+        await docket.cancel(execution.key)
+    await waiting.get_result()
+    await until(lambda: all_over(docket), "all are over")
+    await assert_no_slot_is_left(docket)
+    # The stale runs noticed it and ended, and their slots were not given back a second time.
+    after = [await docket.add(slots)(1, 0.3) for _ in range(6)]
+    for execution in after:
+        await execution.get_result()
+    last = {execution.key for execution in after}
+    assert most_at_once([n for n in await crew.notes() if n.key in last]) == {"1": LIMIT}
+
+
+async def _begun(crew: Crew, count: int) -> bool:
+    return sum(n.what == "begin" for n in await crew.notes()) >= count
+
+
+@pytest.mark.timeout(120)
+async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Crew) -> None:
+    docket = await stage.docket()
+    crew.hire(clock_seconds=120.0)
+    crew.hire(clock_seconds=-120.0)
+    await crew.at_work(docket, 2)
+    for function in limited_tasks:
+        docket.register(function)
+    rated = await docket.add_many([docket.call("rated")(n) for n in range(12)])
+    cooled = await docket.add_many([docket.call("cooled")(n) for n in range(12)])
+    await until(lambda: all_over(docket), "all are over", 30)
+
+    assert await states(docket, [e.key for e in rated]) == {ExecutionState.COMPLETED: 12}
+    assert await states(docket, [e.key for e in cooled]) == {ExecutionState.COMPLETED: 1, ExecutionState.CANCELLED: 11}
+    times = [n.at for n in await crew.notes() if n.group == "rated"]
+    # The way from the decision to the note varies on a busy machine.
+    assert min(later - earlier for earlier, later in zip(times, times[3:], strict=False)) > 0.7
+    assert times[-1] - times[0] < 8
+
+
+@pytest.mark.timeout(120)
+async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(stage: Stage, crew: Crew) -> None:
+    docket = await stage.docket()
+    for _ in range(3):
+        crew.hire(concurrency=5)
+    await crew.at_work(docket, 3)
+    for function in limited_tasks:
+        docket.register(function)
+
+    async def churn() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.7)
+            crew.hire(concurrency=5)
+            await crew.lose_one()
+
+    churning = asyncio.create_task(churn())
+    for n in range(8):
+        await docket.add_many([docket.call("debounced")(value, n) for value in range(10)])
+        await asyncio.sleep(0.15)
+    await churning
+    await until(lambda: all_over(docket), "all are over", 60)
+
+    ended = Counter(n.group for n in await crew.notes() if n.what == "end")
+    for value in range(10):
+        runs = {group: count for group, count in ended.items() if group.startswith(f"{value}/")}
+        assert runs, f"value {value} had no run"
+        assert f"{value}/7" in runs, f"the last submission of value {value} did not run: {runs}"
