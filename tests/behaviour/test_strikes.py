@@ -379,8 +379,23 @@ async def test_a_struck_automatic_task_stops_and_comes_back_after_its_restore(do
         await eventually(lambda: len(ran) > stopped_at)
 
 
-async def test_our_own_late_message_does_not_undo_a_restore(docket: Docket) -> None:
-    """Each change is applied when it is acknowledged; the message about it comes later and must change nothing."""
+async def test_what_was_restored_stays_restored_when_an_old_message_comes_late(docket: Docket) -> None:
+    """A change is applied when it is acknowledged; the message about it may come much later and must change nothing."""
+    messages: list[bytes] = []
+    await docket.subscriptions.listen(docket.keys.strike_channel, messages.append)
+    await docket.strike(send)
+    await docket.restore(send)
+    await eventually(lambda: len(messages) == 2)
+
+    async with docket.redis() as redis:
+        await redis.publish(docket.keys.strike_channel, messages[0])
+    await docket.strike("marker")
+    await eventually(lambda: len(messages) == 4)
+
+    assert await disposition(docket, send, "ann") is Disposition.SCHEDULED
+
+
+async def test_strike_and_restore_are_in_force_as_soon_as_they_return(docket: Docket) -> None:
     for _ in range(100):
         await docket.strike(send)
         assert await disposition(docket, send, "ann") is Disposition.STRUCK
