@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import random
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -45,9 +46,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("docket.worker")
 
-# A task nobody here can run comes back after this long, for a worker that can.
-HAND_BACK_DELAY_MS = 500
+# A task nobody here can run comes back after up to this long, for a worker that can.
+LONGEST_HAND_BACK_MS = 500
 BLOCKED_DELAY = timedelta(milliseconds=100)
+
+
+def hand_back_delay_ms() -> float:
+    """Never the same: in step with others, two tasks could come to the wrong one of two workers for ever."""
+    return random.uniform(LONGEST_HAND_BACK_MS / 10, LONGEST_HAND_BACK_MS)
 
 
 class Runner:
@@ -94,7 +100,7 @@ class Runner:
                 await self._call_and_settle(run, execution)
         finally:
             if not run.over:
-                self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
+                self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
 
     # Open
 
@@ -105,7 +111,7 @@ class Runner:
             execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
-            self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS))
+            self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
             return None
         except Exception as error:
             logger.error("task %r cannot be read and is buried: %s", run.key, error)
@@ -126,7 +132,7 @@ class Runner:
         if execution.function_name not in self._docket.tasks:
             answer = await self._settled(
                 run,
-                hand_back(run.key, run.epoch, delay_ms=HAND_BACK_DELAY_MS, only_if_known=execution.function_name),
+                hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms(), only_if_known=execution.function_name),
             )
             if answer is not Answer.KEPT:
                 self._close(run)
