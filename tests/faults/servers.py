@@ -53,6 +53,15 @@ class Server:
                 return
         raise AssertionError(f"the server does not start: {self._log.read_text()[-2000:]}")
 
+    def start_loading_slowly(self) -> None:
+        """Starts it with the data it has, a tenth of a second for each key."""
+        slowly = ("--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")
+        self._options, options = (*self._options, *slowly), self._options
+        try:
+            self.start(wait=False)
+        finally:
+            self._options = options
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

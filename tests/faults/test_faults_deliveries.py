@@ -1,0 +1,332 @@
+"""What cannot be read, stored, shown or found is that task's failure, and no other's (rows A6 to A8, C10, C11)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import pytest
+
+from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
+from docket.model.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
+
+from . import tasks
+from .conftest import Stage
+from .processes import ends
+from .waiting import until
+
+MINUTE = timedelta(minutes=1)
+LATER = timedelta(hours=1)
+
+GARBAGE = {
+    "nothing": lambda record: b"",
+    "a few bytes": lambda record: b"\x01\x02",
+    "noise": lambda record: bytes(range(255, 0, -1)),
+    "half a record": lambda record: record[:40],
+    "broken arguments": lambda record: record[:-5],
+    "no arguments": lambda record: record[:-30] + b"\x00" * 30,
+}
+
+
+async def say(word: str) -> str:
+    return word
+
+
+async def tamper(docket: Docket, key: str, change: Callable[[bytes], bytes]) -> None:
+    async with docket.redis() as redis:
+        record = await redis.hget(docket.key("tasks"), key)
+        assert record is not None
+        await redis.hset(docket.key("tasks"), key, change(record))
+
+
+async def stored(docket: Docket, key: str) -> bytes:
+    async with docket.redis() as redis:
+        record: Any = await redis.hget(docket.key("tasks"), key)
+    return record
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+@pytest.mark.parametrize("waits_in", ["stream", "queue"])
+async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
+    stage: Stage, garbage: Callable[[bytes], bytes], waits_in: str
+) -> None:
+    docket = await stage.docket()
+    when = datetime.now(UTC) + timedelta(seconds=0.5) if waits_in == "queue" else None
+    before = await docket.add(say, when)("before")
+    broken = await docket.add(say, when, key="broken")("x" * 100)
+    after = await docket.add(say, when)("after")
+    await tamper(docket, "broken", garbage)
+
+    assert len((await docket.snapshot()).future) == 3, "the snapshot shows the others"
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    assert await before.get_result() == "before"
+    assert await after.get_result() == "after"
+    with pytest.raises(Undecodable):
+        await broken.get_result(timeout=MINUTE)
+    await broken.sync()
+    assert broken.state is ExecutionState.FAILED
+    async with docket.redis() as redis:
+        assert await redis.zrange(docket.key("dead"), 0, -1) == [b"broken"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+async def test_a_record_that_cannot_be_read_can_be_looked_at_cancelled_and_replaced(
+    stage: Stage, garbage: Callable[[bytes], bytes]
+) -> None:
+    docket = await stage.docket()
+    for key in ("looked at", "cancelled", "replaced", "cleared"):
+        await docket.add(say, datetime.now(UTC) + LATER, key=key)("x" * 100)
+        await tamper(docket, key, garbage)
+
+    assert await docket.get_execution("looked at") is not None
+    await docket.cancel("cancelled")
+    assert {e.key for e in (await docket.snapshot()).future} == {"looked at", "replaced", "cleared"}
+    replacement = await docket.replace(say, datetime.now(UTC), "replaced")("new")
+    await docket.cancel("looked at")
+    assert await docket.clear() == 2
+    replacement = await docket.add(say, key="replaced")("new")
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    assert await replacement.get_result() == "new"
+
+
+async def test_foreign_entries_in_the_stream_are_swept_away(stage: Stage) -> None:
+    docket = await stage.docket()
+    execution = await docket.add(say)("ours")
+    async with docket.redis() as redis:
+        await redis.xadd(docket.stream_key, {"foreign": "entry"})
+        await redis.xadd(docket.stream_key, {"k": "no such task"})
+        await redis.xadd(docket.stream_key, {"a": "1", "b": "2"})
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    assert await execution.get_result() == "ours"
+    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    async with docket.redis() as redis:
+        await until(lambda: is_empty(redis, docket), "the stream is empty")
+    working.cancel()
+    await ends(working)
+
+
+async def is_empty(redis: Any, docket: Docket) -> bool:
+    return await redis.xlen(docket.stream_key) == 0
+
+
+@pytest.mark.parametrize("what", ["record", "arguments"])
+async def test_what_a_newer_release_wrote_is_left_for_its_workers(
+    stage: Stage, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    docket = await stage.docket()
+    newer = await docket.add(say, key="newer")("from the future")
+    ours = await docket.add(say)("ours")
+    # The version is the first byte of the record, and of the envelope round the arguments, behind the function's name.
+    position = 0 if what == "record" else (await stored(docket, "newer")).index(b"say") + len(b"say") + 2
+
+    def with_version(version: int) -> Callable[[bytes], bytes]:
+        return lambda record: record[:position] + bytes([version]) + record[position + 1 :]
+
+    await tamper(docket, "newer", with_version(99))
+    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    assert await ours.get_result(timeout=MINUTE) == "ours"
+    await until(lambda: caplog.text.count("left for a newer worker") >= 2, "it was met, and met again")
+    working.cancel()
+    await ends(working)
+    await newer.sync()
+    assert newer.state in (ExecutionState.QUEUED, ExecutionState.SCHEDULED)
+    assert (await stored(docket, "newer"))[position] == 99, "nobody has touched the version"
+
+    # A worker of the newer release, for which the version is nothing unknown.
+    await tamper(docket, "newer", with_version(1))
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    assert await newer.get_result() == "from the future"
+    assert newer.attempt == 1
+
+
+async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(stage: Stage) -> None:
+    docket = await stage.docket()
+    ignorant = stage.worker_process(tasks=["only_nap"])
+    learned = stage.worker_process(tasks=["only_hold"])
+    await stage.at_work(docket, ignorant, learned)
+    stage.reports.release("go")
+    held = [await docket.add(tasks.hold, key=f"hold-{i}")("go") for i in range(10)]
+    naps = [await docket.add(tasks.nap, key=f"nap-{i}")(0) for i in range(10)]
+    assert {await e.get_result(timeout=MINUTE) for e in held} == {str(learned.pid)}
+    assert {await e.get_result(timeout=MINUTE) for e in naps} == {str(ignorant.pid)}
+    assert stage.reports.count("start") == 20
+
+    # Alone, the ignorant one drops it with a warning.
+    learned.send(signal.SIGTERM)
+    assert await learned.ended() == 0
+    orphan = await docket.add(tasks.hold, key="orphan")("go")
+    await orphan.get_result(timeout=MINUTE)
+    assert stage.reports.count("start", "orphan") == 0
+    await until(lambda: "no worker knows the task 'hold'" in ignorant.output, "it says so")
+
+
+class Unpicklable:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class UnpicklableError(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class OneWayError(Exception):
+    """It can be stored, and not be read again."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Speechless:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    def __reduce__(self) -> Any:
+        return Speechless, ()
+
+
+async def raise_it(error: str) -> None:
+    if error == "unpicklable":
+        raise UnpicklableError("the words of it")
+    if error == "one-way":
+        raise OneWayError("the words ", "of it")
+    if error == "speechless":
+        raise SpeechlessError("the words of it")
+    if error == "exit":
+        raise SystemExit("the words of it")
+    if error == "interrupt":
+        raise KeyboardInterrupt("the words of it")
+    raise RuntimeError("the words of it" + "!" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("unpicklable", TaskFailed),
+        ("one-way", TaskFailed),
+        ("speechless", SpeechlessError),
+        ("exit", SystemExit),
+        ("interrupt", KeyboardInterrupt),
+        ("huge", TaskFailed),
+    ],
+)
+async def test_an_exception_that_cannot_be_stored_is_shown_instead(
+    stage: Stage, error: str, expected: type[BaseException]
+) -> None:
+    docket = await stage.docket(max_payload=100_000)
+    failing = await docket.add(raise_it)(error)
+    fine = await docket.add(say)("fine")
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    assert await fine.get_result() == "fine"
+    with pytest.raises(expected) as raised:
+        await failing.get_result()
+    if expected is TaskFailed:
+        assert "the words of it" in str(raised.value)
+    await failing.sync()
+    assert failing.state is ExecutionState.FAILED
+    assert failing.error is not None
+    assert len(failing.error) < 5_000, "error texts are cut"
+
+
+async def test_a_result_that_cannot_be_stored_fails_the_task_and_says_why(stage: Stage) -> None:
+    docket = await stage.docket(max_payload=100_000)
+
+    async def unpicklable() -> Any:
+        return Unpicklable()
+
+    async def too_large() -> bytes:
+        return b"x" * 200_000
+
+    first, second = await docket.add(unpicklable)(), await docket.add(too_large)()
+    fine = await docket.add(say)("fine")
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    with pytest.raises(Unserializable, match="Unpicklable"):
+        await first.get_result()
+    with pytest.raises(PayloadTooLarge, match="200,"):
+        await second.get_result()
+    assert await fine.get_result() == "fine"
+
+
+async def test_arguments_that_cannot_be_stored_are_refused_at_the_caller(stage: Stage) -> None:
+    docket = await stage.docket(max_payload=100_000)
+    with pytest.raises(Unserializable):
+        await docket.add(say)(Unpicklable())  # type: ignore[arg-type]
+    with pytest.raises(PayloadTooLarge):
+        await docket.add(say)("x" * 200_000)
+    assert (await docket.snapshot()).total_tasks == 0, "nothing was stored"
+
+
+async def test_an_argument_that_cannot_be_shown_does_not_keep_its_task_from_running(stage: Stage) -> None:
+    docket = await stage.docket()
+
+    async def shy(what: Annotated[Any, Logged()]) -> str:
+        return type(what).__name__
+
+    execution = await docket.add(shy)(Speechless())
+    with_log = logging.getLogger("docket.worker")
+    before = with_log.level
+    with_log.setLevel(logging.INFO)
+    try:
+        await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    finally:
+        with_log.setLevel(before)
+    assert await execution.get_result() == "Speechless"
+
+
+async def test_a_task_for_the_end_of_time_harms_nobody(stage: Stage) -> None:
+    docket = await stage.docket()
+    await docket.add(say, datetime.max.replace(tzinfo=UTC), key="never")("never")
+    now = await docket.add(say)("now")
+    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    assert await now.get_result(timeout=MINUTE) == "now"
+    assert [e.key for e in (await docket.snapshot()).future] == ["never"]
+    execution = await docket.get_execution("never")
+    assert execution is not None
+    assert execution.when.year == 9999
+    working.cancel()
+    await ends(working)
+
+
+async def test_a_run_that_was_replaced_leaves_no_trace(stage: Stage) -> None:
+    """Row A12: waiting tasks that are cancelled or replaced while they are delivered leave no pending record."""
+    docket = await stage.docket()
+    ran: list[str] = []
+
+    async def note(word: str, execution: Execution = CurrentExecution()) -> None:
+        ran.append(word)
+
+    worker = await stage.worker(docket, concurrency=5)
+    working = asyncio.create_task(worker.run_forever())
+    for i in range(100):
+        key = f"task-{i}"
+        await docket.add(note, key=key)("original")
+        if i % 2:
+            await docket.replace(note, datetime.now(UTC), key)("replacement")
+        else:
+            await docket.cancel(key)
+    await until(lambda: finished(docket), "all is done")
+    assert ran.count("replacement") == 50
+    async with docket.redis() as redis:
+        for stream in (docket.stream_key, docket.key("front")):
+            assert await redis.xlen(stream) == 0
+            assert (await redis.xpending(stream, "docket-workers"))["pending"] == 0
+        assert await redis.hlen(docket.key("running")) == 0
+    working.cancel()
+    await ends(working)
+
+
+async def finished(docket: Docket) -> bool:
+    return (await docket.snapshot()).total_tasks == 0
+
+

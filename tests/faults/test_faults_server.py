@@ -1,0 +1,263 @@
+"""Servers that die, come back empty, stall, or refuse (rows B1, B3, B5, B7, B10)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from docket import Docket, Perpetual
+from docket.model.errors import ServerUnreachable
+
+from .conftest import Stage
+from .pulse import MINUTE, Pulse, working
+from .servers import Server
+from .waiting import until
+
+
+async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Stage) -> None:
+    """With `appendfsync always`."""
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always")
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    acknowledged: set[str] = set()
+
+    async def produce(name: int) -> None:
+        for i in range(10_000):
+            try:
+                await pulse.add(f"{name}-{i}")
+            except ServerUnreachable:
+                return
+            acknowledged.add(f"{name}-{i}")
+
+    worker = await stage.worker(docket, concurrency=50)
+    async with working(worker):
+        producing = [asyncio.create_task(produce(n)) for n in range(4)]
+        await until(lambda: len(pulse.finished) > 100, "work is under way")
+        server.kill()
+        await asyncio.gather(*producing)
+        server.start()
+        await until(lambda: acknowledged <= pulse.finished.keys(), "all that was acknowledged has run")
+        await until(lambda: is_empty(docket), "and is settled")
+    twice = [key for key, count in pulse.starts.items() if count > 1]
+    assert len(twice) <= 50, "only what was running, or just ended and not yet written down, may run again"
+    assert len(acknowledged) > 100
+
+
+async def is_empty(docket: Docket) -> bool:
+    return (await docket.snapshot()).total_tasks == 0
+
+
+async def test_workers_go_on_when_the_server_comes_back_empty(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    ticks = 0
+
+    async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.1), automatic=True)) -> None:
+        nonlocal ticks
+        ticks += 1
+
+    docket.register(tick)
+    worker = await stage.worker(docket)
+    async with working(worker):
+        await pulse.works("before")
+        await pulse.hold("running")
+        await until(lambda: ticks > 2, "the automatic task runs")
+        server.kill()
+        server.start()
+        await pulse.works("after")
+        ticks = 0
+        await until(lambda: ticks > 2, "the automatic task is back")
+        assert [info.name for info in await docket.workers()] == [worker.name]
+        assert pulse.cancelled == {}, "what runs goes on"
+        pulse.release.set()
+        await until(lambda: pulse.finished["running"] == 1, "and ends")
+        await pulse.works("afterwards")
+    assert pulse.starts["running"] == 1
+
+
+DISASTERS = {
+    "FLUSHALL": [("FLUSHALL",)],
+    "the group is destroyed": [("XGROUP", "DESTROY", "{stream}", "docket-workers")],
+    "both groups are destroyed": [
+        ("XGROUP", "DESTROY", "{stream}", "docket-workers"),
+        ("XGROUP", "DESTROY", "{front}", "docket-workers"),
+    ],
+    "the stream is deleted": [("DEL", "{stream}")],
+    "SCRIPT FLUSH": [("SCRIPT", "FLUSH")],
+    "all connections are killed": [("CLIENT", "KILL", "TYPE", "normal"), ("CLIENT", "KILL", "TYPE", "pubsub")],
+}
+
+
+@pytest.mark.parametrize("disaster", DISASTERS.values(), ids=DISASTERS.keys())
+async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster: list[tuple[str, ...]]) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    ticks = 0
+
+    async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.1), automatic=True)) -> None:
+        nonlocal ticks
+        ticks += 1
+
+    docket.register(tick)
+    names = {"stream": docket.stream_key, "front": docket.key("front")}
+    async with AsyncExitStack() as stack:
+        for i in range(2):
+            await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
+        running = [await pulse.hold(f"running-{i}") for i in range(4)]
+        await until(lambda: ticks > 2, "the automatic task runs")
+        for command in disaster:
+            server.run(*(word.format(**names) for word in command))
+        await pulse.works("after", seconds=10)
+        ticks = 0
+        await until(lambda: ticks > 2, "the automatic task is back", 10)
+        await until(lambda: roster(docket, 2), "both are on the roster", 10)
+        pulse.release.set()
+        await until(lambda: all(pulse.finished[e.key] for e in running), "what ran has ended")
+        if disaster != DISASTERS["FLUSHALL"]:
+            for execution in running:
+                assert await execution.get_result(timeout=MINUTE) == execution.key
+    assert all(pulse.starts[e.key] == 1 for e in running), pulse.starts
+
+
+async def roster(docket: Docket, count: int) -> bool:
+    return len(await docket.workers()) == count
+
+
+async def test_waiting_work_survives_the_loss_of_the_group(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    for i in range(100):
+        await pulse.add(f"waiting-{i}")
+    server.run("XGROUP", "DESTROY", docket.stream_key, "docket-workers")
+    async with working(await stage.worker(docket, concurrency=5)):
+        await until(lambda: len(pulse.finished) == 100, "all have run")
+    assert set(pulse.starts.values()) == {1}
+
+
+def no_saves(server: Server) -> None:
+    """Snapshots fail, so the server stops taking writes (MISCONF)."""
+    doomed = server.folder / "doomed"
+    doomed.mkdir()
+    server.run("CONFIG", "SET", "dir", str(doomed))
+    server.run("CONFIG", "SET", "save", "900 1")
+    doomed.rmdir()
+    server.run("BGSAVE")
+
+
+def restart_slowly(server: Server) -> None:
+    """It loads for some seconds, and says so (LOADING)."""
+    server.kill()
+    server.start_loading_slowly()
+
+
+REFUSALS: dict[str, tuple[Callable[[Server], object], Callable[[Server], object]]] = {
+    "READONLY": (lambda s: s.run("REPLICAOF", "127.0.0.1", "1"), lambda s: s.run("REPLICAOF", "NO", "ONE")),
+    "MASTERDOWN": (
+        lambda s: (s.run("CONFIG", "SET", "replica-serve-stale-data", "no"), s.run("REPLICAOF", "127.0.0.1", "1")),
+        lambda s: s.run("REPLICAOF", "NO", "ONE"),
+    ),
+    "NOREPLICAS": (
+        lambda s: s.run("CONFIG", "SET", "min-replicas-to-write", "1"),
+        lambda s: s.run("CONFIG", "SET", "min-replicas-to-write", "0"),
+    ),
+    "MISCONF": (no_saves, lambda s: s.run("CONFIG", "SET", "save", "")),
+    "LOADING": (restart_slowly, lambda s: None),
+    "gone": (lambda s: s.kill(), lambda s: s.start()),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.keys())
+async def test_a_server_that_refuses_for_a_while_costs_no_running_task(stage: Stage, refusal: str) -> None:
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always", "--enable-protected-configs", "yes")
+    docket = await stage.docket(lease=1.0)
+    pulse = Pulse(docket)
+    refuse, relent = REFUSALS[refusal]
+    worker = await stage.worker(docket)
+    async with working(worker) as task:
+        running = await pulse.hold("running")
+        refuse(server)
+        if refusal not in ("LOADING", "gone"):
+            await until(lambda: refuses(server, refusal), f"the server answers {refusal}")
+        with pytest.raises(ServerUnreachable):
+            await pulse.add("refused")
+        # Two leases: nobody can take the work, so nobody may be robbed of it.
+        await asyncio.sleep(2.0)
+        assert not task.done()
+        relent(server)
+        await pulse.works("after")
+        assert pulse.cancelled == {}
+        pulse.release.set()
+        assert await running.get_result(timeout=MINUTE) == "running"
+    assert pulse.starts["running"] == 1
+    assert pulse.starts["refused"] == 0, "what was refused was not stored"
+
+
+def refuses(server: Server, word: str) -> bool:
+    with server.client() as client:
+        try:
+            # A replica refuses a write before it looks at its master.
+            client.get("probe") if word == "MASTERDOWN" else client.set("probe", 1)
+        except Exception as error:
+            return word in f"{type(error).__name__} {error}".upper()
+    return False
+
+
+async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    async with AsyncExitStack() as stack:
+        for i in range(2):
+            await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
+        running = [await pulse.hold(f"running-{i}") for i in range(8)]
+        later = await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=3), key="later")()
+        server.pause()
+        # Longer than three leases, and longer than a call may take.
+        await asyncio.sleep(6.5)
+        server.wake()
+        assert await later.get_result(timeout=MINUTE) == "later"
+        await pulse.works("after")
+        pulse.release.set()
+        for execution in running:
+            assert await execution.get_result(timeout=MINUTE) == execution.key
+    assert set(pulse.starts.values()) == {1}, pulse.starts
+    assert pulse.cancelled == {}
+
+
+async def test_a_worker_can_stop_while_the_server_is_gone(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket(lease=1.0)
+    pulse = Pulse(docket)
+    async with working(await stage.worker(docket)):
+        await pulse.hold("running")
+        server.kill()
+        # Its ending cannot be written any more.
+        pulse.release.set()
+        await until(lambda: pulse.finished["running"] == 1, "it has ended")
+
+
+async def test_a_folder_engine_that_is_killed_comes_back_with_its_work(
+    stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.2")
+    monkeypatch.setenv("DOCKET_ENGINE_FSYNC", "always")
+    docket = await stage.docket(url=f"embedded://{folder / 'engine'}")
+    pulse = Pulse(docket)
+    async with working(await stage.worker(docket, concurrency=5)):
+        running = await pulse.hold("running")
+        async with docket.redis() as redis:
+            pid = (await redis.info("server"))["process_id"]
+        os.kill(pid, 9)
+        await pulse.works("after")
+        pulse.release.set()
+        assert await running.get_result(timeout=MINUTE) == "running"
+    assert pulse.starts["running"] == 1
