@@ -1,0 +1,34 @@
+"""The first runs; what comes within the window after it is dropped."""
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated
+
+from docket import Cooldown, Docket, ExecutionCancelled, Worker
+
+refreshed: list[str] = []
+
+
+async def refresh(feed: Annotated[str, Cooldown(timedelta(minutes=5))]) -> None:
+    """However often it is asked for, a feed is refreshed every five minutes at most."""
+    refreshed.append(feed)
+
+
+async def main() -> None:
+    async with Docket(name="cooldowns", url="memory://cooldowns") as docket:
+        first = await docket.add(refresh)("news")
+        second = await docket.add(refresh)("weather")
+        async with Worker(docket) as worker:
+            await worker.run_until_finished()
+            await first.get_result()
+            await second.get_result()
+            third = await docket.add(refresh)("news")
+            await worker.run_until_finished()
+        try:
+            await third.get_result()
+        except ExecutionCancelled as dropped:
+            print(dropped)
+    assert sorted(refreshed) == ["news", "weather"]
+
+
+asyncio.run(main())
