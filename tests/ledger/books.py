@@ -15,7 +15,7 @@ GROUP = b"docket-workers"
 CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 
 # What stays when all work is done: what was, and what the next worker needs.
-BOOKKEEPING = {"stream", "front", "epoch", "reclaimed", "swept", "lost", "dead", "dead-records"}
+_STAYS = {"streams", "finished", "finished_ttl", "lost", "dead", "dead_records", "epoch", "others"}
 _RUN = struct.Struct("<dddIBH")
 
 
@@ -106,13 +106,13 @@ class Books:
     @property
     def leftovers(self) -> set[str]:
         """What should be gone when all work is done and all workers have left."""
-        left = self.others | {name for name in self._kinds() if name not in BOOKKEEPING}
+        left = self.others | set(self._kinds())
         left |= {f"consumer {name}" for name in self.consumers}
         return left | {f"entry {entry.key!r}" for entry in self.entries}
 
     def _kinds(self) -> Iterator[str]:
         for name, value in vars(self).items():
-            if value and name not in ("streams", "finished", "finished_ttl", "lost", "dead", "dead_records", "epoch", "others"):
+            if value and name not in _STAYS:
                 yield name
 
 

@@ -25,7 +25,7 @@ def assert_same(m: Model, b: Books) -> None:
             assert ours.id in (None, theirs.id)
             ours.id = theirs.id
     assert m.progress == b.progress
-    assert m.finished == {k: record.state.value for k, record in b.finished.items()}
+    assert m.finished == {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}
     assert m.dead == b.dead
     assert set(m.workers) == set(b.leases)
     assert m.dying == b.dying
@@ -49,14 +49,12 @@ def adopt_front_order(m: Model, b: Books) -> None:
 
 def adopt(m: Model, b: Books) -> None:
     """The model begins anew with what the server has."""
-    m.tasks = {
-        k: Task(t.call, t.attempt, t.generation, t.recoveries, PLACES[t.place]) for k, t in b.tasks.items()
-    }
+    m.tasks = {k: Task(t.call, t.attempt, t.generation, t.recoveries, PLACES[t.place]) for k, t in b.tasks.items()}
     m.running = {k: _run(r) for k, r in b.running.items()}
     m.ghosts = {e: _run(r) for e, r in b.ghosts.items()}
     m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}
     m.progress = dict(b.progress)
-    m.finished = {k: record.state.value for k, record in b.finished.items()}
+    m.finished = {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}
     m.dead = set(b.dead)
     m.dying = set(b.dying)
     m.suspects = dict(b.suspects)

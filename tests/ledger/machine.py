@@ -257,9 +257,7 @@ class LedgerMachine(RuleBasedStateMachine):
         task = self.model.tasks.get(ending.key)
         attempt = task.attempt + 1 if task else 2
         name = "f" if ending.call else None
-        return reschedule(
-            run.key, run.epoch, attempt=attempt, delay_ms=delay, function_name=name, call=ending.call
-        )
+        return reschedule(run.key, run.epoch, attempt=attempt, delay_ms=delay, function_name=name, call=ending.call)
 
     def acquire(self) -> None:
         self._acquire(self._any_run(), self._draw(wanted_limits))

@@ -69,7 +69,7 @@ class Model:
     queue: set[str] = field(default_factory=set[str])
     streams: dict[str, list[Waiting]] = field(default_factory=lambda: {"stream": [], "front": []})
     progress: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    finished: dict[str, str] = field(default_factory=dict[str, str])
+    finished: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     dead: set[str] = field(default_factory=set[str])
     workers: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     dying: set[str] = field(default_factory=set[str])
@@ -89,11 +89,11 @@ class Model:
             if before and not new.replace:
                 answers.append((False, before.generation))
                 continue
-            task = Task(new.call, generation=before.generation + 1 if before else 1)
+            _, last_generation = self.finished.pop(new.key, ("", 0))
+            task = Task(new.call, generation=(before.generation if before else last_generation) + 1)
             if before:
                 self._withdraw(new.key)
             self.tasks[new.key] = task
-            self.finished.pop(new.key, None)
             self._put(new.key, "queue" if new.later else "stream")
             answers.append((True, task.generation))
         return answers
@@ -300,9 +300,8 @@ class Model:
             self._put(ending.key, "queue" if ending.later else "front")
 
     def _finish(self, key: str, state: str) -> None:
-        del self.tasks[key]
         self.progress.pop(key, None)
-        self.finished[key] = state
+        self.finished[key] = state, self.tasks.pop(key).generation
 
     def _end_run(self, key: str, *, keep_slots: bool) -> None:
         run = self.running.pop(key)

@@ -120,9 +120,7 @@ async def test_an_order_to_cancel_goes_to_the_worker_that_runs_the_task(desk: De
     assert not [data for channel, data in heard if channel == desk.ledger.keys.worker_channel(other)]
 
 
-async def test_an_earlier_due_time_wakes_the_stagers_and_a_later_one_does_not(
-    desk: Desk, listener: Listener
-) -> None:
+async def test_an_earlier_due_time_wakes_the_stagers_and_a_later_one_does_not(desk: Desk, listener: Listener) -> None:
     due = desk.later()
     await desk.add("first", due_ms=due)
     await desk.add("later", due_ms=due + 1000)

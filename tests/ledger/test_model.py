@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from .machine import Bench, LedgerMachine
 
-EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "40"))
 STEPS = int(os.environ.get("LEDGER_STEPS", "50"))
 
 

@@ -1,0 +1,468 @@
+"""What happens to work when a worker, a consumer group, a script or all data is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from docket.codec import decode_error
+from docket.ledger import Answer, hand_back
+from docket.ledger.endings import read_ending
+from docket.model.errors import WorkerLost
+from docket.model.states import ExecutionState
+from docket.storage.records import read_task
+
+from .books import GROUP
+from .desk import LEASE_MS, Desk, completed, order
+
+DONE, LOST = Answer.DONE, Answer.LOST
+
+
+async def lose(desk: Desk, *keys: str) -> str:
+    """A worker takes all there is and dies; these must have been among it."""
+    worker = await desk.hire()
+    assert set(keys) <= {run.key for run in await desk.take(worker)}
+    desk.bury(worker)
+    return worker
+
+
+# A worker is lost
+
+
+async def test_what_a_dead_worker_had_starts_elsewhere_and_nothing_of_it_stays(desk: Desk) -> None:
+    worker, other = await desk.hire("f", "only mine"), await desk.hire()
+    await desk.add("claimed", "delivered", "waiting")
+    await desk.take(worker, 1)
+    desk.read(worker, 1)
+    desk.end_lease(worker)
+    assert desk.reclaim() == [1, 2, 0, 0, 0]
+    books = desk.sound_books()
+    assert worker in books.lost
+    assert books.tasks["claimed"].recoveries == 1
+    assert books.tasks["delivered"].recoveries == 0
+    assert [run.key for run in await desk.take(other)] == ["claimed", "delivered", "waiting"]
+    assert await desk.ledger.roster("only mine") == []
+    assert [row.id for row in await desk.ledger.roster()] == [other]
+
+
+async def test_a_lease_that_has_not_ended_is_left_alone(desk: Desk) -> None:
+    worker = await desk.hire()
+    await desk.start(worker, "k")
+    before = desk.books()
+    for _ in range(3):
+        assert desk.reclaim() == [0, 0, 0, 0, 0]
+    assert desk.books() == before
+
+
+async def test_one_step_serves_the_fleet_however_many_ask(desk: Desk) -> None:
+    worker = await desk.hire()
+    await desk.start(worker, "k")
+    desk.reclaim()
+    desk.client.zadd(desk.ledger.keys.key("leases"), {worker: 1})
+    assert desk.ledger.reclaim(desk.client, 60_000) == [0, 0, 0, 0, 0]
+    assert desk.ledger.reclaim(desk.client, 0) == [1, 1, 0, 0, 0]
+
+
+async def test_a_thousand_deliveries_are_recovered_in_steps_of_a_hundred(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    keys = [f"k{n}" for n in range(1000)]
+    for start in (0, 500):
+        await desk.add(*keys[start : start + 500])
+        assert len(await desk.take(worker, 500)) == 500
+    desk.end_lease(worker)
+    steps = [desk.reclaim()]
+    while steps[-1][4]:
+        desk.sound_books()
+        steps.append(desk.reclaim())
+    assert max(step[1] for step in steps) == 100
+    assert sum(step[1] for step in steps) == 1000
+    taken = [run.key for _ in range(2) for run in await desk.take(other, 500)]
+    assert taken == keys
+
+
+async def test_an_orphan_behind_thousands_of_live_deliveries_is_found_at_once(desk: Desk) -> None:
+    busy, dead = await desk.hire(), await desk.hire()
+    for batch in range(10):
+        await desk.ledger.enqueue([order(f"{batch} {n}", fresh=True) for n in range(500)])
+        await desk.take(busy, 500)
+    await desk.add("orphan")
+    assert [run.key for run in await desk.take(dead)] == ["orphan"]
+    desk.end_lease(dead)
+    assert desk.reclaim()[:2] == [1, 1]
+    assert [run.key for run in await desk.take(busy, 1)] == ["orphan"]
+
+
+async def test_workers_that_come_and_go_leave_nothing(desk: Desk) -> None:
+    await desk.add("k")
+    for n in range(40):
+        worker = await desk.hire("f", f"only {n}")
+        runs = await desk.take(worker)
+        if n % 2:
+            desk.bury(worker)
+            desk.reclaim()
+        else:
+            await desk.settle(*(hand_back(run.key, run.epoch) for run in runs))
+            assert await desk.ledger.leave(worker) is False
+    books = desk.sound_books()
+    assert not books.consumers
+    assert not books.leases
+    assert not books.task_workers
+    assert set(books.finished) | set(books.tasks) == {"k"}
+
+
+async def test_a_worker_that_leaves_with_deliveries_gives_them_back_uncounted(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    await desk.add("a", "b")
+    desk.read(worker)
+    assert await desk.ledger.leave(worker) is True
+    assert desk.renew(worker).lost
+    assert desk.reclaim()[:2] == [0, 2]
+    runs = await desk.take(other)
+    assert [(run.key, read_task(run.record).recoveries) for run in runs] == [("a", 0), ("b", 0)]
+    assert desk.sound_books().consumers == {other}
+
+
+async def test_a_late_renewal_answers_lost_and_brings_nothing_back(desk: Desk) -> None:
+    worker = await desk.hire()
+    run = await desk.start(worker, "k")
+    desk.bury(worker)
+    before = desk.books()
+    assert desk.renew(worker).lost
+    assert await desk.settle(completed(run)) == [LOST]
+    assert desk.books() == before
+
+
+# Poison
+
+
+async def test_a_task_that_lost_three_workers_has_failed_and_is_kept_as_a_dead_letter(desk: Desk) -> None:
+    await desk.add("poison")
+    for recoveries in (1, 2):
+        await lose(desk, "poison")
+        assert desk.sound_books().tasks["poison"].recoveries == recoveries
+    worker = await desk.hire()
+    (run,) = await desk.take(worker)
+    desk.end_lease(worker)
+    assert desk.reclaim() == [1, 0, 1, 0, 0]
+
+    books = desk.sound_books()
+    assert not books.tasks
+    assert books.dead == {"poison"}
+    finished = books.finished["poison"]
+    assert finished.state is ExecutionState.FAILED
+    assert (finished.epoch, finished.task.recoveries) == (run.epoch, 3)
+    ending = read_ending(finished.tail)
+    assert ending.error is not None
+    assert ending.error.startswith("WorkerLost")
+    assert isinstance(decode_error(ending.payload), WorkerLost)
+
+
+async def test_a_dead_letter_can_be_added_again_and_starts_with_a_clean_slate(desk: Desk) -> None:
+    await desk.add("poison")
+    for _ in range(3):
+        await lose(desk, "poison")
+    (receipt,) = await desk.add("poison")
+    assert receipt.scheduled
+    books = desk.sound_books()
+    assert books.tasks["poison"].recoveries == 0
+    assert books.dead == {"poison"}
+
+
+async def test_a_worker_runs_one_suspect_at_a_time_and_the_others_wait_a_moment(desk: Desk) -> None:
+    await desk.add("a", "b", "innocent")
+    await lose(desk, "a", "b")
+    await lose(desk, "a", "b")
+    first, second = await desk.hire(), await desk.hire()
+    assert [run.key for run in await desk.take(first)] == ["a"]
+    books = desk.sound_books()
+    assert books.suspects == {first: "a"}
+    assert set(books.queue) == {"b", "innocent"}
+    assert max(books.queue.values()) <= desk.now() + 1000
+
+    desk.fall_due("b")
+    await desk.ledger.stage()
+    assert [run.key for run in await desk.take(second)] == ["b"]
+    assert desk.sound_books().suspects == {first: "a", second: "b"}
+
+
+async def test_neighbours_of_a_suspect_do_not_pay_for_it(desk: Desk) -> None:
+    await desk.add("suspect")
+    await lose(desk, "suspect")
+    await lose(desk, "suspect")
+    worker = await desk.hire()
+    await desk.add(*(f"neighbour {n}" for n in range(150)))
+    assert len(await desk.take(worker, 500)) == 151
+    desk.end_lease(worker)
+    # More than one step: the suspect is met in one of them, and known in all.
+    answers = [desk.reclaim(), desk.reclaim()]
+    assert [sum(column) for column in zip(*answers, strict=True)][:4] == [1, 150, 1, 0]
+    books = desk.sound_books()
+    assert books.dead == {"suspect"}
+    assert {task.recoveries for task in books.tasks.values()} == {0}
+    assert not books.suspects
+
+
+async def test_a_suspect_that_finishes_makes_room_for_the_next(desk: Desk) -> None:
+    await desk.add("a", "b")
+    await lose(desk, "a", "b")
+    await lose(desk, "a", "b")
+    worker = await desk.hire()
+    (run,) = await desk.take(worker)
+    await desk.settle(completed(run))
+    assert not desk.sound_books().suspects
+    desk.fall_due("b")
+    await desk.ledger.stage()
+    assert [run.key for run in await desk.take(worker)] == ["b"]
+
+
+@pytest.mark.parametrize("end", ["settled", "cancelled", "replaced", "parked", "handed back"])
+async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(desk: Desk, end: str) -> None:
+    await desk.add("first", "second")
+    await lose(desk, "first", "second")
+    await lose(desk, "first", "second")
+    worker = await desk.hire()
+    (run,) = await desk.take(worker)
+    if end == "settled":
+        await desk.settle(completed(run))
+    elif end == "cancelled":
+        await desk.ledger.cancel(run.key)
+        await desk.settle(hand_back(run.key, run.epoch))
+    elif end == "replaced":
+        await desk.add(run.key, replace=True, due_ms=desk.later())
+    elif end == "handed back":
+        await desk.settle(hand_back(run.key, run.epoch, delay_ms=60_000))
+    else:
+        assert await desk.ledger.acquire(run.key, run.epoch, [("L", 0)]) == 2
+    assert not desk.sound_books().suspects
+
+    desk.fall_due("second")
+    await desk.ledger.stage()
+    assert [run.key for run in await desk.take(worker)] == ["second"]
+    assert desk.sound_books().suspects == {worker: "second"}
+
+
+async def test_a_finished_attempt_wipes_the_slate(desk: Desk) -> None:
+    await desk.add("k")
+    await lose(desk, "k")
+    await lose(desk, "k")
+    worker = await desk.hire()
+    (run,) = await desk.take(worker)
+    await desk.settle(completed(run))
+    await desk.add("k")
+    await lose(desk, "k")
+    assert desk.sound_books().tasks["k"].recoveries == 1
+
+
+# The server stalled, or its clock jumped
+
+
+async def test_after_a_stall_every_owner_gets_the_chance_to_renew(desk: Desk) -> None:
+    keys = desk.ledger.keys
+    alive, dead = await desk.hire(), await desk.hire()
+    await desk.add("a", "b")
+    (a,) = await desk.take(alive, 1)
+    await desk.take(dead, 1)
+
+    # Nobody looked for three leases, and all leases ended meanwhile.
+    desk.client.set(keys.key("reclaimed"), desk.now() - 3 * LEASE_MS)
+    desk.client.zadd(keys.key("leases"), {alive: 1, dead: 1})
+    assert desk.reclaim() == [0, 0, 0, 0, 0]
+    leases = desk.sound_books().leases
+    assert all(desk.now() + LEASE_MS / 2 <= lease <= desk.now() + LEASE_MS for lease in leases.values())
+
+    assert not desk.renew(alive).lost
+    desk.end_lease(dead)
+    assert desk.reclaim()[:2] == [1, 1]
+    assert await desk.settle(completed(a)) == [DONE]
+    assert list(desk.sound_books().tasks) == ["b"]
+
+
+async def test_a_fleet_that_always_looks_late_still_finds_its_dead(desk: Desk) -> None:
+    keys = desk.ledger.keys
+    worker = await desk.hire()
+    await desk.start(worker, "k")
+    for expected in (0, 1):
+        desk.client.set(keys.key("reclaimed"), desk.now() - 3 * LEASE_MS)
+        desk.client.zadd(keys.key("leases"), {worker: 1}, xx=True)
+        assert desk.reclaim()[0] == expected
+    desk.sound_books()
+
+
+async def test_a_renewal_earns_the_next_grace(desk: Desk) -> None:
+    keys = desk.ledger.keys
+    worker = await desk.hire()
+    for _ in range(3):
+        desk.client.set(keys.key("reclaimed"), desk.now() - 3 * LEASE_MS)
+        desk.client.zadd(keys.key("leases"), {worker: 1}, xx=True)
+        assert desk.reclaim()[0] == 0
+        assert not desk.renew(worker).lost
+
+
+async def test_a_clock_that_was_set_back_leaves_no_lease_for_ever(desk: Desk) -> None:
+    keys = desk.ledger.keys
+    worker = await desk.hire()
+    await desk.start(worker, "k")
+    day = 86_400_000
+    desk.client.set(keys.key("reclaimed"), desk.now() + day)
+    desk.client.zadd(keys.key("leases"), {worker: desk.now() + day})
+    assert desk.reclaim()[0] == 0
+    assert desk.books().leases[worker] <= desk.now() + LEASE_MS
+    desk.end_lease(worker)
+    assert desk.reclaim()[:2] == [1, 1]
+
+
+# Something else is gone
+
+
+async def test_the_group_is_made_anew_and_nothing_starts_twice(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    back = await desk.start(worker, "put back")
+    await desk.settle(hand_back("put back", back.epoch))
+    await desk.add("running", "delivered", "waiting")
+    put_back, running = await desk.take(worker, 2)
+    entries = desk.read(worker, 1)
+    for stream in (desk.ledger.keys.stream, desk.ledger.keys.front):
+        desk.client.xgroup_destroy(stream, GROUP)
+
+    taken = await desk.take(other)
+    assert [run.key for run in taken] == ["delivered", "waiting"]
+    assert await desk.claim(worker, entries) == []
+    desk.sound_books()
+    assert await desk.settle(completed(running), completed(put_back)) == [DONE, DONE]
+    assert await desk.settle(*(completed(run) for run in taken)) == [DONE, DONE]
+    assert not desk.sound_books().entries
+
+
+async def test_the_owner_takes_its_own_runs_up_again_when_the_group_is_made_anew(desk: Desk) -> None:
+    worker = await desk.hire()
+    run = await desk.start(worker, "k")
+    desk.client.xgroup_destroy(desk.ledger.keys.stream, GROUP)
+    (again,) = await desk.take(worker)
+    assert again == run
+    assert await desk.settle(completed(run)) == [DONE]
+
+
+@pytest.mark.parametrize("found_by", ["taking", "sweeping"])
+async def test_a_run_whose_worker_died_after_the_group_was_lost_is_found(desk: Desk, found_by: str) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    await desk.add("k")
+    await desk.take(worker)
+    desk.client.xgroup_destroy(desk.ledger.keys.stream, GROUP)
+    desk.bury(worker)
+    if found_by == "sweeping":
+        assert desk.sweep() == 1
+    else:
+        assert await desk.take(other) == []
+        desk.reclaim()
+    assert [run.key for run in await desk.take(other)] == ["k"]
+    desk.sound_books()
+
+
+async def test_a_worker_goes_on_when_the_server_comes_back_empty(desk: Desk) -> None:
+    worker = await desk.hire()
+    run = await desk.start(worker, "k")
+    desk.client.flushdb()
+
+    assert await desk.settle(completed(run)) == [LOST]
+    assert await desk.ledger.progress([("k", run.epoch, b"1", "{}")]) == [False]
+    assert await desk.ledger.take(worker, '"w"', 1) is None
+    renewal = desk.renew(worker)
+    assert (renewal.lost, renewal.on_roster) == (False, False)
+    await desk.ledger.register(worker, LEASE_MS, ["f"])
+    assert desk.renew(worker).on_roster
+    again = await desk.start(worker, "k")
+    assert again.epoch > run.epoch
+    assert await desk.settle(completed(run)) == [LOST]
+    assert await desk.settle(completed(again)) == [DONE]
+    desk.sound_books()
+
+
+async def test_work_added_to_an_empty_server_is_delivered_to_whoever_registers_later(desk: Desk) -> None:
+    await desk.add("before anybody was there")
+    worker = await desk.hire()
+    assert [run.key for run in await desk.take(worker)] == ["before anybody was there"]
+
+
+async def test_flushed_scripts_are_loaded_again_by_every_verb(desk: Desk) -> None:
+    async def flushed() -> Desk:
+        desk.client.script_flush()
+        return desk
+
+    worker = await (await flushed()).hire()
+    await (await flushed()).add("a", "b", "c")
+    await (await flushed()).ledger.stage()
+    a, b = await (await flushed()).take(worker, 2)
+    await (await flushed()).claim(worker, [])
+    await (await flushed()).ledger.progress([("a", a.epoch, b"1", "{}")])
+    assert await (await flushed()).ledger.acquire("a", a.epoch, [("L", 1)]) == 1
+    assert await (await flushed()).settle(completed(a)) == [DONE]
+    assert not (await flushed()).renew(worker).lost
+    assert await (await flushed()).ledger.cancel("b") == 2
+    assert (await (await flushed()).ledger.look("a")).finished is not None
+    assert (await (await flushed()).ledger.census()).unfinished == 2
+    assert len([p async for p in (await flushed()).ledger.pages()]) == 1
+    assert len(await (await flushed()).ledger.roster()) == 1
+    assert await (await flushed()).ledger.strays(worker, ["b"], []) == []
+    assert (await flushed()).reclaim() == [0, 0, 0, 0, 0]
+    assert (await flushed()).sweep() == 0
+    assert await (await flushed()).ledger.clear() == 1
+    assert await (await flushed()).ledger.leave(worker) is True
+    assert await desk.settle(completed(b)) == [DONE]
+
+
+# The sweep mends what no ordinary path leaves behind
+
+
+@pytest.mark.parametrize("place", ["queue", "stream", "front", "delivered", "line"])
+async def test_a_task_that_is_nowhere_is_found_by_the_sweep(desk: Desk, place: str) -> None:
+    keys, worker = desk.ledger.keys, await desk.hire()
+    await desk.add("k", due_ms=desk.later() if place == "queue" else 0)
+    if place == "queue":
+        desk.client.zrem(keys.queue, "k")
+    elif place == "line":
+        (run,) = await desk.take(worker)
+        holder = await desk.start(worker, "holder")
+        await desk.ledger.acquire("holder", holder.epoch, [("L", 1)])
+        await desk.ledger.acquire("k", run.epoch, [("L", 1)])
+        desk.client.delete(keys.key("line:=L"))
+    elif place == "delivered":
+        (entry,) = desk.read(worker)
+        desk.client.xack(keys.stream, GROUP, entry.id)
+    else:
+        if place == "front":
+            (run,) = await desk.take(worker)
+            await desk.settle(hand_back("k", run.epoch))
+        for stream in (keys.stream, keys.front):
+            for id, _ in desk.client.xrange(stream):
+                desk.client.xdel(stream, id)
+    assert await desk.take(worker) == []
+    assert desk.sweep() == 1
+    assert [run.key for run in await desk.take(worker)] == ["k"]
+    desk.sound_books()
+
+
+async def test_the_sweep_changes_nothing_that_is_well(desk: Desk) -> None:
+    worker = await desk.hire()
+    await desk.add("later", due_ms=desk.later())
+    await desk.add(*(f"t{n}" for n in range(6)))
+    runs = await desk.take(worker, 4)
+    desk.read(worker, 1)
+    for run in runs[:3]:
+        await desk.ledger.acquire(run.key, run.epoch, [("L", 1)])
+    await desk.settle(completed(runs[0]))
+    before = desk.sound_books()
+    for _ in range(3):
+        assert desk.sweep() == 0
+    after = desk.sound_books()
+    after.finished_ttl = before.finished_ttl
+    assert after == before
+
+
+async def test_sweeps_are_as_rare_as_asked_and_see_everything_in_the_end(desk: Desk) -> None:
+    for batch in range(4):
+        await desk.add(*(f"{batch} {n}" for n in range(500)))
+    assert desk.ledger.sweep(desk.client, 100, 60_000)[0] > 0
+    assert desk.ledger.sweep(desk.client, 100, 60_000) == [0, 0]
+    desk.client.xtrim(desk.ledger.keys.stream, 0)
+    mended = sum(desk.ledger.sweep(desk.client, 100, 0)[1] for _ in range(60))
+    assert mended == 2000
+    desk.sound_books()
