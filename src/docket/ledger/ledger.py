@@ -245,7 +245,7 @@ class Ledger:
         return self._run_blocking(client, "sweep", args)
 
     async def ask(self, script: str, arguments: Any) -> Any:
-        """Runs a script that answers a question (see queries)."""
+        """Runs a script that is not one of the lifecycle's (see queries and limits)."""
         return await self._run(script, arguments)
 
     async def _run(self, script: str, arguments: Any) -> Any:

@@ -6,7 +6,6 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from docket.codec.packing import pack_for_script
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 
@@ -51,14 +50,14 @@ class LimitBook:
         return await self._decide("rate", key, epoch, *places, most, per_ms, int(drop))
 
     async def give_back_rate(self, limit: str, receipt: bytes) -> None:
-        await self._run("give_back", (text_bytes(self._keys.rate(limit)), receipt))
+        await self._ledger.ask("give_back", (text_bytes(self._keys.rate(limit)), receipt))
 
     async def cool_down(self, key: str, epoch: int, limit: str, window_ms: int) -> Decision:
         """Opens a window if none is open."""
         return await self._decide("cooldown", key, epoch, text_bytes(self._keys.cooldown(limit)), window_ms)
 
     async def give_back_cooldown(self, limit: str, receipt: bytes) -> None:
-        await self._run("give_back", (text_bytes(self._keys.cooldown(limit)), receipt))
+        await self._ledger.ask("give_back", (text_bytes(self._keys.cooldown(limit)), receipt))
 
     async def debounce(self, key: str, epoch: int, limit: str, settle_ms: int, *, latest: bool) -> Decision:
         """Lets the one run through for which it has been quiet long enough."""
@@ -68,22 +67,18 @@ class LimitBook:
 
     async def keep_debounced(self, key: str, limit: str, receipt: bytes) -> None:
         """The task that was let through was put off by something else: it is let through again."""
-        await self._run("keep_debounced", (text_bytes(key), text_bytes(self._keys.debounce(limit)), receipt))
+        await self._ledger.ask("keep_debounced", (text_bytes(key), text_bytes(self._keys.debounce(limit)), receipt))
 
     async def declare(self, group: str, most: int) -> None:
         """Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there
         is one now."""
         cursor = "0"
         while True:
-            cursor = (await self._run("declare", (cursor, text_bytes(group), most))).decode()
+            cursor = (await self._ledger.ask("declare", (cursor, text_bytes(group), most))).decode()
             if cursor == "0":
                 return
 
     async def _decide(self, script: str, key: str, epoch: int, *particulars: Any) -> Decision:
         fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
-        verdict, wait_ms, receipt = await self._run(script, (*fixed, *particulars))
+        verdict, wait_ms, receipt = await self._ledger.ask(script, (*fixed, *particulars))
         return Decision(Verdict(verdict), wait_ms, receipt)
-
-    async def _run(self, script: str, arguments: Any) -> Any:
-        keys = self._keys
-        return await self._ledger.server.run(script, keys.all, text_bytes(keys.channels), pack_for_script(arguments))
