@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from uncalled_for import Dependency
 
@@ -14,6 +14,8 @@ from docket.model.errors import DocketError
 if TYPE_CHECKING:
     from docket.execution import Execution
     from docket.execution.execution import TaskFunction
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass
@@ -49,7 +51,7 @@ class AdmissionBlocked(DocketError):
         self.retry_delay = retry_delay
 
 
-class Runtime(Dependency[Any]):
+class Runtime(Dependency[T_co]):
     """Runs the task's body. One per task."""
 
     single = True
@@ -60,7 +62,7 @@ class Runtime(Dependency[Any]):
     ) -> Any: ...
 
 
-class FailureHandler(Dependency[Any]):
+class FailureHandler(Dependency[T_co]):
     """Asked when a task failed. True: the failure is dealt with (the task runs again). One per task."""
 
     single = True
@@ -69,7 +71,7 @@ class FailureHandler(Dependency[Any]):
     async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool: ...
 
 
-class CompletionHandler(Dependency[Any]):
+class CompletionHandler(Dependency[T_co]):
     """Asked when a task ended, well or not. True: it runs again. One per task."""
 
     single = True

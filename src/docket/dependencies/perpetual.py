@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from docket.execution import Execution
 
 
-class Perpetual(CompletionHandler):
+class Perpetual(CompletionHandler[Any]):
     """Runs again after each run, `every` counted from start to start, for as long as nobody cancels it.
 
     An `automatic` one is scheduled by the workers themselves, once for the whole fleet, under the function's name.

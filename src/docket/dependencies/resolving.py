@@ -26,9 +26,9 @@ class Resolved:
     """Values for the function's parameters, and the behaviours found among them."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
-    runtime: Runtime | None = None
-    failure_handler: FailureHandler | None = None
-    completion_handler: CompletionHandler | None = None
+    runtime: Runtime[Any] | None = None
+    failure_handler: FailureHandler[Any] | None = None
+    completion_handler: CompletionHandler[Any] | None = None
 
     def note(self, dependency: Any) -> None:
         if isinstance(dependency, Runtime):

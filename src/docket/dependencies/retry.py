@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from docket.model.errors import DocketError
 
@@ -23,7 +23,7 @@ class ForcedRetry(DocketError):
     """Raised by `retry.after` and `retry.at`: run this task again then, whatever the number of attempts."""
 
 
-class Retry(FailureHandler):
+class Retry(FailureHandler[Any]):
     """Runs a failed task again, up to `attempts` runs in all (None: for ever), `delay` apart.
 
     `jitter` spreads the delay by up to that share of it. `on` names the exceptions worth a retry, `never` those that are not.

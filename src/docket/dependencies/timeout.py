@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from docket.execution.execution import TaskFunction
 
 
-class Timeout(Runtime):
+class Timeout(Runtime[Any]):
     """Ends a run with TimeoutError after `base`, unless it asks for more time."""
 
     def __init__(self, base: timedelta) -> None:
