@@ -212,7 +212,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self._claim(worker, entries)
 
     def _claim(self, worker: str, entries: list[Any]) -> None:
-        expected = self.model.claim(worker, [e.id for e in entries])
+        expected = self.model.claim(worker, [("front" if e.from_front else "stream", e.id) for e in entries])
         self._accept(expected, self._run(self.desk.claim(worker, entries)))
 
     def _accept(self, expected: list[str] | None, deliveries: list[Delivery] | None) -> None:

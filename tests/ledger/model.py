@@ -119,11 +119,12 @@ class Model:
         entries += self.deliver(worker, [("stream", count - len(entries))])
         return self._claim(worker, entries)
 
-    def claim(self, worker: str, ids: list[str]) -> list[str] | None:
+    def claim(self, worker: str, delivered: list[tuple[str, str]]) -> list[str] | None:
+        """`delivered` are streams and ids: two streams may well use the same id."""
         if worker not in self.workers:
             return None
-        live = {e.id: e for stream in self.streams.values() for e in stream}
-        return self._claim(worker, [live[id] for id in ids if id in live])
+        live = {(name, e.id): e for name, stream in self.streams.items() for e in stream}
+        return self._claim(worker, [live[entry] for entry in delivered if entry in live])
 
     def settle(self, endings: list[Ending]) -> list[str]:
         answers: list[str] = []
