@@ -26,16 +26,20 @@ class Dashboard:
     def __init__(self, title: str, sight: Sight, hint: str = "") -> None:
         self.title = title
         self.hint = hint
+        self.caption = ""
+        self.foot = ""
         self._sight = sight
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or console.height
         sight = self._sight
-        room = max(height - 9, 6)
+        room = max(height - 11, 6)
         failures = list(sight.failures)[-max(room // 4, 2) :]
         workers = sight.workers[: max(room // 4, 2)]
         running = sight.running[: max(room - len(failures) - len(workers), 2)]
         yield self._head()
+        if self.caption:
+            yield Text(printable(self.caption), style="bold cyan", no_wrap=True, overflow="ellipsis")
         yield _counts(sight)
         yield _rates(sight, options.max_width)
         yield _section(
@@ -43,6 +47,8 @@ class Dashboard:
         )
         yield _section(f"Workers {_of(len(workers), len(sight.workers))}", _workers(workers, sight))
         yield _section("Failures since we look", _failures(failures))
+        if self.foot:
+            yield Text(printable(self.foot), style="dim", no_wrap=True, overflow="ellipsis")
 
     def _head(self) -> RenderableType:
         line = Table.grid(expand=True)
@@ -99,7 +105,8 @@ def sparkline(values: Sequence[float]) -> str:
     most = max(values, default=0.0)
     if most <= 0:
         return ""
-    return "".join(BLOCKS[min(round(value / most * (len(BLOCKS) - 1)), len(BLOCKS) - 1)] for value in values)
+    # Little is shown as little, and nothing as nothing.
+    return "".join(BLOCKS[max(round(value / most * (len(BLOCKS) - 1)), 1 if value > 0 else 0)] for value in values)
 
 
 def _of(shown: int, all: int) -> str:

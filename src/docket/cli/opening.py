@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -14,9 +14,9 @@ from docket.storage.urls import Kind, parse
 T = TypeVar("T")
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
     """Runs a command's work. Ctrl-C cancels it, so that whatever is open gets closed."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(work)
 
 

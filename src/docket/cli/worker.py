@@ -9,10 +9,11 @@ import typer
 from docket.cli import worker_options as o
 from docket.cli.failures import WrongUsage
 from docket.cli.logs import Level, default_format, set_up_logging
+from docket.cli.loops import has_uvloop
 from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Url
 from docket.cli.supervising import Supervisor
 from docket.cli.worker_options import WorkerOptions
-from docket.cli.working import has_uvloop, run_worker
+from docket.cli.working import run_worker
 from docket.storage.urls import Kind, parse
 
 app = typer.Typer(add_completion=False)

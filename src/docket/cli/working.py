@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from types import FrameType
 from typing import Any, Self
 
 from docket.cli.banner import announce
+from docket.cli.loops import loop_factory
 from docket.cli.reporting import Report
 from docket.cli.task_modules import check_tasks, find_modules_here
 from docket.cli.worker_options import WorkerOptions
 from docket.docket import Docket
 from docket.worker import Worker
-
-
-def has_uvloop() -> bool:
-    return importlib.util.find_spec("uvloop") is not None
-
-
-def loop_factory(wanted: bool | None) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is wanted, or if nobody said otherwise and it is there."""
-    if wanted is False or not has_uvloop():
-        return None
-    return importlib.import_module("uvloop").new_event_loop
 
 
 def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:

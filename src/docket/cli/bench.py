@@ -1,0 +1,134 @@
+"""`docket bench`"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from docket._version import __version__
+from docket.cli.loops import loop_factory
+from docket.cli.measuring import Bench, Rate, Times
+from docket.cli.numbers import positive
+from docket.cli.opening import run
+from docket.cli.options import DEFAULT_URL, Json, Url
+from docket.cli.output import write_json
+from docket.docket import Docket
+
+app = typer.Typer(add_completion=False)
+
+# Finished tasks of a bench are of no use to anybody, so the server forgets them soon.
+REMEMBERED = timedelta(seconds=10)
+
+Tasks = Annotated[
+    int,
+    typer.Option(
+        "--tasks",
+        "-n",
+        envvar="DOCKET_BENCH_TASKS",
+        parser=positive,
+        metavar="NUMBER",
+        help="How many tasks to add and run.",
+    ),
+]
+Concurrency = Annotated[
+    int,
+    typer.Option(
+        "--concurrency",
+        envvar="DOCKET_BENCH_CONCURRENCY",
+        parser=positive,
+        metavar="NUMBER",
+        help="How many run at a time.",
+    ),
+]
+
+
+@app.command()
+def bench(url: Url = DEFAULT_URL, tasks: Tasks = 5000, concurrency: Concurrency = 100, json: Json = False) -> None:
+    """Measure what docket gets out of your server.
+
+    It takes some seconds, on a docket of its own of which nothing stays. One process adds and runs the tasks, which
+    do nothing: this is the most that one worker process can do here.
+    """
+    # A bench that is busy logging measures the log.
+    logging.getLogger("docket").setLevel(logging.ERROR)
+    # The loop that workers have too.
+    run(_bench(url, tasks, concurrency, json), loop_factory())
+
+
+async def _bench(url: str, tasks: int, concurrency: int, as_json: bool) -> None:
+    async with _private_docket(url) as docket:
+        server = docket.server
+        engine = f"{server.engine_name} {server.engine_version}"
+        report = JsonReport() if as_json else LineReport()
+        report.head(engine, server.shown_url)
+        work = Bench(docket)
+        report.times("round_trip", "one command to the server", await work.round_trips())
+        one_by_one = await work.add_one_by_one()
+        report.rate("add", "add, one after the other", one_by_one)
+        many = await work.add_many(tasks)
+        report.rate("add_many", "add_many", many)
+        waiting = one_by_one.count + many.count
+        report.rate("run", f"run, one worker, concurrency {concurrency}", await work.drain(waiting, concurrency))
+        await docket.clear()
+        to_body, to_result = await work.latencies()
+        report.times("add_to_running", "from add to running", to_body)
+        report.times("add_to_result", "from add to its result", to_result)
+        report.foot()
+
+
+@asynccontextmanager
+async def _private_docket(url: str) -> AsyncGenerator[Docket]:
+    """A docket with a name of its own, of which nothing stays."""
+    name = f"docket-bench-{secrets.token_hex(4)}"
+    async with Docket(name, url, execution_ttl=REMEMBERED) as docket:
+        try:
+            yield docket
+        finally:
+            await docket.clear()
+            async with docket.redis() as client:
+                await client.unlink(*docket.keys.all)
+
+
+class LineReport:
+    """A line for each measurement, as soon as it is there."""
+
+    def head(self, engine: str, url: str) -> None:
+        typer.echo(f"docket {__version__} on {engine} at {url}")
+
+    def rate(self, name: str, words: str, rate: Rate) -> None:
+        typer.echo(f"  {words:<40} {rate.per_second:>10,.0f} /s")
+
+    def times(self, name: str, words: str, times: Times) -> None:
+        half, most = times.percentile(0.5) * 1000, times.percentile(0.99) * 1000
+        typer.echo(f"  {words:<40} {half:>10,.2f} ms   99 of 100 within {most:,.2f} ms")
+
+    def foot(self) -> None:
+        pass
+
+
+class JsonReport:
+    """Everything at the end, in one object."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] = {}
+
+    def head(self, engine: str, url: str) -> None:
+        self._found |= {"docket": __version__, "engine": engine, "url": url}
+
+    def rate(self, name: str, words: str, rate: Rate) -> None:
+        self._found[f"{name}_per_second"] = round(rate.per_second, 1)
+
+    def times(self, name: str, words: str, times: Times) -> None:
+        self._found[f"{name}_ms"] = {
+            "p50": round(times.percentile(0.5) * 1000, 3),
+            "p99": round(times.percentile(0.99) * 1000, 3),
+        }
+
+    def foot(self) -> None:
+        write_json(self._found)

@@ -1,0 +1,152 @@
+"""`docket demo`"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from docket.cli.demo import shop
+from docket.cli.demo.stages import LineStage, ScreenStage, Stage
+from docket.cli.demo.story import Story
+from docket.cli.demo.summary import summary
+from docket.cli.durations import duration
+from docket.cli.failures import CommandFailed
+from docket.cli.keyboard import quitting
+from docket.cli.observing import Observer
+from docket.cli.opening import run
+from docket.cli.output import is_terminal
+from docket.docket import Docket
+from docket.storage.cancelling import cancel_and_wait
+from docket.worker import Worker
+
+app = typer.Typer(add_completion=False)
+
+WORKERS = ("Ada", "Grace")
+SHORTEST = timedelta(seconds=2)
+REMOVALS = 30
+# Tasks that never end: the stock is counted, and the books are closed, again and again.
+FOR_EVER = 2
+
+Length = Annotated[
+    timedelta,
+    typer.Option(
+        "--for",
+        parser=duration,
+        envvar="DOCKET_DEMO_FOR",
+        metavar="DURATION",
+        show_default="20s",
+        help="How long it lasts.",
+    ),
+]
+
+
+@app.command()
+def demo(length: Length = timedelta(seconds=20)) -> None:
+    """See docket at work: no server, no set-up, about 20 seconds.
+
+    Two workers and a small shop on the embedded engine, in a temporary folder that is gone afterwards. q ends it early.
+    """
+    if length < SHORTEST:
+        raise typer.BadParameter("it takes two seconds at least", param_hint="'--for'")
+    # Tasks fail in this story, and the view shows it; tracebacks would only tear the picture.
+    logging.getLogger("docket").setLevel(logging.CRITICAL)
+    run(_demo(length.total_seconds()))
+
+
+async def _demo(seconds: float) -> None:
+    with _temporary_folder() as folder:
+        async with AsyncExitStack() as stack:
+            docket = await stack.enter_async_context(Docket("shop", f"embedded://{folder}"))
+            observer = Observer(docket)
+            await stack.enter_async_context(observer.listening())
+            stopped = asyncio.Event()
+            stack.enter_context(quitting(stopped.set))
+            await stack.enter_async_context(_working(docket))
+            began = time.monotonic()
+            story = await _play(docket, observer, seconds, stopped)
+            took = time.monotonic() - began
+    totals = observer.sight.totals
+    engine = f"{docket.server.engine_name} {docket.server.engine_version}"
+    for line in summary(took, engine, totals, shop.diary, story):
+        typer.echo(line)
+    if not totals.completed:
+        raise CommandFailed("no task was completed: something is wrong with this machine, or with docket")
+
+
+@contextmanager
+def _temporary_folder() -> Generator[str]:
+    # Nobody comes back to this engine, so it need not wait for anybody.
+    os.environ.setdefault("DOCKET_ENGINE_LINGER", "0")
+    folder = tempfile.mkdtemp(prefix="docket-demo-")
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    """Removes the folder; its server may still write for a moment."""
+    for _ in range(REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.1)
+
+
+@asynccontextmanager
+async def _working(docket: Docket) -> AsyncGenerator[None]:
+    """Two workers; they might as well be two processes on two machines."""
+    for task in shop.tasks:
+        docket.register(task)
+    async with AsyncExitStack() as stack:
+        running: list[asyncio.Task[None]] = []
+        for name in WORKERS:
+            worker = Worker(docket, name=name, grace_period=timedelta(seconds=1))
+            await stack.enter_async_context(worker)
+            running.append(asyncio.create_task(worker.run_forever(), name=f"{docket.name} - {name}"))
+        try:
+            yield
+        finally:
+            await cancel_and_wait(running, "docket: the demo is over")
+
+
+async def _play(docket: Docket, observer: Observer, seconds: float, stopped: asyncio.Event) -> Story:
+    """Tells the story, and shows what comes of it, until all is done, time is over or somebody has seen enough."""
+    sight, url = observer.sight, docket.server.shown_url
+    stage = ScreenStage(sight, seconds, url) if is_terminal() else LineStage(sight)
+    story = Story(docket, seconds, stage.say)
+    telling = asyncio.create_task(story.tell(), name="docket demo - story")
+    try:
+        with stage:
+            await _show(stage, observer, telling, time.monotonic() + seconds, stopped)
+    finally:
+        await cancel_and_wait([telling], "docket: the demo is over")
+    return story
+
+
+async def _show(
+    stage: Stage, observer: Observer, telling: asyncio.Task[None], end: float, stopped: asyncio.Event
+) -> None:
+    while not stopped.is_set() and (left := end - time.monotonic()) > 0:
+        await observer.look()
+        stage.draw()
+        if telling.done():
+            # A story that breaks off is our own mistake, and to be seen.
+            telling.result()
+            if observer.sight.census is not None and observer.sight.census.unfinished <= FOR_EVER:
+                return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), min(stage.interval, left))
+    await observer.look()
+    stage.draw()

@@ -1,0 +1,87 @@
+"""Where the demo is shown: on a terminal, or line by line."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+import typer
+from rich.live import Live
+
+from docket.cli.dashboard import Dashboard
+from docket.cli.observing import Sight
+from docket.cli.output import console
+
+
+class Stage(Protocol):
+    """Shows captions and what an observer sees, every `interval` seconds. A context manager."""
+
+    interval: float
+
+    def say(self, caption: str) -> None: ...
+
+    def draw(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class ScreenStage:
+    """The same view as `docket top`, with captions."""
+
+    interval = 0.25
+
+    def __init__(self, sight: Sight, seconds: float, url: str) -> None:
+        self._view = Dashboard("docket demo: a small shop", sight)
+        self._view.foot = f"from another terminal: docket top --docket shop --url {url}"
+        self._live = Live(self._view, console=console(), screen=True, auto_refresh=False)
+        self._end = time.monotonic() + seconds
+
+    def say(self, caption: str) -> None:
+        self._view.caption = caption
+
+    def draw(self) -> None:
+        self._view.hint = f"{max(self._end - time.monotonic(), 0):.0f} s left, q ends it"
+        self._live.refresh()
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+
+class LineStage:
+    """Captions and counts, for logs."""
+
+    interval = 2.0
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+
+    def say(self, caption: str) -> None:
+        typer.echo(f"{datetime.now():%H:%M:%S}  {caption}")
+
+    def draw(self) -> None:
+        census, totals = self._sight.census, self._sight.totals
+        if census is not None:
+            typer.echo(
+                f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready + census.parked:,}  "
+                f"scheduled {census.scheduled:,}  completed {totals.completed:,}  failed {totals.failed:,}"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None

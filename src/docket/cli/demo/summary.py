@@ -1,0 +1,48 @@
+"""What the demo says at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docket.cli.demo.shop import COURIER_LINES, Diary
+from docket.cli.demo.story import PAGES_TO_INDEX, Story
+from docket.cli.observing import Totals
+
+NEXT = """\
+What to try next:
+  docket worker --url embedded:///tmp/my-docket                 a worker; no server is needed
+  docket tasks trace hello --url embedded:///tmp/my-docket      something for it to do
+  docket top --url embedded:///tmp/my-docket                    look at it, live
+  docket bench --url redis://localhost:6379/0                   what your own server gives
+  docket --help                                                 everything else"""
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def in_time(values: Sequence[float]) -> str:
+    if not values:
+        return "nothing was measured"
+    half, most = percentile(values, 0.5) * 1000, percentile(values, 0.9) * 1000
+    return f"half within {half:,.1f} ms, nine of ten within {most:,.1f} ms"
+
+
+def summary(seconds: float, engine: str, totals: Totals, diary: Diary, story: Story) -> list[str]:
+    lines = [
+        f"What happened in {seconds:.0f} seconds on the embedded engine ({engine}):",
+        f"  {totals.completed:,} tasks completed and {totals.failed:,} failed, as the old warehouse was meant to; "
+        f"{story.orders:,} orders were taken",
+        f"  {diary.declined:,} payments that failed at first were tried again",
+        f"  orders, from added to running: {in_time(diary.start_lateness)}",
+        f"  receipts, after their time: {in_time(diary.receipt_lateness)}",
+    ]
+    if diary.indexed == PAGES_TO_INDEX:
+        took = max(diary.indexed_at - story.index_began, 0.001)
+        lines.append(
+            f"  {PAGES_TO_INDEX:,} pages were indexed in {took:.2f} s: {PAGES_TO_INDEX / took:,.0f} tasks a second"
+        )
+    if diary.most_lines:
+        lines.append(f"  no courier had more than {diary.most_lines} of {COURIER_LINES} lines in use at a time")
+    return [*lines, "", NEXT]

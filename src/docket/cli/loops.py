@@ -1,0 +1,19 @@
+"""Which event loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Callable
+
+
+def has_uvloop() -> bool:
+    return importlib.util.find_spec("uvloop") is not None
+
+
+def loop_factory(wanted: bool | None = None) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's if it is wanted, or if nobody said otherwise and it is there."""
+    if wanted is False or not has_uvloop():
+        return None
+    return importlib.import_module("uvloop").new_event_loop
