@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from docket.model.errors import Undecodable
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, segment, text_bytes
 from docket.storage.records import (
@@ -73,11 +72,7 @@ class TaskRow:
 
     @property
     def task(self) -> TaskRecord:
-        try:
-            return read_task(self.record)
-        except Undecodable as error:
-            # Written by a newer release, or broken: it is there, and that is all one can say.
-            return TaskRecord(0, 1, 0, 0, 0.0, None, f"({error})", b"")
+        return read_task(self.record)
 
     @property
     def due_ms(self) -> float:
