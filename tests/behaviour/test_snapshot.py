@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Worker
+from docket.ledger.queries import Query, find_all, tally
 from docket.model.errors import Undecodable
 
 from .waiting import at_work
@@ -134,6 +135,24 @@ async def test_arguments_are_read_only_where_somebody_looks(docket: Docket) -> N
     assert (bad.key, bad.function_name, bad.args) == ("bad", "note", ())
     assert isinstance(bad.schedule_exception, Undecodable)
     assert good.args == (1,)
+
+
+async def test_broken_records_and_those_of_a_newer_release_are_shown(docket: Docket) -> None:
+    await docket.add(note, when=docket.now() + HOUR, key="newer")(1)
+    async with docket.redis() as redis:
+        record = await redis.hget(docket.keys.tasks, "newer")
+        assert record is not None
+        await redis.hset(docket.keys.tasks, mapping={"newer": b"\x63" + record[1:], "broken": b"??", "empty": b""})
+
+    snapshot = await docket.snapshot()
+    counts = await tally(docket.ledger)
+    pages = [row async for page in find_all(docket.ledger, Query(function="note")) for row in page]
+
+    assert snapshot.total_tasks == 3
+    assert {e.key: e.function_name for e in snapshot.future}["newer"] == "note"
+    assert all(isinstance(e.schedule_exception, Undecodable) for e in snapshot.future)
+    assert counts["note"].scheduled == 1
+    assert [row.key for row in pages] == ["newer"]
 
 
 async def test_workers_are_found_and_those_who_know_a_task(docket: Docket) -> None:
