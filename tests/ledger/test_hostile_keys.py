@@ -7,13 +7,30 @@ from typing import Any
 from docket.codec import decode_call, encode_call
 from docket.ledger import Ledger
 from docket.model.states import ExecutionState
+from docket.storage.keys import bytes_text
 from docket.storage.server import Server
 
 from .desk import Desk, completed, new_ledger, order
 from .hostile import hostile_keys
 
 KEYS = hostile_keys()
-DOCKETS = ["a", "a:b", "a*", "a:runs", "a:runs:=x", "{a}", "a:stream", "A", "a:slots:=x", "a%3A", "", ":"]
+DOCKETS = [
+    "a",
+    "a:b",
+    "a*",
+    "a:runs",
+    "a:runs:=x",
+    "{a}",
+    "a:stream",
+    "A",
+    "a:slots:=x",
+    "a%3A",
+    "",
+    ":",
+    "\0",
+    "\0001",
+    "é\ud800",
+]
 
 
 def call_of(*values: str) -> bytes:
@@ -189,7 +206,7 @@ async def test_clearing_one_docket_leaves_the_others_alone(server: Server, block
 
 async def test_no_two_dockets_share_a_key_or_a_channel(server: Server) -> None:
     ledgers: list[Ledger] = [new_ledger(server, name) for name in DOCKETS]
-    names = [name.decode() for ledger in ledgers for name in ledger.keys.all if not name.endswith(b":=")]
+    names = [bytes_text(name) for ledger in ledgers for name in ledger.keys.all if not name.endswith(b":=")]
     for family in ("runs", "slots", "line", "orders", "worker-tasks", "task-workers"):
         names += [ledger.keys.named(family, key) for ledger in ledgers for key in KEYS]
     assert len(names) == len(set(names))

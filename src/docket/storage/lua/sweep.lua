@@ -52,10 +52,10 @@ end
 for i = 1, #page[2], 2 do
   -- Read anew: mending one may have woken another.
   local key, bytes = page[2][i], call('HGET', TASKS, page[2][i])
-  local task = unpack_task(bytes)
+  local task = bytes and unpack_task(bytes)
   local run_bytes = call('HGET', RUNNING, key)
   local run = run_bytes and unpack_run(run_bytes)
-  if not is_well(key, task, run) then
+  if task and not is_well(key, task, run) then
     mended = mended + 1
     withdraw(key, task)
     if run and has_flag(run, CANCEL_ASKED) then
