@@ -26,6 +26,8 @@ class Pulse:
         self.finished: Counter[str] = Counter()
         self.cancelled: Counter[str] = Counter()
         self.release = asyncio.Event()
+        docket.register(self.short)
+        docket.register(self.long)
 
     async def add(self, key: str) -> Execution:
         """Adds a short task."""

@@ -16,7 +16,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .scripts import Script
 
-
 _LATE_SECONDS = 0.1
 
 
@@ -51,10 +50,13 @@ class Lines:
                     self._idle.append(line)
 
     async def aclose(self) -> None:
+        await self.hang_up_idle()
+        await self._client.aclose()
+
+    async def hang_up_idle(self) -> None:
         idle, self._idle = self._idle, []
         for line in idle:
             await _hang_up(line)
-        await self._client.aclose()
 
     async def _take(self) -> Any:
         while self._idle:
@@ -87,6 +89,8 @@ class Lines:
             async with asyncio.timeout(_LATE_SECONDS):
                 return await line.read_response(disconnect_on_error=False)
         except TimeoutError:
+            # Where one connection went silent, those that lie idle may have, too; each would cost the same wait.
+            await self.hang_up_idle()
             raise RedisTimeoutError(f"no answer within {self._answer_seconds:g} s") from None
 
 

@@ -128,7 +128,10 @@ class Server:
         return translate(error, self.shown_url) or error
 
     async def revive(self) -> None:
-        """After a lost connection: an embedded engine that died is started again with its data."""
+        """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
+        again with its data."""
+        if self._lines is not None:
+            await self._lines.hang_up_idle()
         if self._engine is None:
             return
         found = await asyncio.to_thread(self._engine.ensure)

@@ -15,7 +15,7 @@ from docket.model.errors import ServerUnreachable
 from docket.storage.cancelling import wait_out
 from docket.storage.faults import translate
 from docket.storage.keys import GROUP
-from docket.storage.server import ANSWER_SECONDS, BLOCK_SECONDS
+from docket.storage.server import BLOCK_SECONDS
 
 from .running import Runner
 from .runs import Runs
@@ -25,6 +25,8 @@ STRAY_CHECK_SECONDS = 10.0
 # What was seen once is looked at again soon.
 STRAY_AGAIN_SECONDS = 1.0
 UNSURE_SECONDS = 0.02
+# How much longer than it was asked to the server may hold a read before the connection counts as dead.
+LATE_SECONDS = 2.0
 
 Claimed = Sequence[Delivery] | None
 
@@ -158,7 +160,7 @@ class Fetcher(Service):
         keys = self._ledger.keys
         seconds = STRAY_AGAIN_SECONDS if self._stray_ids else BLOCK_SECONDS
         try:
-            async with asyncio.timeout(seconds + ANSWER_SECONDS):
+            async with asyncio.timeout(seconds + LATE_SECONDS):
                 reply: Any = await self._client.execute_command(
                     "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
                     "STREAMS", keys.front, keys.stream, ">", ">",

@@ -1,0 +1,164 @@
+"""A TCP proxy in front of a server, which can go silent, vanish, and hold up subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from dataclasses import dataclass, field
+
+from .servers import Server
+
+
+@dataclass(eq=False)
+class Link:
+    """One connection through the proxy."""
+
+    client: asyncio.StreamWriter
+    upstream: asyncio.StreamWriter
+    frozen: bool = False
+    subscribes: bool = False
+    pumps: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    def close(self) -> None:
+        for writer in (self.client, self.upstream):
+            writer.close()
+
+
+class Proxy:
+    """Forwards everything until it is told otherwise. An async context manager."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._links: set[Link] = set()
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._fillers: list[socket.socket] = []
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._refusing = False
+        self.subscriptions = asyncio.Event()
+        self.subscriptions.set()
+        self.refuses_subscriptions = False
+        self.attempts: list[float] = []
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    async def __aenter__(self) -> Proxy:
+        self._listener.setblocking(False)
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(0)
+        self.port = self._listener.getsockname()[1]
+        self._accept()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._stop_accepting()
+        self._listener.close()
+        pumps = [pump for link in self._links for pump in link.pumps] + list(self._accepting)
+        self.break_all()
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+    def freeze(self) -> None:
+        """Connections that are there stay open and carry nothing more; new ones work."""
+        for link in self._links:
+            link.frozen = True
+
+    def vanish(self) -> None:
+        """As if the cable were pulled: nothing passes, and nobody can connect any more."""
+        self.freeze()
+        self._stop_accepting()
+        # Once its queue is full, the kernel drops whatever else knocks.
+        for _ in range(4):
+            filler = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            filler.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                filler.connect(("127.0.0.1", self.port))
+            self._fillers.append(filler)
+
+    def reappear(self) -> None:
+        """The old connections are dead; new ones work."""
+        for filler in self._fillers:
+            filler.close()
+        self._fillers.clear()
+        self._accept()
+
+    def refuse(self, refusing: bool) -> None:
+        """Every connection is closed, also each new one, as long as it refuses."""
+        self._refusing = refusing
+        if refusing:
+            self.break_all()
+
+    def break_all(self, *, subscriptions_only: bool = False) -> None:
+        for link in list(self._links):
+            if link.subscribes or not subscriptions_only:
+                link.close()
+
+    def _accept(self) -> None:
+        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._knock)
+
+    def _stop_accepting(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listener.fileno())
+        for filler in self._fillers:
+            filler.close()
+        self._fillers.clear()
+
+    def _knock(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.attempts.append(time.monotonic())
+            if self._refusing:
+                connection.close()
+                continue
+            connection.setblocking(False)
+            task = asyncio.create_task(self._serve(connection))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        client_reader, client_writer = await asyncio.open_connection(sock=connection)
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._server.socket))
+        except OSError:
+            client_writer.close()
+            return
+        link = Link(client_writer, writer)
+        self._links.add(link)
+        link.pumps = [
+            asyncio.create_task(self._pump(link, client_reader, writer, outbound=True)),
+            asyncio.create_task(self._pump(link, reader, client_writer, outbound=False)),
+        ]
+        try:
+            await asyncio.wait(link.pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._links.discard(link)
+            link.close()
+            for pump in link.pumps:
+                pump.cancel()
+            await asyncio.gather(*link.pumps, return_exceptions=True)
+            for end in (client_writer, writer):
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()
+
+    async def _pump(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, outbound: bool
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                if outbound and b"SUBSCRIBE" in data[:40] and b"UNSUBSCRIBE" not in data[:40]:
+                    link.subscribes = True
+                    if self.refuses_subscriptions:
+                        return
+                    await self.subscriptions.wait()
+                if link.frozen:
+                    # Whoever waits for this waits for ever.
+                    await asyncio.Event().wait()
+                writer.write(data)
+                await writer.drain()

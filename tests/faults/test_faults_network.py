@@ -1,0 +1,218 @@
+"""Networks that go silent, break and come back (rows B6, B13, C4, C5, C15)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
+from docket.worker.backoff import Backoff
+
+from .conftest import Stage
+from .processes import ends
+from .proxy import Proxy
+from .pulse import MINUTE, Pulse, working
+from .waiting import until
+
+
+async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_start_them(stage: Stage) -> None:
+    server = stage.server()
+    events: list[tuple[str, str, float]] = []
+    release = asyncio.Event()
+
+    async def task(worker: Worker = CurrentWorker()) -> str:
+        events.append(("start", worker.name, time.monotonic()))
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            events.append(("cancelled", worker.name, time.monotonic()))
+            raise
+        return worker.name
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        near.register(task)
+        async with working(await stage.worker(far, name="far")):
+            execution = await far.add(task, key="task")()
+            await until(lambda: events, "it runs")
+            async with working(await stage.worker(near, name="near")):
+                proxy.vanish()
+                await until(lambda: len(events) == 3, "the other has it")
+                assert [(what, who) for what, who, _ in events] == [
+                    ("start", "far"),
+                    ("cancelled", "far"),
+                    ("start", "near"),
+                ]
+                release.set()
+                watched = await near.get_execution(execution.key)
+                assert watched is not None
+                assert await watched.get_result(timeout=MINUTE) == "near"
+            proxy.reappear()
+            again = await near.add(task, key="again")()
+            assert await again.get_result(timeout=MINUTE) == "far", "it works again, now that it can"
+    assert [what for what, _, _ in events].count("start") == 3
+
+
+async def test_connections_that_went_silent_are_noticed_in_seconds(stage: Stage) -> None:
+    """As behind a router that forgot them: nothing is refused, nothing arrives, but new connections work."""
+    server = stage.server()
+    async with Proxy(server) as proxy:
+        docket = await stage.docket(url=proxy.url)
+        near = await stage.docket(url=server.url)
+        pulse = Pulse(docket)
+        async with working(await stage.worker(docket)):
+            running = await pulse.hold("running")
+            waiting = asyncio.create_task(running.get_result(timeout=MINUTE))
+            await asyncio.sleep(0.1)
+            proxy.freeze()
+            await near.add(pulse.short, key="after")()
+            await until(lambda: pulse.finished["after"], "it works again", 15)
+            pulse.release.set()
+            assert await waiting == "running", "also those who wait for results hear again"
+    assert pulse.starts["running"] == 1
+    assert pulse.cancelled == {}
+
+
+async def test_a_cancel_that_is_sent_while_nobody_listens_is_seen_at_the_next_renewal(stage: Stage) -> None:
+    server = stage.server()
+    async with Proxy(server) as proxy:
+        docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        pulse = Pulse(docket)
+        async with working(await stage.worker(docket)):
+            await pulse.hold("running")
+            proxy.refuses_subscriptions = True
+            proxy.break_all(subscriptions_only=True)
+            await near.cancel("running")
+            await until(lambda: pulse.cancelled["running"], "the call is cancelled", 10)
+            proxy.refuses_subscriptions = False
+            # And once it listens again, it hears again.
+            pulse.starts.clear()
+            await pulse.hold("again")
+            await until(lambda: has_subscribers(near), "it listens")
+            await near.cancel("again")
+            await until(lambda: pulse.cancelled["again"], "the call is cancelled", 10)
+            execution = await near.get_execution("running")
+            assert execution is not None
+            assert execution.state is ExecutionState.CANCELLED
+
+
+async def has_subscribers(docket: Docket) -> bool:
+    async with docket.redis() as redis:
+        return bool(await redis.pubsub_channels())
+
+
+async def test_a_task_that_ends_while_its_waiter_subscribes_wakes_the_waiter(stage: Stage) -> None:
+    server = stage.server()
+    async with Proxy(server) as proxy:
+        docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        pulse = Pulse(near)
+        async with working(await stage.worker(near)):
+            execution = await pulse.hold("task")
+            watched = await docket.get_execution(execution.key)
+            assert watched is not None
+            # The waiter has looked, and its subscription is on the way.
+            proxy.subscriptions.clear()
+            waiting = asyncio.create_task(watched.get_result(timeout=MINUTE))
+            await asyncio.sleep(0.3)
+            pulse.release.set()
+            await execution.get_result(timeout=MINUTE)
+            assert not waiting.done()
+            proxy.subscriptions.set()
+            started = time.monotonic()
+            assert await waiting == "task"
+            assert time.monotonic() - started < 5, "at once, and not when somebody looks for safety's sake"
+
+
+async def test_a_waiter_survives_the_loss_of_its_connection(stage: Stage) -> None:
+    server = stage.server()
+    async with Proxy(server) as proxy:
+        docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        pulse = Pulse(near)
+        async with working(await stage.worker(near)):
+            execution = await pulse.hold("task")
+            watched = await docket.get_execution(execution.key)
+            assert watched is not None
+            waiting = asyncio.create_task(watched.get_result(timeout=MINUTE))
+            await asyncio.sleep(0.2)
+            # Everything is lost, and the end is announced while nobody listens.
+            proxy.refuse(True)
+            pulse.release.set()
+            await execution.get_result(timeout=MINUTE)
+            proxy.refuse(False)
+            started = time.monotonic()
+            assert await waiting == "task"
+            assert time.monotonic() - started < 10
+
+
+async def test_many_workers_come_back_after_an_outage_without_a_stampede(stage: Stage) -> None:
+    server = stage.server()
+    async with Proxy(server) as proxy, AsyncExitStack() as stack:
+        for i in range(20):
+            docket = await stage.docket(f"docket-{i}", url=proxy.url, lease=4.0)
+            await stack.enter_async_context(working(await stage.worker(docket)))
+        pulses = [Pulse(await stage.docket(f"docket-{i}", url=server.url)) for i in range(20)]
+        proxy.attempts.clear()
+        proxy.refuse(True)
+        await asyncio.sleep(3)
+        proxy.refuse(False)
+        assert len(proxy.attempts) < 20 * 60, "they back off"
+        await asyncio.gather(*(pulse.works("after") for pulse in pulses))
+
+
+def test_pauses_between_attempts_grow_and_differ() -> None:
+    fleet = [Backoff(most=5.0) for _ in range(50)]
+    for attempt in range(8):
+        pauses = sorted(backoff.next_pause() for backoff in fleet)
+        spread = pauses[-1] - pauses[0]
+        busiest = max(sum(start <= pause < start + spread / 10 for pause in pauses) for start in pauses)
+        assert busiest < 25, f"attempt {attempt}: half of the fleet comes back at once"
+    assert pauses[-1] > 2.5, "later attempts are further apart"
+    fleet[0].reset()
+    assert fleet[0].next_pause() <= 0.5, "and after a success the next attempt comes soon"
+
+
+async def test_a_thousand_calls_at_once_need_a_handful_of_connections(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+
+    async def echo(n: int, execution: Execution = CurrentExecution()) -> int:
+        await execution.progress.increment()
+        return n
+
+    most = 0
+
+    with server.client(decode_responses=True) as probe:
+        async with working(await stage.worker(docket, concurrency=1000)):
+
+            async def call(n: int) -> int:
+                execution = await docket.add(echo)(n)
+                return await execution.get_result(timeout=MINUTE)
+
+            calls = [asyncio.create_task(call(n)) for n in range(1000)]
+            while not all(task.done() for task in calls):
+                clients = [c for c in probe.client_list() if c["cmd"] != "client|list"]
+                most = max(most, len(clients))
+                await asyncio.sleep(0.01)
+            assert [task.result() for task in calls] == list(range(1000))
+    assert 0 < most <= 16, most
+
+
+async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_closing(stage: Stage) -> None:
+    server = stage.server()
+    async with Proxy(server) as proxy:
+        docket = Docket(stage.name, proxy.url, heartbeat_interval=timedelta(seconds=0.25), missed_heartbeats=4)
+        await docket.__aenter__()
+        worker = await Worker(docket).__aenter__()
+        task = asyncio.create_task(worker.run_forever())
+        await until(lambda: on_roster(docket), "it works")
+        proxy.vanish()
+        task.cancel()
+        await ends(task, 30)
+        await worker.__aexit__(None, None, None)
+        await asyncio.wait_for(docket.__aexit__(None, None, None), 30)
+
+
+async def on_roster(docket: Docket) -> bool:
+    return bool(await docket.workers())
