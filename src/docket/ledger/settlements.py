@@ -72,7 +72,12 @@ def reschedule(
     )
 
 
-def hand_back(key: str, epoch: int, *, delay_ms: float = 0, only_if_known: str | None = None) -> Settlement:
-    """Gives the task back unrun; with `only_if_known`, only if another live worker knows that function."""
+def hand_back(
+    key: str, epoch: int, *, delay_ms: float = 0, only_if_known: str | None = None, begun: bool = False
+) -> Settlement:
+    """Gives the task back; with `only_if_known`, only if another live worker knows that function.
+
+    `begun`: its body has run, at least in part, so its next run is a redelivery.
+    """
     name = text_bytes(only_if_known) if only_if_known is not None else False
-    return Settlement(key, epoch, [text_bytes(key), epoch, _HAND_BACK, delay_ms, name])
+    return Settlement(key, epoch, [text_bytes(key), epoch, _HAND_BACK, delay_ms, name, int(begun)])

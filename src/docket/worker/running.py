@@ -229,7 +229,7 @@ class Runner:
                 "a behaviour of %s failed after the run; the task will be delivered again",
                 execution.call_repr(),
             )
-            self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=self._worker.redelivery_ms))
+            self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=self._worker.redelivery_ms, begun=True))
             return
         next_run = execution.next_run if (retried or again) and not self._is_spent(run) else None
         if next_run is not None:
@@ -368,7 +368,7 @@ class Runner:
         task = asyncio.current_task()
         from_outside = run.reason is None and task is not None and task.cancelling() > 0
         if run.reason is CancelReason.SHUTDOWN or from_outside:
-            self._settle(run, execution, hand_back(run.key, run.epoch))
+            self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
             return
         self._report.cancelled(execution, seconds)
         ending = self._ending(

@@ -2,7 +2,7 @@
 -- KEYS: all. ARGV[2]: msgpack {cancelled tail, cancelled event, ttl ms, list of {key, epoch, kind, …}}:
 --   0 finish:     state, ttl ms, tail, event, dead letter (0/1), has progress (0/1)
 --   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false
---   2 hand back:  delay ms, function name that another live worker must know or false
+--   2 hand back:  delay ms, function name that another live worker must know or false, has begun (0/1)
 -- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead.
 --- include keys
 --- include records
@@ -56,11 +56,15 @@ local function move_later(item, task_bytes)
     task.attempt, task.recoveries = item[6], 0
     if item[7] then task.name, task.call = item[7], item[8] end
     place(key, task, now)
-  elseif item[4] > 0 then
-    task.due = now + item[4]
-    to_queue(key, task)
   else
-    to_front(key, task)
+    -- One whose body has begun before tells its next run so.
+    if item[6] == 1 then task.recoveries = math.max(task.recoveries, 1) end
+    if item[4] > 0 then
+      task.due = now + item[4]
+      to_queue(key, task)
+    else
+      to_front(key, task)
+    end
   end
   written[#written + 1] = key
   written[#written + 1] = pack_task(task)
