@@ -331,7 +331,11 @@ class Runner:
             self._starts[run.key] -= 1
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
-            self._close(run)
+            if execution.next_run is not None:
+                # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
+                self._settle(run, execution, self._next(run, execution.next_run))
+            else:
+                self._close(run)
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
