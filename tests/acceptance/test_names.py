@@ -91,3 +91,10 @@ def test_the_package_is_a_program() -> None:
 
 def test_the_version_is_text() -> None:
     assert docket.__version__[0].isdigit()
+
+
+@pytest.mark.parametrize("name", ["Runtime", "FailureHandler", "CompletionHandler", "Dependency"])
+def test_the_building_blocks_say_in_brackets_what_they_give(name: str) -> None:
+    kind = getattr(importlib.import_module("docket.dependencies"), name)
+
+    assert kind["Mine"].__origin__ is kind

@@ -61,7 +61,7 @@ async def run_everything(docket: Docket, **options: Any) -> None:
 async def eventually(holds: Callable[[], Awaitable[bool]], limit: timedelta = PATIENCE) -> None:
     """Ask again and again until it holds; for what no event tells of."""
     async with asyncio.timeout(limit.total_seconds()):
-        while not await holds():  # noqa: ASYNC110  # what is asked about lives on a server
+        while not await holds():  # what is asked about lives on a server
             await asyncio.sleep(0.01)
 
 
@@ -71,6 +71,20 @@ async def reaches(execution: Execution, state: ExecutionState) -> None:
         return execution.state == state
 
     await eventually(is_there)
+
+
+async def waits(docket: Docket, key: str) -> Execution:
+    """The task that waits under this key, once it is there."""
+    found: list[Execution] = []
+
+    async def is_there() -> bool:
+        execution = await docket.get_execution(key)
+        if execution is not None and execution.state == ExecutionState.SCHEDULED:
+            found.append(execution)
+        return bool(found)
+
+    await eventually(is_there)
+    return found[0]
 
 
 async def stopped(run: "asyncio.Task[None]", limit: timedelta = PATIENCE) -> None:

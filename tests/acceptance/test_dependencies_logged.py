@@ -1,0 +1,75 @@
+"""Which arguments the log lines show, and how."""
+
+import logging
+from typing import Annotated, Any
+
+import pytest
+
+from docket import Docket, Logged
+
+from .waiting import run_everything
+
+
+async def logged_call(
+    docket: Docket, caplog: pytest.LogCaptureFixture, function: Any, *args: Any, **kwargs: Any
+) -> str:
+    with caplog.at_level(logging.INFO, logger="docket.worker"):
+        await docket.add(function, key="k")(*args, **kwargs)
+        await run_everything(docket)
+    (line,) = [record.getMessage() for record in caplog.records if "↪" in record.getMessage()]
+    return line
+
+
+async def test_only_logged_arguments_are_shown(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
+    async def pay(customer: Annotated[str, Logged], card: str, *, amount: Annotated[int, Logged()]) -> None: ...
+
+    line = await logged_call(docket, caplog, pay, "ada", "4111", amount=5)
+
+    assert line.endswith("pay('ada', ..., amount=5){k}")
+    assert "4111" not in line
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ([1, 2, 3], "[len 3]"),
+        ((1, 2), "(len 2)"),
+        ({"a": 1}, "{len 1}"),
+        ({1, 2, 3, 4}, "{len 4}"),
+        ([], "[len 0]"),
+    ],
+)
+async def test_of_a_collection_only_the_length_may_be_shown(
+    docket: Docket, caplog: pytest.LogCaptureFixture, value: Any, shown: str
+) -> None:
+    async def pack(things: Annotated[Any, Logged(length_only=True)]) -> None: ...
+
+    line = await logged_call(docket, caplog, pack, value)
+
+    assert line.endswith(f"pack({shown}){{k}}")
+
+
+async def test_the_whole_of_a_collection_is_shown_by_default(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
+    async def pack(things: Annotated[list[int], Logged]) -> None: ...
+
+    line = await logged_call(docket, caplog, pack, [1, 2])
+
+    assert line.endswith("pack([1, 2]){k}")
+
+
+async def test_an_argument_by_keyword_is_shown_by_its_length_too(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def pack(*, things: Annotated[list[int], Logged(length_only=True)]) -> None: ...
+
+    line = await logged_call(docket, caplog, pack, things=[1, 2])
+
+    assert line.endswith("pack(things=[len 2]){k}")
+
+
+async def test_what_has_no_length_is_shown_as_it_is(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
+    async def pack(thing: Annotated[int, Logged(length_only=True)]) -> None: ...
+
+    line = await logged_call(docket, caplog, pack, 7)
+
+    assert line.endswith("pack(7){k}")

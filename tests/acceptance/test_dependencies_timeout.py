@@ -1,0 +1,202 @@
+"""A limit to how long a task may run."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from docket import Depends, Docket, ExecutionState, Perpetual, Retry, Timeout, Worker
+
+from .waiting import ends, now, reaches, run_everything, running, within
+
+SHORT = timedelta(milliseconds=50)
+
+
+async def test_a_task_that_takes_too_long_fails_with_a_timeout_error(docket: Docket) -> None:
+    async def dawdle(timeout: Timeout = Timeout(SHORT)) -> None:
+        await asyncio.sleep(30)
+
+    execution = await docket.add(dawdle)()
+    began = now()
+    await run_everything(docket)
+
+    assert now() - began < timedelta(seconds=5)
+    with pytest.raises(TimeoutError):
+        await execution.get_result()
+    assert execution.state == ExecutionState.FAILED
+
+
+async def test_a_task_that_is_quick_enough_is_left_alone(docket: Docket) -> None:
+    async def hurry(timeout: Timeout = Timeout(timedelta(seconds=30))) -> str:
+        return "done"
+
+    execution = await docket.add(hurry)()
+    await run_everything(docket)
+
+    assert await execution.get_result() == "done"
+
+
+async def test_a_timeout_may_be_retried(docket: Docket) -> None:
+    attempts: list[int] = []
+
+    async def dawdle(timeout: Timeout = Timeout(SHORT), retry: Retry = Retry(attempts=2)) -> str:
+        attempts.append(retry.attempt)
+        if retry.attempt == 1:
+            await asyncio.sleep(30)
+        return "done"
+
+    execution = await docket.add(dawdle)()
+    await run_everything(docket)
+
+    assert await execution.get_result() == "done"
+    assert attempts == [1, 2]
+
+
+async def test_each_attempt_has_the_whole_time(docket: Docket) -> None:
+    remaining: list[timedelta] = []
+
+    async def dawdle(timeout: Timeout = Timeout(SHORT * 4), retry: Retry = Retry(attempts=2)) -> None:
+        remaining.append(timeout.remaining())
+        await asyncio.sleep(30)
+
+    await docket.add(dawdle)()
+    await run_everything(docket)
+
+    assert len(remaining) == 2
+    assert all(SHORT * 2 < left <= SHORT * 4 for left in remaining)
+
+
+async def test_the_remaining_time_shrinks(docket: Docket) -> None:
+    remaining: list[timedelta] = []
+
+    async def look(timeout: Timeout = Timeout(timedelta(seconds=10))) -> None:
+        remaining.append(timeout.remaining())
+        await asyncio.sleep(0.02)
+        remaining.append(timeout.remaining())
+
+    await docket.add(look)()
+    await run_everything(docket)
+
+    first, second = remaining
+    assert timedelta(seconds=9) < second < first <= timedelta(seconds=10)
+    assert first - second >= timedelta(milliseconds=15)
+
+
+async def test_a_task_may_extend_its_time(docket: Docket) -> None:
+    async def work(timeout: Timeout = Timeout(SHORT * 2)) -> str:
+        timeout.extend(timedelta(seconds=20))
+        left = timeout.remaining()
+        assert timedelta(seconds=19) < left <= timedelta(seconds=20) + SHORT * 2
+        await asyncio.sleep(0.2)
+        return "done"
+
+    execution = await docket.add(work)()
+    await run_everything(docket)
+
+    assert await execution.get_result() == "done"
+
+
+async def test_an_extension_without_a_length_is_as_long_as_the_limit(docket: Docket) -> None:
+    remaining: list[timedelta] = []
+
+    async def work(timeout: Timeout = Timeout(timedelta(seconds=10))) -> None:
+        remaining.append(timeout.remaining())
+        timeout.extend()
+        remaining.append(timeout.remaining())
+
+    await docket.add(work)()
+    await run_everything(docket)
+
+    first, second = remaining
+    assert timedelta(seconds=9.5) < second - first <= timedelta(seconds=10)
+
+
+async def test_an_extended_limit_still_ends_the_task(docket: Docket) -> None:
+    async def work(timeout: Timeout = Timeout(SHORT)) -> None:
+        timeout.extend(SHORT)
+        await asyncio.sleep(30)
+
+    execution = await docket.add(work)()
+    await run_everything(docket)
+
+    with pytest.raises(TimeoutError):
+        await execution.get_result()
+
+
+async def test_a_task_may_clean_up_when_its_time_is_over(docket: Docket) -> None:
+    cleaned: list[str] = []
+
+    async def work(timeout: Timeout = Timeout(SHORT)) -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned.append("cleaned")
+
+    await docket.add(work)()
+    await run_everything(docket)
+
+    assert cleaned == ["cleaned"]
+
+
+async def test_dependencies_are_closed_after_a_timeout(docket: Docket) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def session() -> AsyncGenerator[str]:
+        try:
+            yield "session"
+        finally:
+            events.append("closed")
+
+    async def work(it: str = Depends(session), timeout: Timeout = Timeout(SHORT)) -> None:
+        await asyncio.sleep(30)
+
+    await docket.add(work)()
+    await run_everything(docket)
+
+    assert events == ["closed"]
+
+
+async def test_a_timeout_of_the_tasks_own_making_is_its_own(docket: Docket) -> None:
+    async def work(timeout: Timeout = Timeout(timedelta(seconds=30))) -> None:
+        raise TimeoutError("the other side did not answer")
+
+    execution = await docket.add(work)()
+    await run_everything(docket)
+
+    with pytest.raises(TimeoutError, match="the other side"):
+        await execution.get_result()
+
+
+async def test_a_perpetual_task_goes_on_after_a_timeout(docket: Docket, worker: Worker) -> None:
+    runs: list[int] = []
+
+    async def work(timeout: Timeout = Timeout(SHORT), perpetual: Perpetual = Perpetual()) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            await asyncio.sleep(30)
+
+    await docket.add(work, key="k")()
+    await ends(worker.run_at_most({"k": 2}))
+
+    assert len(runs) == 2
+
+
+async def test_cancelling_a_task_with_a_limit_and_retries_ends_it(docket: Docket, worker: Worker) -> None:
+    started = asyncio.Event()
+    attempts: list[int] = []
+
+    async def work(timeout: Timeout = Timeout(timedelta(seconds=30)), retry: Retry = Retry(attempts=5)) -> None:
+        attempts.append(retry.attempt)
+        started.set()
+        await asyncio.sleep(30)
+
+    execution = await docket.add(work, key="k")()
+    async with running(worker):
+        await within(started.wait())
+        await docket.cancel("k")
+        await reaches(execution, ExecutionState.CANCELLED)
+
+    assert attempts == [1]
