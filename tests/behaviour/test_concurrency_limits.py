@@ -563,13 +563,19 @@ def test_a_limit_that_is_no_whole_number_is_refused(bad: Any) -> None:
         ConcurrencyLimit("customer", max_concurrent=bad)
 
 
-async def test_a_limit_on_an_unknown_argument_is_refused_at_registration() -> None:
+async def test_a_limit_on_an_unknown_argument_is_told_at_registration_and_fails_the_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def sync(customer: int, limit: ConcurrencyLimit = ConcurrencyLimit("costumer")) -> None: ...
 
     async with open_docket() as docket:
-        for register in (lambda: docket.register(sync), lambda: docket.add(sync)):
-            with pytest.raises(ValueError, match="sync.*'limit'.*'costumer'.*it has: customer"):
-                register()
+        docket.register(sync)
+        assert "sync: ConcurrencyLimit on 'limit' is for an argument 'costumer'" in caplog.text
+        execution = await docket.add(sync)(1)
+        await finish(docket)
+        with pytest.raises(ExceptionGroup) as failure:
+            await execution.get_result()
+        assert "customer" in str(failure.value.exceptions[0])
 
 
 async def test_a_limit_on_what_a_dependency_fills_is_refused_at_registration() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from docket.worker import Worker
 
 _LOST, _ACQUIRED = 0, 1
+
+logger = logging.getLogger("docket.dependencies")
 
 
 class Claim(NamedTuple):
@@ -77,9 +80,13 @@ class ConcurrencyLimit(Admission):
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         if self.argument_name is not None and self.argument_name not in parameters and not takes_any:
             known = ", ".join(name for name in parameters if name not in plan_for(function).parameters)
-            raise ValueError(
-                f"{name_of(function)}: ConcurrencyLimit on {parameter!r} is for an argument {self.argument_name!r}, "
-                f"which the task does not have; it has: {known or 'none'}"
+            # Said early, but no error here: such a task is accepted, and fails when it runs.
+            logger.warning(
+                "%s: ConcurrencyLimit on %r is for an argument %r, which the task does not have; it has: %s. Its runs will fail",
+                name_of(function),
+                parameter,
+                self.argument_name,
+                known or "none",
             )
 
     async def __aenter__(self) -> Self:
