@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+from bench.figures import median
 from bench.goals import LIMIT, OURS
 from bench.measures import MEASURES
 from bench.results import Results
@@ -16,7 +17,9 @@ PANELS = (
     ("latency_p50", "Enqueue to start on an idle worker, median ms", "less is better"),
     ("late_p50", "Lateness of scheduled tasks, median ms", "less is better"),
 )
-PANEL_WIDTH, LABEL_WIDTH, VALUE_WIDTH = 460, 84, 84
+PANEL_WIDTH, LABEL_WIDTH, VALUE_WIDTH, COLUMNS = 460, 84, 84, 2
+# A bar this many times as long as the median of the peers is cut.
+CUT_AT = 6.0
 BAR_HEIGHT, BAR_STEP, HEAD_HEIGHT, GAP = 14, 21, 44, 28
 
 STYLE = """
@@ -49,13 +52,14 @@ def draw(results: Results) -> str:
     """An SVG document. Panels without any figure are left out."""
     panels = [(panel, bars) for panel in PANELS if (bars := _bars(results, panel[0]))]
     parts: list[str] = []
-    heights = [0, 0]
-    for number, ((key, title, hint), bars) in enumerate(panels):
-        column = number % 2
-        left, top = column * (PANEL_WIDTH + GAP), heights[column]
-        parts.append(f'<g transform="translate({left} {top})">{_panel(title, f"{hint}{_scale_hint(key)}", bars)}</g>')
-        heights[column] = top + HEAD_HEIGHT + len(bars) * BAR_STEP + GAP
-    width, height = 2 * PANEL_WIDTH + GAP, max(heights)
+    height = 0
+    for row in range(0, len(panels), COLUMNS):
+        side_by_side = panels[row : row + COLUMNS]
+        for column, ((_, title, hint), bars) in enumerate(side_by_side):
+            place = f"translate({column * (PANEL_WIDTH + GAP)} {height})"
+            parts.append(f'<g transform="{place}">{_panel(title, hint, bars)}</g>')
+        height += HEAD_HEIGHT + max(len(bars) for _, bars in side_by_side) * BAR_STEP + GAP
+    width = COLUMNS * PANEL_WIDTH + (COLUMNS - 1) * GAP
     about = " · ".join(results.about.get(fact, "").partition(", TCP")[0] for fact in ("date", "server", "machine"))
     parts.append(f'<text class="hint" x="0" y="{height}">{escape(about)}</text>')
     return (
@@ -74,28 +78,33 @@ def _bars(results: Results, key: str) -> list[Bar]:
 
 
 def _panel(title: str, hint: str, bars: list[Bar]) -> str:
-    most = max(bar.value for bar in bars) or 1.0
+    most = _longest(bars)
     parts = [
         f'<text class="title" x="0" y="13">{escape(title)}</text>',
         f'<text class="hint" x="0" y="29">{hint}</text>',
     ]
     for row, bar in enumerate(bars):
         top = HEAD_HEIGHT + row * BAR_STEP
-        length = max(bar.value / most * (PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH), 1.0)
+        length = max(min(bar.value / most, 1.0) * (PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH), 1.0)
+        text = f"{bar.text} ⟶" if bar.value > most else bar.text
         kind = {OURS: "ours", LIMIT: "limit"}.get(bar.system, "peer")
         strong = ' class="strong"' if bar.system == OURS else ""
         baseline = top + BAR_HEIGHT - 3
         parts.append(
             f'<text{strong} x="{LABEL_WIDTH - 8}" y="{baseline}" text-anchor="end">{_label(bar.system)}</text>'
             f'<rect class="{kind}" x="{LABEL_WIDTH}" y="{top}" width="{length:.1f}" height="{BAR_HEIGHT}" rx="2"/>'
-            f'<text{strong} x="{LABEL_WIDTH + length + 6:.1f}" y="{baseline}">{bar.text}</text>'
+            f'<text{strong} x="{LABEL_WIDTH + length + 6:.1f}" y="{baseline}">{text}</text>'
         )
     return "".join(parts)
 
 
+def _longest(bars: list[Bar]) -> float:
+    """The value of a whole bar. One that is out of all proportion is cut, with an arrow, or it would hide the others."""
+    others = [bar.value for bar in bars if bar.system not in (OURS, LIMIT)] or [bar.value for bar in bars]
+    most = max(bar.value for bar in bars)
+    usual = max(median(others) * CUT_AT, *(bar.value for bar in bars if bar.system in (OURS, LIMIT)), 0.0)
+    return min(most, usual) or 1.0
+
+
 def _label(system: str) -> str:
     return "bare limit" if system == LIMIT else escape(system)
-
-
-def _scale_hint(key: str) -> str:
-    return "" if MEASURES[key].higher_is_better else "; the best first"

@@ -87,7 +87,7 @@ def _enqueue_and_drain(setting: Setting, concurrency: int, *, one_by_one: bool) 
     empty = setting.server.read()
     with producing(setting.stage) as producer:
         first = _enqueue_one_by_one(setting, producer) if one_by_one else 0
-        bulk = _enqueue_in_bulk(setting, producer, first)
+        bulk = _enqueue_in_bulk(setting, producer, first, setting.sizes.drain_tasks)
     if one_by_one:
         setting.record.add("enqueue_bulk", bulk.count / bulk.seconds)
         setting.server.wait_until_alone()
@@ -114,11 +114,9 @@ class Bulk:
     used: Reading
 
 
-def _enqueue_in_bulk(setting: Setting, producer: ProducerProcess, first: int) -> Bulk:
-    sizes = setting.sizes
-    before = setting.server.read()
-    limit = sizes.enqueue_seconds + SLACK_SECONDS
-    done = producer.order("bulk", limit, first=first, count=sizes.drain_tasks, seconds=sizes.enqueue_seconds)
+def _enqueue_in_bulk(setting: Setting, producer: ProducerProcess, first: int, most: int) -> Bulk:
+    before, seconds = setting.server.read(), setting.sizes.enqueue_seconds
+    done = producer.order("bulk", seconds + SLACK_SECONDS, first=first, count=most, seconds=seconds)
     return Bulk(done["count"], done["seconds"], setting.server.read().since(before))
 
 
@@ -260,18 +258,19 @@ def _with_processes(sizes: Sizes, processes: int) -> Session:
 
     def run(setting: Setting) -> None:
         with producing(setting.stage) as producer:
-            count = _enqueue_in_bulk(setting, producer, 0).count
+            count = _enqueue_in_bulk(setting, producer, 0, sizes.process_tasks).count
         with working(setting.stage, USUAL, processes=processes) as workers:
-            setting.record.add(measure, _drain_rate(setting, workers, count, count))
+            _drain_some(setting, workers, count, count)
+        setting.record.add(measure, setting.stage.marks.later_half_rate(0, count))
 
-    return Session(f"{processes} processes", (measure,), sizes.drain_tasks, run, slots=USUAL, once=True)
+    return Session(f"{processes} processes", (measure,), sizes.process_tasks, run, slots=USUAL, once=True)
 
 
-def _drain_rate(setting: Setting, workers: WorkerProcesses, count: int, enough: int) -> float:
-    """Of the first `enough` tasks of `count`, in whatever order they run."""
-    marks, deadline = setting.stage.marks, setting.sizes.drain_seconds
-    wait_for_first_mark(marks, 0, count, setting.sizes.start_seconds, workers)
-    until = time.monotonic() + deadline
+def _drain_some(setting: Setting, workers: WorkerProcesses, count: int, enough: int) -> float:
+    """The rate of the first `enough` tasks of `count`, in whatever order they run."""
+    marks, sizes = setting.stage.marks, setting.sizes
+    wait_for_first_mark(marks, 0, count, sizes.start_seconds, workers)
+    until = time.monotonic() + sizes.drain_seconds
     while (done := marks.done(0, count)) < enough and time.monotonic() < until:
         workers.check()
         time.sleep(0.01)
@@ -294,9 +293,9 @@ def _with_backlog(sizes: Sizes, size: int, kind: str) -> Session:
             done = producer.order("one_by_one", limit, first=size, **limits)
             setting.record.add(enqueue, percentile(done["each_ms"], 0.5))
             first = size + done["count"]
-            count = first + _enqueue_in_bulk(setting, producer, first).count
+            count = first + _enqueue_in_bulk(setting, producer, first, sizes.drain_tasks).count
         with working(setting.stage, USUAL) as workers:
-            setting.record.add(drain, _drain_rate(setting, workers, count, min(sizes.drain_tasks, count - size)))
+            setting.record.add(drain, _drain_some(setting, workers, count, min(sizes.drain_tasks, count - size)))
 
     tasks = size + sizes.one_by_one + sizes.drain_tasks
     return Session(

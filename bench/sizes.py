@@ -27,11 +27,13 @@ class Sizes:
     idle_seconds: float
     imports: int
     processes: tuple[int, ...] = ()
+    # More than for one process, so that all are at work for most of the time.
+    process_tasks: int = 50_000
     backlogs: tuple[int, ...] = ()
     later_backlogs: tuple[int, ...] = ()
     backlog_systems: tuple[str, ...] = ("docket", "pydocket")
     # Long enough for anything that works at all.
-    start_seconds: float = 20.0
+    start_seconds: float = 30.0
     fill_seconds: float = 600.0
     scheduled_delay: float = 1.0
     scheduled_patience: float = 5.0
@@ -43,16 +45,16 @@ FULL = Sizes(
     rounds=3,
     concurrencies=CONCURRENCIES,
     drain_tasks=20_000,
-    drain_seconds=4.0,
-    enqueue_seconds=4.0,
+    drain_seconds=3.0,
+    enqueue_seconds=3.0,
     one_by_one=3_000,
     one_by_one_seconds=1.5,
     sleepers=5_000,
     latencies=200,
-    latency_seconds=3.0,
+    latency_seconds=2.5,
     scheduled=200,
     scheduled_window=3.0,
-    idle_seconds=5.0,
+    idle_seconds=4.0,
     imports=3,
     processes=PROCESSES,
     backlogs=BACKLOGS,
@@ -96,6 +98,7 @@ TINY = Sizes(
     idle_seconds=0.5,
     imports=1,
     processes=(1, 2),
+    process_tasks=1_000,
     backlogs=(0,),
     later_backlogs=(),
     scheduled_delay=0.3,

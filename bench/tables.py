@@ -69,6 +69,8 @@ def goals_table(results: Results) -> str:
     head = ("", "goal", OURS, "reached", "best peer", "times as good", "bare consumer", "times as good")
     rows: list[Sequence[str]] = []
     for goal in GOALS:
+        if not _has_any(results, goal.measure):
+            continue
         verdict = judge(results, goal)
         measure = MEASURES[goal.measure]
         peer = f"{verdict.best_peer} {number(verdict.best, measure.digits)}" if verdict.best_peer else "–"
@@ -84,7 +86,7 @@ def goals_table(results: Results) -> str:
                 number(verdict.limit_ratio, 2),
             )
         )
-    return "### Goals\n\n" + table(head, rows)
+    return "### Goals\n\n" + (table(head, rows) if rows else "None was measured.")
 
 
 def measures_table(results: Results, keys: Sequence[str], notes: Footnotes) -> str:

@@ -20,9 +20,13 @@ BATCH = min(CONCURRENCY, 100)
 marks = shared_marks()
 
 
+def connect() -> Any:
+    return Redis.from_url(URL)  # pyright: ignore[reportUnknownMemberType], untyped in redis-py
+
+
 class BareProducer(Producer):
     async def open(self) -> None:
-        self.redis: Any = Redis.from_url(URL)
+        self.redis = connect()
 
     async def close(self) -> None:
         await self.redis.aclose()
@@ -54,7 +58,7 @@ async def run(entry: Mapping[bytes, bytes]) -> None:
 
 
 async def consume() -> None:
-    redis: Any = Redis.from_url(URL)
+    redis = connect()
     with contextlib.suppress(ResponseError):
         await redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
     while True:
