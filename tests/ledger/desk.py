@@ -52,7 +52,8 @@ class Desk:
     def sound_books(self, **options: Any) -> Books:
         """The books, after a look at everything that must hold."""
         books = self.books()
-        assert not problems(books, **options)
+        found = problems(books, **options)
+        assert not found, found
         return books
 
     async def hire(self, *tasks: str, lease_ms: int = LEASE_MS) -> str:

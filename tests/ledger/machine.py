@@ -138,7 +138,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def the_books_are_sound_and_those_of_the_model(self) -> None:
         self.books = self.desk.books()
-        assert not problems(self.books, group_was_lost=self.group_was_lost)
+        found = problems(self.books, group_was_lost=self.group_was_lost)
+        assert not found, found
         assert self.books.epoch >= self.last_epoch
         assert_same(self.model, self.books)
 

@@ -223,11 +223,14 @@ class Model:
         return self.orders[worker]
 
     def leave(self, worker: str) -> bool:
+        suspect = self.suspects.get(worker)
         self._strike_off(worker)
         self._lay_ghosts(worker)
         holds = any(e.holder == worker for stream in self.streams.values() for e in stream)
         if holds:
             self.dying.add(worker)
+            if suspect is not None:
+                self.suspects[worker] = suspect
         return holds
 
     def expire(self, worker: str) -> None:

@@ -201,6 +201,21 @@ async def test_neighbours_of_a_suspect_do_not_pay_for_it(desk: Desk) -> None:
     assert not books.suspects
 
 
+async def test_neighbours_of_a_suspect_do_not_pay_when_its_worker_leaves_in_a_hurry(desk: Desk) -> None:
+    await desk.add("suspect")
+    await lose(desk, "suspect")
+    await lose(desk, "suspect")
+    worker = await desk.hire()
+    await desk.add("neighbour")
+    assert len(await desk.take(worker)) == 2
+    assert await desk.ledger.leave(worker) is True
+    desk.sound_books()
+    assert desk.reclaim()[:3] == [0, 1, 1]
+    books = desk.sound_books()
+    assert books.tasks["neighbour"].recoveries == 0
+    assert books.dead == {"suspect"}
+
+
 async def test_a_suspect_that_finishes_makes_room_for_the_next(desk: Desk) -> None:
     await desk.add("a", "b")
     await lose(desk, "a", "b")

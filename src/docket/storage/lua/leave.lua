@@ -1,4 +1,5 @@
--- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others, uncounted: they never ran.
+-- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others; what it had not begun is
+-- not counted.
 -- KEYS: all. ARGV[2]: msgpack {worker id}.
 -- Returns: whether it left deliveries behind.
 --- include keys
@@ -7,11 +8,13 @@
 --- include roster
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
+local suspect = call('HGET', SUSPECTS, worker)
 strike_off(worker)
 lay_ghosts(worker)
 call('ZADD', LOST, real_ms(), worker)
 if #pending_of(worker, STREAM, 1) + #pending_of(worker, FRONT, 1) > 0 then
   call('SADD', DYING, worker)
+  if suspect then call('HSET', SUSPECTS, worker, suspect) end
   return 1
 end
 delete_consumer(worker)
