@@ -65,18 +65,18 @@ async def test_the_window_slides(diary: Diary) -> None:
     assert_window_holds(diary.times, 2, 0.6)
 
 
-async def test_what_is_too_much_is_put_off_once_and_not_again_and_again(diary: Diary) -> None:
-    async def call(n: int, limit: RateLimit = RateLimit(5, per=ms(200))) -> None:
+async def test_what_is_too_much_does_not_come_back_before_its_turn(diary: Diary) -> None:
+    async def call(n: int, limit: RateLimit = RateLimit(2, per=ms(60))) -> None:
         diary.begin(n)
 
     async with open_docket() as docket, at_work(docket, concurrency=10), docket.redis() as redis:
         await redis.config_resetstat()
         await add_all(docket, call, 100)
         await diary.has(*range(100))
-        deliveries = (await redis.info("commandstats"))["cmdstat_zadd"]["calls"]
-    # For each: its place in the log; and in the line and in the queue when it is put off, which jitter may do twice.
-    assert deliveries < 100 * 7, f"{deliveries} for 100 tasks"
-    assert_window_holds(diary.times, 5, 0.2)
+        written = (await redis.info("commandstats"))["cmdstat_zadd"]["calls"]
+    # Two for each time that a task is put off (about twice each), one when it begins. If all came back whenever a place is
+    # free, there would be five thousand.
+    assert written < 2000, f"{written} for 100 tasks"
 
 
 async def test_a_task_that_is_put_off_is_scheduled_for_its_turn(diary: Diary) -> None:
