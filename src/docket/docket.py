@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
-from docket.execution import Disposition, Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import from_record, unknown_function
 from docket.execution.watching import watch
 from docket.instrumentation import (
-    TASKS_ADDED,
     TASKS_CANCELLED,
-    TASKS_REPLACED,
-    TASKS_SCHEDULED,
-    TASKS_STRICKEN,
-    TASKS_SUPERSEDED,
     caller_span,
     inject_context,
     is_tracing,
 )
-from docket.ledger import Batcher, Ledger, Order, Receipt
+from docket.ledger import Batcher, Ledger
 from docket.ledger.ledger import BATCH
-from docket.model.errors import PayloadTooLarge, Undecodable
-from docket.model.times import duration_ms, from_ms, to_ms
+from docket.model.errors import Undecodable
+from docket.model.times import duration_ms, from_ms
+from docket.places import Places
 from docket.registry import Registry, TaskCollection, load_object, name_of
+from docket.scheduling import Scheduling, new_key
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
-from docket.storage.keys import GROUP, Keys
+from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 from docket.storage.urls import Kind, parse
@@ -41,8 +35,6 @@ from docket.tasks import standard_tasks
 if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.credentials import CredentialProvider
-
-logger = logging.getLogger("docket.docket")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +47,7 @@ Batch = int | None
 __all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
 
 
-class Docket:
+class Docket(Places):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
@@ -96,7 +88,7 @@ class Docket:
         self._ledger: Ledger | None = None
         self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
-        self._enqueuing: Batcher[Order, Receipt]
+        self._scheduling: Scheduling
         self._progressing: Batcher[tuple[str, int, bytes, str], bool]
 
     def _name_keys(self) -> Keys:
@@ -117,9 +109,9 @@ class Docket:
             stack.push_async_callback(self._subscriptions.aclose)
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)
-            self._enqueuing = Batcher(self._ledger.enqueue, most=BATCH, in_flight=4, name=f"{self.name} - enqueuing")
+            self._scheduling = Scheduling(self, self._ledger)
             self._progressing = Batcher(self._ledger.progress, most=BATCH, in_flight=2, name=f"{self.name} - progress")
-            stack.push_async_callback(self._enqueuing.drain)
+            stack.push_async_callback(self._scheduling.drain)
             stack.push_async_callback(self._progressing.drain)
             self._stack = stack.pop_all()
         return self
@@ -152,45 +144,6 @@ class Docket:
     @property
     def tasks(self) -> dict[str, TaskFunction]:
         return self.registry.tasks
-
-    @property
-    def prefix(self) -> str:
-        return self.keys.prefix
-
-    def key(self, suffix: str) -> str:
-        return self.keys.key(suffix)
-
-    @property
-    def queue_key(self) -> str:
-        return self.keys.queue
-
-    @property
-    def stream_key(self) -> str:
-        return self.keys.stream
-
-    def runs_key(self, key: str) -> str:
-        return self.keys.run(key)
-
-    def cancel_channel(self, key: str) -> str:
-        return self.keys.task_channel(key).decode("utf-8", "surrogatepass")
-
-    @property
-    def results_collection(self) -> str:
-        return self.keys.results
-
-    @property
-    def worker_group_name(self) -> str:
-        return GROUP
-
-    @property
-    def workers_set(self) -> str:
-        return self.keys.workers
-
-    def worker_tasks_set(self, worker: str) -> str:
-        return self.keys.worker_tasks(worker)
-
-    def task_workers_set(self, task: str) -> str:
-        return self.keys.task_workers(task)
 
     def labels(self) -> dict[str, str]:
         return {"docket.name": self.name}
@@ -286,12 +239,7 @@ class Docket:
         """Schedules an execution as it stands."""
         with self._span("schedule", execution):
             execution.trace_context = execution.trace_context or inject_context()
-            await self._write_down(execution, replace)
-
-    async def _write_down(self, execution: Execution, replace: bool) -> None:
-        order = self._order(execution, replace)
-        if order is not None:
-            self._note(execution, await self._enqueuing.submit(order), replace)
+            await self._scheduling.write_down(execution, replace)
 
     def _scheduler(
         self,
@@ -308,9 +256,9 @@ class Docket:
             if is_tracing():
                 with self._span("replace" if replace else "add", execution):
                     execution.trace_context = inject_context()
-                    await self._write_down(execution, replace)
+                    await self._scheduling.write_down(execution, replace)
             else:
-                await self._write_down(execution, replace)
+                await self._scheduling.write_down(execution, replace)
             return execution
 
         return scheduler
@@ -349,45 +297,6 @@ class Docket:
         execution.fresh_key = key is None
         return execution
 
-    def _order(self, execution: Execution, replace: bool) -> Order | None:
-        """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
-        if not self.strike_list.is_empty and self.strike_list.is_stricken(execution):
-            execution.disposition = Disposition.STRUCK
-            labels = {"docket.name": self.name, "docket.task": execution.function_name}
-            TASKS_STRICKEN.add(1, {**labels, "docket.where": "docket"})
-            logger.warning("🗙 %s is not scheduled", execution.call_repr())
-            return None
-        call = execution.encode()
-        if len(call) > self.max_payload:
-            raise PayloadTooLarge(
-                f"the arguments of {execution.function_name} take {len(call):,} bytes, more than the {self.max_payload:,} "
-                "allowed (Docket(max_payload=…)); store them elsewhere and pass the address"
-            )
-        due_ms = to_ms(execution.when)
-        return Order(
-            execution.key,
-            execution.function_name,
-            call,
-            due_ms,
-            execution.attempt,
-            replace,
-            execution.fresh_key,
-            # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
-            due_ms <= self.server.clock.now_ms(),
-        )
-
-    def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
-        execution.disposition = Disposition.SCHEDULED if receipt.scheduled else Disposition.ALREADY_SCHEDULED
-        execution.state, execution.generation = receipt.state, receipt.generation
-        if receipt.scheduled:
-            labels = {"docket.name": self.name, "docket.task": execution.function_name}
-            (TASKS_REPLACED if replace else TASKS_ADDED).add(1, labels)
-            TASKS_SCHEDULED.add(1, labels)
-            if receipt.replaced_another:
-                TASKS_SUPERSEDED.add(1, {**labels, "docket.where": "docket"})
-        else:
-            execution.when = from_ms(receipt.due_ms)
-
     async def _schedule_many(self, calls: Iterable[TaskCall], chunk_size: Batch, *, replace: bool) -> list[Execution]:
         if chunk_size is not None and chunk_size < 1:
             raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
@@ -401,39 +310,8 @@ class Docket:
             executions.append(execution)
         size = chunk_size or max(len(executions), 1)
         for start in range(0, len(executions), size):
-            await self._schedule_chunk(executions[start : start + size], replace)
+            await self._scheduling.write_down_many(executions[start : start + size], replace)
         return executions
-
-    async def _schedule_chunk(self, executions: Sequence[Execution], replace: bool) -> None:
-        sent: list[tuple[Execution, Order]] = []
-        for execution in executions:
-            try:
-                order = self._order(execution, replace)
-            except Exception as error:
-                execution.disposition, execution.schedule_exception = Disposition.FAILED, error
-            else:
-                if order is not None:
-                    sent.append((execution, order))
-        for start in range(0, len(sent), BATCH):
-            part = sent[start : start + BATCH]
-            try:
-                receipts = await self.ledger.enqueue([order for _, order in part])
-            except Exception as error:
-                for execution, _ in part:
-                    execution.disposition, execution.schedule_exception = Disposition.FAILED, error
-                continue
-            for (execution, _), receipt in zip(part, receipts, strict=True):
-                self._note(execution, receipt, replace)
-        self._mark_superseded(executions, replace)
-
-    def _mark_superseded(self, executions: Sequence[Execution], replace: bool) -> None:
-        """Within a batch of replacements the last of a key counts; the others were replaced before anybody saw them."""
-        if not replace:
-            return
-        last = {execution.key: execution for execution in executions}
-        for execution in executions:
-            if last[execution.key] is not execution and execution.disposition is Disposition.SCHEDULED:
-                execution.disposition = Disposition.SUPERSEDED
 
     # Tasks that are there
 
@@ -534,12 +412,3 @@ class Docket:
 
 def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:
     return function if function is None or isinstance(function, str) else name_of(function)
-
-
-def new_key() -> str:
-    """A fresh UUIDv7: keys sort by the time they were made."""
-    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,51 @@
+"""Where a docket keeps things on its server, for clients that look there."""
+
+from __future__ import annotations
+
+from docket.storage.keys import GROUP, Keys
+
+
+class Places:
+    """The names of a docket's keys and channels."""
+
+    keys: Keys
+
+    @property
+    def prefix(self) -> str:
+        return self.keys.prefix
+
+    def key(self, suffix: str) -> str:
+        """A key under the docket's prefix; clients may keep things of their own there."""
+        return self.keys.key(suffix)
+
+    @property
+    def queue_key(self) -> str:
+        return self.keys.queue
+
+    @property
+    def stream_key(self) -> str:
+        return self.keys.stream
+
+    def runs_key(self, key: str) -> str:
+        return self.keys.run(key)
+
+    def cancel_channel(self, key: str) -> str:
+        return self.keys.task_channel(key).decode("utf-8", "surrogatepass")
+
+    @property
+    def results_collection(self) -> str:
+        return self.keys.results
+
+    @property
+    def worker_group_name(self) -> str:
+        return GROUP
+
+    @property
+    def workers_set(self) -> str:
+        return self.keys.workers
+
+    def worker_tasks_set(self, worker: str) -> str:
+        return self.keys.worker_tasks(worker)
+
+    def task_workers_set(self, task: str) -> str:
+        return self.keys.task_workers(task)

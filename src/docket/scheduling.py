@@ -1,0 +1,132 @@
+"""From an execution to what the ledger writes down, and back to what became of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from docket.execution import Disposition, Execution
+from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, TASKS_SUPERSEDED
+from docket.ledger import Batcher, Ledger, Order, Receipt
+from docket.ledger.ledger import BATCH
+from docket.model.errors import PayloadTooLarge
+from docket.model.times import from_ms, to_ms
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+logger = logging.getLogger("docket.docket")
+
+
+class Scheduling:
+    """Takes executions to the ledger: single ones share a round trip with their neighbours, many go in batches."""
+
+    def __init__(self, docket: Docket, ledger: Ledger) -> None:
+        self._docket = docket
+        self._ledger = ledger
+        self._batcher: Batcher[Order, Receipt] = Batcher(
+            ledger.enqueue, most=BATCH, in_flight=4, name=f"{docket.name} - enqueuing"
+        )
+
+    async def drain(self) -> None:
+        await self._batcher.drain()
+
+    async def write_down(self, execution: Execution, replace: bool) -> None:
+        order = self._order(execution, replace)
+        if order is not None:
+            self._note(execution, await self._batcher.submit(order), replace)
+
+    async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
+        """Each is judged on its own: an error marks its execution and touches no other."""
+        sent: list[tuple[Execution, Order]] = []
+        for execution in executions:
+            try:
+                order = self._order(execution, replace)
+            except Exception as error:
+                _mark_failed(execution, error)
+            else:
+                if order is not None:
+                    sent.append((execution, order))
+        for start in range(0, len(sent), BATCH):
+            await self._send(sent[start : start + BATCH], replace)
+        if replace:
+            _mark_superseded(executions)
+
+    async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
+        try:
+            receipts = await self._ledger.enqueue([order for _, order in sent])
+        except Exception as error:
+            for execution, _ in sent:
+                _mark_failed(execution, error)
+            return
+        for (execution, _), receipt in zip(sent, receipts, strict=True):
+            self._note(execution, receipt, replace)
+
+    def _order(self, execution: Execution, replace: bool) -> Order | None:
+        """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
+        docket = self._docket
+        if not docket.strike_list.is_empty and docket.strike_list.is_stricken(execution):
+            self._note_strike(execution)
+            return None
+        call = execution.encode()
+        if len(call) > docket.max_payload:
+            raise PayloadTooLarge(
+                f"the arguments of {execution.function_name} take {len(call):,} bytes, more than the "
+                f"{docket.max_payload:,} allowed (Docket(max_payload=…)); store them elsewhere and pass the address"
+            )
+        due_ms = to_ms(execution.when)
+        return Order(
+            execution.key,
+            execution.function_name,
+            call,
+            due_ms,
+            execution.attempt,
+            replace,
+            execution.fresh_key,
+            # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
+            due_ms <= docket.server.clock.now_ms(),
+        )
+
+    def _note_strike(self, execution: Execution) -> None:
+        execution.disposition = Disposition.STRUCK
+        TASKS_STRICKEN.add(1, {**self._labels(execution), "docket.where": "docket"})
+        logger.warning("🗙 %s is not scheduled", execution.call_repr())
+
+    def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
+        execution.state, execution.generation = receipt.state, receipt.generation
+        if not receipt.scheduled:
+            execution.disposition, execution.when = Disposition.ALREADY_SCHEDULED, from_ms(receipt.due_ms)
+            return
+        execution.disposition = Disposition.SCHEDULED
+        labels = self._labels(execution)
+        (TASKS_REPLACED if replace else TASKS_ADDED).add(1, labels)
+        TASKS_SCHEDULED.add(1, labels)
+        if receipt.replaced_another:
+            TASKS_SUPERSEDED.add(1, {**labels, "docket.where": "docket"})
+
+    def _labels(self, execution: Execution) -> dict[str, str]:
+        return {"docket.name": self._docket.name, "docket.task": execution.function_name}
+
+
+def _mark_failed(execution: Execution, error: Exception) -> None:
+    execution.disposition, execution.schedule_exception = Disposition.FAILED, error
+
+
+def _mark_superseded(executions: Sequence[Execution]) -> None:
+    """Within a batch of replacements the last of a key counts; the others were replaced before anybody saw them."""
+    last = {execution.key: execution for execution in executions}
+    for execution in executions:
+        if last[execution.key] is not execution and execution.disposition is Disposition.SCHEDULED:
+            execution.disposition = Disposition.SUPERSEDED
+
+
+def new_key() -> str:
+    """A fresh UUIDv7: keys sort by the time they were made."""
+    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
