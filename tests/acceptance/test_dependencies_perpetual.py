@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -183,7 +184,7 @@ async def test_a_choice_is_for_one_run_only(docket: Docket) -> None:
         await docket.add(tick, key="k")()
         await run_everything(docket)
 
-    gaps = [round((after - before).total_seconds()) for before, after in zip(times, times[1:], strict=False)]
+    gaps = [round((after - before).total_seconds()) for before, after in pairwise(times)]
     assert gaps == [3600, 60]
 
 
@@ -199,7 +200,7 @@ async def test_the_rhythm_of_a_perpetual_task_does_not_drift(docket: Docket) -> 
         await docket.add(tick, key="k")()
         await run_everything(docket)
 
-    gaps = [round((after - before).total_seconds(), 0) for before, after in zip(times, times[1:], strict=False)]
+    gaps = [round((after - before).total_seconds(), 0) for before, after in pairwise(times)]
     assert gaps == [600] * 4
 
 
@@ -238,10 +239,10 @@ async def test_an_automatic_task_is_seeded_once_for_the_whole_fleet(docket: Dock
     async with Docket(name=name, url=url) as other:
         docket.register(tick)
         other.register(tick)
-        async with worker_for(docket, name="a") as first, worker_for(other, name="b") as second:
-            async with running(first), running(second):
-                await waits(docket, "tick")
-                assert (await docket.snapshot()).total_tasks == 1
+        first, second = worker_for(docket, name="a"), worker_for(other, name="b")
+        async with first, second, running(first), running(second):
+            await waits(docket, "tick")
+            assert (await docket.snapshot()).total_tasks == 1
         async with worker_for(docket, name="c") as third, running(third):
 
             async def is_here() -> bool:

@@ -1,6 +1,7 @@
 """Trying again after a failure, at once or later."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -105,7 +106,7 @@ async def test_the_delay_lies_between_the_attempts(docket: Docket) -> None:
     await docket.add(burn)()
     await run_everything(docket)
 
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert len(gaps) == 2
     assert all(timedelta(milliseconds=55) <= gap < timedelta(seconds=2) for gap in gaps)
 
@@ -121,7 +122,7 @@ async def test_a_long_delay_is_kept_to_the_letter(docket: Docket) -> None:
         await docket.add(burn)()
         await run_everything(docket)
 
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert [round(gap / timedelta(hours=7), 4) for gap in gaps] == [1, 1]
 
 
@@ -155,7 +156,7 @@ async def test_a_task_may_put_itself_off(docket: Docket, way: str) -> None:
         await run_everything(docket)
 
     assert await execution.get_result() == "done"
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert [round(gap / timedelta(minutes=1), 3) for gap in gaps] == [1, 2]
 
 
@@ -219,7 +220,7 @@ async def waits_between(docket: Docket, policy: Retry) -> list[float]:
     with Clock(docket):
         await docket.add(burn)()
         await run_everything(docket)
-    return [round((later - earlier).total_seconds(), 1) for earlier, later in zip(times, times[1:], strict=False)]
+    return [round((later - earlier).total_seconds(), 1) for earlier, later in pairwise(times)]
 
 
 async def test_the_delay_doubles_up_to_its_maximum(docket: Docket) -> None:
