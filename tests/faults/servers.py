@@ -32,6 +32,7 @@ class Server:
         self.port = 0
         self._tcp = tcp or sentinel
         self._options = options
+        self._password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None
         self._sentinel = sentinel
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -75,12 +76,16 @@ class Server:
 
     def client(self, **options: Any) -> Any:
         place = {"host": "127.0.0.1", "port": self.port} if self._tcp else {"unix_socket_path": str(self.socket)}
-        return redis.Redis(**place, retry=Retry(NoBackoff(), 0), **options)
+        return redis.Redis(**place, password=self._password, retry=Retry(NoBackoff(), 0), **options)
 
     def run(self, *command: str | int) -> Any:
         """One command on a connection of its own."""
         with self.client() as client:
             return client.execute_command(*command)
+
+    def memory_used(self) -> int:
+        with self.client() as client:
+            return int(client.info("memory")["used_memory"])
 
     def clean_up(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -117,7 +122,7 @@ class Server:
                 self.port = 0
                 return False
             try:
-                if self.run("PING") and int(self._who()) == self._process.pid:
+                if int(self._who()) == self._process.pid:
                     return True
             except redis.RedisError:
                 pass

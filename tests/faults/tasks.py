@@ -9,25 +9,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cached_property
+from functools import cache
 
-from docket import CurrentExecution, Execution, Perpetual, Retry, TaskKey
+from docket import CurrentDocket, CurrentExecution, Docket, Execution, Perpetual, Retry, TaskKey
 
 from .reports import VARIABLE, Reports
 
 
 class _Reports:
-    """Opened with the first report: the test process imports the tasks, too, and never runs them."""
-
-    @cached_property
-    def _open(self) -> Reports:
-        return Reports(os.environ[VARIABLE])
+    """Opened with the first report: test processes import the tasks, too, and hardly ever run them."""
 
     def write(self, event: str, key: str) -> None:
-        self._open.write(event, key)
+        _open(os.environ[VARIABLE]).write(event, key)
 
     def is_released(self, name: str) -> bool:
-        return self._open.is_released(name)
+        return _open(os.environ[VARIABLE]).is_released(name)
+
+
+@cache
+def _open(url: str) -> Reports:
+    return Reports(url)
 
 
 reports = _Reports()
@@ -102,12 +103,18 @@ async def fail_twice(retry: Retry = Retry(attempts=3, delay=timedelta(seconds=1)
     return retry.attempt
 
 
+async def pass_on(key_of_next: str, docket: Docket = CurrentDocket(), key: str = TaskKey()) -> None:
+    """Adds another task, due now by this process's clock."""
+    with reported(key):
+        await docket.add(nap, key=key_of_next)(0)
+
+
 async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.2), automatic=True), key: str = TaskKey()) -> None:
     """Runs by itself, again and again."""
     reports.write("start", key)
 
 
-every_task = [nap, hold, block, leave, hold_progress, swallow, fail_twice]
+every_task = [nap, hold, block, leave, hold_progress, swallow, fail_twice, pass_on]
 automatic_tasks = [tick]
 only_nap = [nap]
 only_hold = [hold]

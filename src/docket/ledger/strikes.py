@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from docket.codec.packing import pack_for_script, unpack_from_script
+from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
@@ -44,7 +43,7 @@ class StrikeBook:
                 rules.update((field.decode(), rule) for field, rule in page.items() if field != _VERSION)
                 if not cursor:
                     return version, rules
-        except (RedisError, OSError, EOFError) as error:
+        except SERVER_ERRORS as error:
             raise self._server.explain(error) from error
 
 

@@ -46,6 +46,9 @@ _PASSING_PREFIXES = (
 
 PASSING = (ServerUnreachable, ServerFull)
 
+# Everything redis-py raises about a server. Its cluster exceptions are no RedisError.
+SERVER_ERRORS = (RedisError, RedisClusterException, OSError, EOFError)
+
 
 def translate(error: BaseException, where: str) -> DocketError | None:
     """The docket error for a redis-py one, or None if it is not about the server."""

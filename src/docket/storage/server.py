@@ -20,7 +20,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -28,7 +28,7 @@ from docket.model.clock import TaskClock, shared_clock
 from docket.model.errors import ServerUnsuitable
 
 from .embedded import FolderEngine, memory_engine
-from .faults import translate
+from .faults import SERVER_ERRORS, translate
 from .lines import Lines
 from .scripts import Script, load
 from .urls import Address, Kind, hide_password, parse
@@ -90,7 +90,7 @@ class Server:
             if self._lines is not None:
                 return await self._lines.run(load(script), keys, args)
             return await self._run_on_cluster(load(script), keys, args)
-        except (RedisError, OSError, EOFError) as error:
+        except SERVER_ERRORS as error:
             raise self.explain(error) from error
 
     async def _run_on_cluster(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
@@ -107,14 +107,14 @@ class Server:
                 return client.execute_command("EVALSHA", loaded.sha, len(keys), *keys, *args)
             except NoScriptError:
                 return client.execute_command("EVAL", loaded.source, len(keys), *keys, *args)
-        except (RedisError, OSError, EOFError) as error:
+        except SERVER_ERRORS as error:
             raise self.explain(error) from error
 
     async def warn_of_eviction(self) -> None:
         """A server that may evict keys may delete work: said loudly, once per worker."""
         try:
             found = await self.client.config_get("maxmemory-policy")
-        except (RedisError, OSError):
+        except SERVER_ERRORS:
             # Managed servers often forbid CONFIG; then there is nothing to say.
             return
         policy = str(found.get("maxmemory-policy") or found.get(b"maxmemory-policy") or "")
@@ -239,7 +239,7 @@ class Server:
     async def _greet(self) -> None:
         try:
             info = await self.client.info("server")
-        except (RedisError, OSError, EOFError, TypeError) as error:
+        except (*SERVER_ERRORS, TypeError) as error:
             if isinstance(error, TypeError):
                 raise ServerUnsuitable(f"{self.shown_url}: bad option in the URL: {error}") from error
             raise self.explain(error) from error

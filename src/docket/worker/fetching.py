@@ -8,13 +8,11 @@ import contextvars
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
-from redis.exceptions import RedisError
-
 from docket.ledger import Delivery, Entry, Ledger
 from docket.model.errors import ServerUnreachable
 from docket.storage.cancelling import wait_out
-from docket.storage.faults import translate
-from docket.storage.keys import GROUP
+from docket.storage.faults import SERVER_ERRORS, translate
+from docket.storage.keys import GROUP, text_bytes
 from docket.storage.server import BLOCK_SECONDS
 
 from .running import Runner
@@ -115,7 +113,7 @@ class Fetcher(Service):
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(RedisError, OSError):
+            with contextlib.suppress(*SERVER_ERRORS):
                 await client.aclose()
 
     async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
@@ -155,24 +153,23 @@ class Fetcher(Service):
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""
-        if self._client is None:
-            self._client = await self._ledger.server.blocking_client(self._ledger.keys.stream)
-        keys = self._ledger.keys
+        front, stream = text_bytes(self._ledger.keys.front), text_bytes(self._ledger.keys.stream)
         seconds = STRAY_AGAIN_SECONDS if self._stray_ids else BLOCK_SECONDS
         try:
             async with asyncio.timeout(seconds + LATE_SECONDS):
+                if self._client is None:
+                    self._client = await self._ledger.server.blocking_client(self._ledger.keys.stream)
                 reply: Any = await self._client.execute_command(
                     "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
-                    "STREAMS", keys.front, keys.stream, ">", ">",
+                    "STREAMS", front, stream, ">", ">",
                 )  # fmt: skip
         except TimeoutError:
             raise ServerUnreachable(f"{self._ledger.server.shown_url}: a read was not answered in time") from None
-        except (RedisError, OSError, EOFError) as error:
+        except SERVER_ERRORS as error:
             raise translate(error, self._ledger.server.shown_url) or error from error
-        front = keys.front.encode("utf-8", "surrogatepass")
         return [
-            Entry(stream == front, id.decode(), fields[b"k"] if fields and b"k" in fields else b"")
-            for stream, rows in (reply or ())
+            Entry(name == front, id.decode(), fields[b"k"] if fields and b"k" in fields else b"")
+            for name, rows in (reply or ())
             for id, fields in rows
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Renewal
 from docket.model.errors import DocketError, ServerUnreachable
-from docket.storage.faults import is_cut_off
+from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
 from .backoff import Backoff
 
@@ -35,6 +36,11 @@ class LeaseEvents:
     lost: Callable[[], None]
     cut_off: Callable[[], None]
     off_roster: Callable[[], None]
+
+
+# A share of the lease, and seconds.
+CUT_OFF_AT = 0.9
+SHORTEST_PATIENCE = 0.25
 
 
 class LeaseKeeper:
@@ -123,10 +129,11 @@ class LeaseKeeper:
                 self._backoff.reset()
                 pause = max(min(next_renewal, next_reclaim, next_sweep) - time.monotonic(), 0.0)
                 pause = min(pause, LOOK_AT_LOOP_EVERY)
-            except DocketError as error:
+            except Exception as error:
+                # Whatever it is: a lease that nobody keeps is worse.
                 self._failed(error)
                 next_renewal = time.monotonic()
-                pause = self._backoff.next_pause()
+                pause = min(self._backoff.next_pause(), max(self._left, SHORTEST_PATIENCE))
             self._watch_loop()
             with self._wake:
                 if not self._asked and not self._stopping:
@@ -173,20 +180,32 @@ class LeaseKeeper:
 
     def _connected(self) -> Any:
         if self._client is None:
-            self._client = self._ledger.server.threaded_client(min(5.0, max(self._lease_ms / 3000, 0.5)))
+            usual = min(5.0, max(self._lease_ms / 3000, 0.5))
+            # While there is a lease to lose, no attempt outlasts it.
+            patience = max(min(usual, self._left), SHORTEST_PATIENCE) if self._left > 0 else usual
+            try:
+                self._client = self._ledger.server.threaded_client(patience)
+            except SERVER_ERRORS as error:
+                raise self._ledger.server.explain(error) from error
         return self._client
 
-    def _failed(self, error: DocketError) -> None:
+    @property
+    def _left(self) -> float:
+        """Seconds until our work would be given up if we are cut off: a little before others may start it."""
+        return self._lease_ms / 1000 * CUT_OFF_AT - self.age
+
+    def _failed(self, error: Exception) -> None:
         self._close_client()
         level = logging.WARNING if isinstance(error, ServerUnreachable) else logging.ERROR
-        logger.log(level, "renewing: %s; trying again", error)
-        if self.lapsed and is_cut_off(error):
+        logger.log(level, "renewing: %s; trying again", error, exc_info=not isinstance(error, DocketError))
+        if self._left <= 0 and is_cut_off(error):
             self._tell(self._events.cut_off)
 
     def _close_client(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            client.close()
+            with contextlib.suppress(*SERVER_ERRORS):
+                client.close()
 
     def _tell(self, callback: Callable[..., None], *args: Any) -> None:
         try:

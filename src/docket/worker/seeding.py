@@ -7,11 +7,10 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from redis.exceptions import RedisError
-
 from docket.dependencies import Perpetual, plan_for
 from docket.execution import TaskCall
-from docket.storage.faults import PASSING
+from docket.storage.faults import PASSING, SERVER_ERRORS
+from docket.storage.keys import text_bytes
 
 from .service import Service
 
@@ -68,8 +67,8 @@ class Seeder(Service):
         """An automatic task that kills its workers must not be brought back to kill more."""
         try:
             async with self._docket.redis() as redis:
-                buried = await redis.zscore(self._docket.keys.dead, name) is not None
-        except (RedisError, OSError, EOFError) as error:
+                buried = await redis.zscore(text_bytes(self._docket.keys.dead), text_bytes(name)) is not None
+        except SERVER_ERRORS as error:
             raise self._docket.server.explain(error) from error
         if buried and name not in self._buried_told:
             self._buried_told.add(name)

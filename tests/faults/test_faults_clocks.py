@@ -1,0 +1,51 @@
+"""Workers whose clocks are wrong (row C1)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from . import tasks
+from .conftest import Stage
+from .waiting import until
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("seconds", [120, -120])
+async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minutes_off(
+    stage: Stage, seconds: float
+) -> None:
+    docket = await stage.docket()
+    worker = stage.worker_process(tasks=["every_task", "automatic_tasks"], clock_seconds=seconds)
+    await stage.at_work(docket, worker)
+
+    due = time.time() + 2.0
+    scheduled = await docket.add(tasks.nap, datetime.fromtimestamp(due, UTC), key="scheduled")(0)
+    retried = await docket.add(tasks.fail_twice, key="retried")()
+    chained = await docket.add(tasks.pass_on, key="first")("second")
+
+    assert await scheduled.get_result(timeout=MINUTE) == str(worker.pid)
+    assert await retried.get_result(timeout=MINUTE) == 3
+    await chained.get_result(timeout=MINUTE)
+    await stage.started("second")
+    # Reports carry the wrong wall clock of the worker, and the monotonic clock that all processes share.
+    offset = time.time() - time.monotonic()
+    start = stage.reports.read("start", "scheduled")[0]
+    assert start.wall - (start.at + offset) == pytest.approx(seconds, abs=5), "the worker's clock was wrong"
+    assert start.at + offset >= due - 0.01, "not early"
+    assert start.at + offset < due + 10, "and not two minutes late"
+
+    attempts = [report.at for report in stage.reports.read("start", "retried")]
+    pauses = [later - earlier for earlier, later in zip(attempts, attempts[1:], strict=False)]
+    assert len(pauses) == 2
+    assert all(1.0 <= pause < 10 for pause in pauses), pauses
+
+    handed_on = stage.reports.read("start", "second")[0].at - stage.reports.read("start", "first")[0].at
+    assert handed_on < 10, "what a worker with a wrong clock adds is due at once, too"
+
+    await until(lambda: stage.reports.count("start", "tick") >= 4, "the perpetual task goes on")
+    ticks = [report.at for report in stage.reports.read("start", "tick")][:4]
+    assert all(later - earlier >= 0.15 for earlier, later in zip(ticks, ticks[1:], strict=False)), ticks

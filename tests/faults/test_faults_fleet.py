@@ -1,0 +1,81 @@
+"""Fleets that change, and one of them that is lost among thousands (rows A10, A11)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+from docket import Docket
+
+from . import tasks
+from .conftest import Stage
+from .processes import LEASE
+from .pulse import Pulse, working
+from .waiting import until
+
+
+async def test_workers_that_come_and_go_leave_nothing_behind(stage: Stage) -> None:
+    docket = await stage.docket(lease=1.0)
+    pulse = Pulse(docket)
+    for generation in range(10):
+        async with AsyncExitStack() as stack:
+            for i in range(10):
+                await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{generation}-{i}")))
+            await pulse.works(f"generation-{generation}")
+    # And some that had no time to say goodbye.
+    killed = [stage.worker_process(lease=1.0) for _ in range(2)]
+    await stage.at_work(docket, *killed)
+    for process in killed:
+        process.kill()
+    async with working(await stage.worker(docket, name="the last")):
+        await pulse.works("after")
+        await until(lambda: has_only(docket, {"the last"}), "the dead are off the roster")
+        assert await consumers(docket) <= 1
+        await pulse.works("afterwards")
+
+    assert await docket.workers() == []
+    assert await docket.task_workers("short") == []
+    assert await consumers(docket) == 0
+    async with docket.redis() as redis:
+        left = {key.decode().removeprefix(docket.key("")) for key in await redis.keys("*")}
+        families = {name.partition(":=")[0] for name in left}
+        # What was lost, so that nobody comes back under its id; trimmed after a day.
+        assert await redis.zcard(docket.key("lost")) <= 103
+    assert families <= {"stream", "front", "epoch", "lost", "reclaimed", "swept", "runs"}, families
+
+
+async def has_only(docket: Docket, names: set[str]) -> bool:
+    return {info.name for info in await docket.workers()} == names
+
+
+async def consumers(docket: Docket) -> int:
+    async with docket.redis() as redis:
+        found = [await redis.xinfo_consumers(name, "docket-workers") for name in (docket.stream_key, docket.key("front"))]
+    return max(len(of_stream) for of_stream in found)
+
+
+async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Stage) -> None:
+    docket = await stage.docket()
+    held, orphaned = Pulse(docket), "orphan"
+    async with working(await stage.worker(docket, concurrency=5000)):
+        await docket.add_many(docket.call(held.long, key=f"held-{i}")() for i in range(5000))
+        await until(lambda: len(held.starts) == 5000, "five thousand are held", 40)
+        victim = stage.worker_process(concurrency=1)
+        await docket.add(tasks.hold, key=orphaned)("go")
+        await stage.started(orphaned)
+        # One slot becomes free for it, and no more.
+        await docket.cancel("held-4999")
+        victim.kill()
+        killed_at = time.monotonic()
+        stage.reports.release("go")
+        execution = await docket.get_execution(orphaned)
+        assert execution is not None
+        while not execution.state.finished:
+            await execution.sync()
+            await asyncio.sleep(0.05)
+            assert time.monotonic() - killed_at < LEASE + 10, "it is found within about the lease"
+        assert len(held.finished) == 0, "all the others still run"
+        held.release.set()
+        await until(lambda: len(held.finished) == 4999, "and end", 40)
+    assert max(held.starts.values()) == 1

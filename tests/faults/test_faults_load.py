@@ -1,0 +1,118 @@
+"""A great many tasks at once (rows B14, B15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from docket import CurrentExecution, Docket, Execution
+
+from .conftest import Stage
+from .pulse import working
+from .servers import Server
+from .waiting import until
+
+
+async def nothing() -> None: ...
+
+
+def commands(server: Server) -> Counter[str]:
+    """How often the server has run each command, those inside of scripts included."""
+    with server.client() as client:
+        found: dict[str, Any] = client.info("commandstats")
+    return Counter({name: row["calls"] for name, row in found.items() if not name.startswith("cmdstat_info")})
+
+
+async def cost_of_one(server: Server, docket: Docket, worker: str) -> Counter[str]:
+    """The commands that one task costs: adding it, taking it, and settling what was taken."""
+    before = commands(server)
+    await docket.add(nothing)()
+    await docket.ledger.take(worker, '"worker"', 1)
+    return commands(server) - before
+
+
+@pytest.mark.timeout(120)
+async def test_adding_and_taking_cost_the_same_however_many_wait(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    await docket.ledger.register("worker~1", 600_000, ["nothing"])
+    # The first of all creates stream and group, and the scripts are loaded.
+    await cost_of_one(server, docket, "worker~1")
+    empty = await cost_of_one(server, docket, "worker~1")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await docket.add_many(docket.call(nothing, later)() for _ in range(50_000))
+    await docket.add_many(docket.call(nothing)() for _ in range(50_000))
+    full = await cost_of_one(server, docket, "worker~1")
+    assert full == empty
+
+    # Nothing that looks at all of it does so in one go.
+    before = commands(server)
+    assert await docket.clear() == 100_000
+    assert (commands(server) - before)["cmdstat_hscan"] > 200
+
+
+@pytest.mark.timeout(120)
+async def test_fifty_thousand_tasks_due_at_one_moment_hold_up_nobody(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    ran = 0
+
+    async def count() -> None:
+        nonlocal ran
+        ran += 1
+
+    when = datetime.now(UTC) + timedelta(seconds=30)
+    await docket.add_many(docket.call(count, when)() for _ in range(50_000))
+    # As if that moment had come: all of them are due now.
+    move_queue(server, docket, -40_000)
+    server.run("CONFIG", "RESETSTAT")
+    with server.client() as client:
+        before = cpu_seconds(client)
+    async with working(await stage.worker(docket, concurrency=100)):
+        probe = await docket.add(nothing)()
+        await probe.get_result(timeout=timedelta(minutes=1))
+        await until(lambda: all_staged(server, docket), "all of them are staged", 60)
+        await until(lambda: ran > 1000, "and run", 60)
+        with server.client() as client:
+            stats: dict[str, Any] = client.info("commandstats")
+            spent = cpu_seconds(client) - before
+        assert stats["cmdstat_zrem"]["calls"] >= 100, "in batches of at most five hundred"
+        # The server's own time, since on a busy machine the clock on the wall counts others' work, too.
+        assert spent / stats["cmdstat_evalsha"]["calls"] < 0.010, "a few milliseconds for each script"
+        await docket.clear()
+
+
+def cpu_seconds(client: Any) -> float:
+    used: dict[str, Any] = client.info("cpu")
+    return used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"]
+
+
+def move_queue(server: Server, docket: Docket, milliseconds: int) -> None:
+    script = """
+        for _, key in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], ARGV[1], key) end
+    """
+    server.run("EVAL", script, 1, docket.queue_key, milliseconds)
+
+
+def all_staged(server: Server, docket: Docket) -> bool:
+    return server.run("ZCARD", docket.queue_key) == 0
+
+
+async def test_tasks_that_fall_due_together_run_in_the_order_of_their_times(stage: Stage) -> None:
+    docket = await stage.docket()
+    order: list[int] = []
+
+    async def note(n: int, execution: Execution = CurrentExecution()) -> None:
+        order.append(n)
+
+    start = datetime.now(UTC) + timedelta(seconds=0.5)
+    calls = [docket.call(note, start + timedelta(milliseconds=n))(n) for n in range(300)]
+    await docket.add_many(reversed(calls))
+    await asyncio.sleep(1.0)
+    async with working(await stage.worker(docket, concurrency=1)):
+        await until(lambda: len(order) == 300, "all have run")
+    assert order == sorted(order)

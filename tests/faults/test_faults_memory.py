@@ -1,0 +1,113 @@
+"""Servers without memory, or that make room by deleting (rows B8, B9)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from docket import Docket, ExecutionState, Perpetual
+from docket.model.errors import ServerFull
+
+from .conftest import Stage
+from .pulse import MINUTE, Pulse, working
+from .servers import Server
+from .waiting import until
+
+
+def fill(server: Server) -> None:
+    """From now on the server has less memory than it uses."""
+    used = server.memory_used()
+    server.run("CONFIG", "SET", "maxmemory", str(used - 100_000))
+
+
+async def test_on_a_full_server_adding_is_refused_and_everything_else_works(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket(lease=1.0)
+    pulse = Pulse(docket)
+    worker = await stage.worker(docket, concurrency=2)
+    async with working(worker):
+        running = [await pulse.hold("running"), await pulse.hold("to be cancelled")]
+        waiting = [await pulse.add(f"waiting-{i}") for i in range(20)]
+        due = await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=0.5), key="due")()
+        later = await docket.add(pulse.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
+        fill(server)
+        for _ in range(2):
+            with pytest.raises(ServerFull):
+                await pulse.add("refused")
+        failed = await docket.add_many([docket.call(pulse.short, key="refused too")()])
+        assert isinstance(failed[0].schedule_exception, ServerFull)
+        assert await docket.get_execution("refused") is None
+        assert await docket.get_execution("refused too") is None
+
+        await docket.cancel("later")
+        await docket.cancel("to be cancelled")
+        await until(lambda: pulse.cancelled["to be cancelled"], "the running one is cancelled")
+        # Longer than the lease: it is renewed.
+        await asyncio.sleep(1.5)
+        pulse.release.set()
+        assert await running[0].get_result(timeout=MINUTE) == "running"
+        for execution in [*waiting, due]:
+            assert await execution.get_result(timeout=MINUTE) == execution.key
+        await later.sync()
+        assert later.state is ExecutionState.CANCELLED
+    assert set(pulse.starts.values()) == {1}
+
+
+async def test_a_worker_can_start_on_a_full_server_and_make_room(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+
+    async def tick(perpetual: Perpetual = Perpetual(every=timedelta(hours=1), automatic=True)) -> None: ...
+
+    docket.register(tick)
+    waiting = [await pulse.add(f"waiting-{i}") for i in range(50)]
+    fill(server)
+    async with working(await stage.worker(docket)):
+        for execution in waiting:
+            assert await execution.get_result(timeout=MINUTE) == execution.key
+        server.run("CONFIG", "SET", "maxmemory", "0")
+        await pulse.works("after")
+
+
+@pytest.mark.parametrize(("policy", "warns"), [("allkeys-lru", True), ("noeviction", False), ("volatile-ttl", False)])
+async def test_a_policy_that_may_delete_work_is_warned_of(
+    stage: Stage, policy: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = stage.server()
+    server.run("CONFIG", "SET", "maxmemory-policy", policy)
+    docket = await stage.docket()
+    with caplog.at_level(logging.WARNING, "docket.worker"):
+        async with working(await stage.worker(docket)):
+            await Pulse(docket).works("task")
+    warnings = [record.getMessage() for record in caplog.records if "maxmemory-policy" in record.getMessage()]
+    assert len(warnings) == int(warns)
+    assert all(policy in warning and "noeviction" in warning for warning in warnings)
+
+
+async def test_unfinished_work_never_expires_and_finished_work_always_does(stage: Stage) -> None:
+    server = stage.server()
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    async with working(await stage.worker(docket)):
+        await pulse.works("done")
+        await pulse.hold("running")
+        await docket.add(pulse.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
+        expiring = {key for key, ttl in lifetimes(server).items() if ttl >= 0}
+        assert expiring == {docket.runs_key("done").encode()}
+        pulse.release.set()
+        await until(lambda: is_finished(docket, "running"), "it has ended")
+        assert lifetimes(server)[docket.runs_key("running").encode()] > 0
+
+
+async def is_finished(docket: Docket, key: str) -> bool:
+    execution = await docket.get_execution(key)
+    return execution is not None and execution.state.finished
+
+
+def lifetimes(server: Server) -> dict[bytes, int]:
+    with server.client() as client:
+        return {key: client.pttl(key) for key in client.keys("*")}
