@@ -346,7 +346,11 @@ async def test_a_superseded_run_is_counted(docket: Docket, worker: Worker, meter
     finish.set()
     await run
 
-    assert meters.total("docket_tasks_superseded") == 1
+    (of_the_worker,) = [
+        point for point in meters.points("docket_tasks_superseded") if point.attributes.get("docket.where") == "worker"
+    ]
+    assert of_the_worker.value == 1
+    assert of_the_worker.attributes["docket.task"] == "hold"
 
 
 async def test_a_redelivery_is_counted(docket: Docket, meters: Meters) -> None:
