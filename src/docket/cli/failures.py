@@ -19,6 +19,10 @@ class CommandFailed(Exception):
     code = FAILED
 
 
+class ToldToStop(SystemExit):
+    """A signal came before there was anything to finish."""
+
+
 class WrongUsage(CommandFailed):
     """What the user asked for makes no sense; the text says why."""
 

@@ -151,7 +151,13 @@ class Observer:
             self.sight.trouble = None
         except DocketError as error:
             self.sight.trouble = str(error)
+            await self._revive()
         self._note_rates()
+
+    async def _revive(self) -> None:
+        """An embedded engine that died is started again; for any other server there is nothing we could do."""
+        with contextlib.suppress(DocketError):
+            await self._docket.server.revive()
 
     async def _look(self) -> None:
         docket, sight = self._docket, self.sight

@@ -71,9 +71,7 @@ class Supervisor:
     def _told_to_stop(self) -> None:
         self._orders += 1
         if self._orders == 1:
-            logger.info("stopping: running tasks are finished first")
-        elif self._orders == 2:
-            logger.info("stopping at once: running tasks are handed back")
+            logger.info("stopping: running tasks are finished first; told again, they are handed back")
         self._stop_all()
 
     def _stop_all(self) -> None:

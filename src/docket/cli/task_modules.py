@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -9,9 +10,8 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from docket.cli.failures import WrongUsage
+from docket.cli.failures import ToldToStop, WrongUsage
 from docket.docket import Docket
-from docket.registry import load_object
 
 logger = logging.getLogger("docket.worker")
 
@@ -42,25 +42,27 @@ def _collection_problem(error: Exception) -> str:
 
 
 def _load(option: str, path: str) -> Any:
+    module_name, _, name = path.rpartition(":")
+    if not module_name or not name:
+        raise WrongUsage(f"{option} {path}: write module:name, for example shop.tasks:tasks")
+    module = _import(option, path, module_name)
+    if not hasattr(module, name):
+        raise WrongUsage(f"{option} {path}: module {module_name!r} has no {name!r}")
+    return getattr(module, name)
+
+
+def _import(option: str, path: str, name: str) -> Any:
     try:
-        return load_object(path)
-    except ValueError as error:
-        if ":" in path:
-            raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
-        raise WrongUsage(f"{option} {path}: write module:name, for example shop.tasks:tasks") from None
-    except ModuleNotFoundError as error:
-        module = path.rpartition(":")[0]
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise WrongUsage(
-                f"{option} {path}: there is no module {error.name!r}, neither installed nor in {os.getcwd()}"
-            ) from None
-        raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
-    except AttributeError as error:
-        if traceback.extract_tb(error.__traceback__)[-1].name == "load_object":
-            raise WrongUsage(f"{option}: {error}") from None
-        raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
-    except Exception as error:
-        raise WrongUsage(f"{option} {path}: {_in_module(error)}") from error
+        return importlib.import_module(name)
+    except ToldToStop:
+        raise
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            where = f"there is no module {missing!r}, neither installed nor in {os.getcwd()}"
+        else:
+            where = _in_module(error)
+        raise WrongUsage(f"{option} {path}: {where}") from error
 
 
 def _in_module(error: BaseException) -> str:

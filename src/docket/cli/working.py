@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
-import sys
 from dataclasses import asdict
 from types import FrameType
 from typing import Any, Self
 
 from docket.cli.banner import announce
+from docket.cli.failures import ToldToStop
 from docket.cli.loops import loop_factory
 from docket.cli.reporting import Report
 from docket.cli.task_modules import check_tasks, find_modules_here
 from docket.cli.worker_options import WorkerOptions
 from docket.docket import Docket
 from docket.worker import Worker
+
+logger = logging.getLogger("docket.worker")
 
 
 def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
@@ -31,7 +34,7 @@ def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)
+    raise ToldToStop(0)
 
 
 def _arguments(options: WorkerOptions) -> dict[str, Any]:
@@ -56,6 +59,11 @@ def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]
                 self._report = Report(report_to, self.health_problem)
                 self._report.start()
             return self
+
+        def stop(self) -> None:
+            if not self.is_stopping:
+                logger.info("stopping: running tasks are finished first; told again, they are handed back")
+            super().stop()
 
         async def __aexit__(self, *exc_info: object) -> None:
             if self._report is not None:

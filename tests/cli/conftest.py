@@ -1,0 +1,184 @@
+"""Servers, and ways to run the command: in this process where that is enough, as a process of its own where it is not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from typer.testing import CliRunner, Result
+
+from docket.cli import app
+from docket.storage.embedded import memory_engine
+
+from .processes import Process
+
+SECONDS = 20.0
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DOCKET_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+class Command:
+    """`docket …` in this process."""
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def docket_command() -> Command:
+    return Command()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder to work in, with a short name: a socket may be put there."""
+    folder = Path(tempfile.mkdtemp(prefix="cli-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def processes(folder: Path) -> Iterator[list[Process]]:
+    """The processes a test started; none outlives it, and their output is shown if it fails."""
+    started: list[Process] = []
+    yield started
+    for process in started:
+        process.clean_up()
+        print(f"--- {process.arguments} (exit {process.exit_code})\n{process.output}")
+
+
+class Start:
+    """Starts `docket …` as a process of its own, in the test's folder."""
+
+    def __init__(self, folder: Path, processes: list[Process]) -> None:
+        self._folder = folder
+        self._processes = processes
+
+    def __call__(self, *arguments: str, **environment: str) -> Process:
+        log = self._folder / f"output-{len(self._processes)}"
+        process = Process(arguments, self._folder, log, environment)
+        self._processes.append(process)
+        return process
+
+
+@pytest.fixture
+def start(folder: Path, processes: list[Process]) -> Start:
+    return Start(folder, processes)
+
+
+@pytest.fixture(scope="session")
+def redis_port() -> Iterator[int | None]:
+    """A redis-server of this test process; None where there is none to run."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        yield None
+        return
+    port = unused_port()
+    server = subprocess.Popen(
+        [binary, "--port", str(port), "--save", "", "--appendonly", "no", "--databases", "1000", "--bind", "127.0.0.1"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for_redis(port, server)
+        yield port
+    finally:
+        server.kill()
+        server.wait(SECONDS)
+
+
+def _wait_for_redis(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS
+    with redis.Redis(port=port) as client:
+        while True:
+            try:
+                client.ping()
+                return
+            except redis.RedisError:
+                assert server.poll() is None, "redis-server ended"
+                assert time.monotonic() < deadline, "redis-server does not answer"
+                time.sleep(0.01)
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def url() -> str:
+    """An empty database on the embedded engine, for other processes too."""
+    address = memory_engine(f"cli-{next(_numbers)}")
+    return f"unix://{address.socket_path}?db={address.database}"
+
+
+@pytest.fixture(params=["embedded", "redis"])
+def any_url(request: pytest.FixtureRequest, redis_port: int | None, folder: Path) -> str:
+    """The same on an embedded engine of its own, and on Redis over TCP."""
+    if request.param == "embedded":
+        return f"embedded://{folder}/engine"
+    if redis_port is None:
+        pytest.skip("no redis-server on this machine")
+    return f"redis://localhost:{redis_port}/{1 + next(_numbers) % 999}"
+
+
+@pytest.fixture
+def port() -> int:
+    return unused_port()
+
+
+SHOP = """
+import asyncio
+from datetime import timedelta
+from typing import Annotated
+
+from docket import Logged, Progress, Retry
+
+
+async def ship(order: Annotated[str, Logged], weight: float = 1.5, retry: Retry = Retry(attempts=2)) -> str:
+    return order
+
+
+async def pack(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def print_pages(pages: int, progress: Progress = Progress()) -> None:
+    await progress.set_total(pages)
+    for page in range(pages):
+        await progress.increment()
+        await progress.set_message(f"page {page + 1}")
+
+
+async def unknown(*args, **kwargs) -> None:
+    print("fallback was called", flush=True)
+
+
+tasks = [ship, pack, print_pages]
+"""
+
+
+@pytest.fixture
+def shop(folder: Path) -> str:
+    """The path of a task collection, as a user in that folder would write it."""
+    (folder / "shop.py").write_text(SHOP)
+    return "shop:tasks"

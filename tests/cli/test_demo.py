@@ -1,0 +1,88 @@
+"""The first five minutes: `docket demo`, and `docket bench` on one's own server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import redis
+
+from .conftest import Command, Start
+from .processes import Terminal, surroundings, until
+
+# Processes take long to start on a busy machine.
+pytestmark = pytest.mark.timeout(180)
+
+
+def leftovers() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("docket-demo-*"))
+
+
+def test_the_demo_needs_no_terminal_and_tells_what_happened(start: Start) -> None:
+    demo = start("demo", "--for", "5s")
+    assert demo.ends() == 0, demo.output
+    assert "Orders come in" in demo.output
+    assert "What happened in" in demo.output
+    assert "2,000 pages were indexed" in demo.output
+    assert "no courier had more than" in demo.output
+    assert "What to try next" in demo.output
+    assert "Traceback" not in demo.output
+
+
+def test_the_example_is_the_same_demo(folder: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "demo.py"
+    run = subprocess.run(
+        [sys.executable, str(example), "--for", "2s"], cwd=folder, env=surroundings(), capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert "What happened in" in run.stdout
+
+
+def test_on_a_terminal_the_demo_is_a_live_view(folder: Path) -> None:
+    before = leftovers()
+    demo = Terminal("demo", "--for", "30s")
+    try:
+        demo.shows("docket demo: a small shop")
+        demo.shows("Orders come in")
+        demo.shows("place_order")
+        demo.types(b"q")
+        assert demo.ends() == 0
+        demo.shows("What to try next")
+        assert demo.modes[3] == demo.before[3]
+    finally:
+        demo.close()
+    until(lambda: leftovers() <= before, "the folder is gone")
+
+
+def test_ctrl_c_ends_the_demo_with_what_happened_so_far(start: Start) -> None:
+    demo = start("demo", "--for", "30s")
+    demo.says("completed")
+    demo.send(signal.SIGINT)
+    demo.ends()
+    assert "What happened in" in demo.output
+    assert "Traceback" not in demo.output
+
+
+def test_a_bench_measures_the_server_and_leaves_nothing_behind(any_url: str, docket_command: Command) -> None:
+    result = docket_command("bench", "--url", any_url, "--tasks", "300", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    for name in ("add_per_second", "add_many_per_second", "run_per_second"):
+        assert found[name] > 0
+    for name in ("round_trip_ms", "add_to_running_ms", "add_to_result_ms"):
+        assert 0 < found[name]["p50"] <= found[name]["p99"]
+    if any_url.startswith("redis:"):
+        with redis.Redis.from_url(any_url) as client:
+            assert all(client.ttl(key) > 0 for key in client.scan_iter()), "what is there is forgotten within seconds"
+
+
+def test_a_bench_of_the_embedded_engine_needs_no_server(docket_command: Command) -> None:
+    result = docket_command("bench", "--url", "memory://bench", "--tasks", "100")
+    assert result.exit_code == 0, result.output
+    assert "run, one worker, concurrency 100" in result.stdout
+    assert "from add to its result" in result.stdout

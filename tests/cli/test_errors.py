@@ -1,0 +1,167 @@
+"""What a user reads when something is wrong: one line, and an exit code that means something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from .conftest import Command, Start, unused_port
+
+CLOSED = f"redis://localhost:{unused_port()}/0"
+
+LOOKING = [["snapshot"], ["watch", "key"], ["workers", "ls"], ["workers", "for-task", "trace"], ["top"], ["clear"]]
+CHANGING = [["strike", "trace"], ["restore", "trace"], ["tasks", "trace"], ["tasks", "fail"], ["tasks", "sleep"]]
+
+
+def the_line(result: Result, code: int) -> str:
+    assert result.exit_code == code, result.output
+    assert result.stderr.endswith("\n")
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+@pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING, ["bench"], ["worker"]], ids=" ".join)
+def test_a_server_that_is_not_there_is_named_and_a_way_out_is_shown(
+    arguments: list[str], docket_command: Command
+) -> None:
+    line = the_line(docket_command(*arguments, "--url", CLOSED), 1)
+    assert CLOSED in line
+    assert "embedded:///" in line
+
+
+@pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING], ids=" ".join)
+def test_memory_is_refused_where_nothing_could_be_in_it(arguments: list[str], docket_command: Command) -> None:
+    line = the_line(docket_command(*arguments, "--url", "memory://"), 2)
+    assert "inside one process" in line
+
+
+@pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING, ["bench"], ["worker"]], ids=" ".join)
+def test_a_url_of_no_known_kind_is_wrong_usage(arguments: list[str], docket_command: Command) -> None:
+    assert "use one of redis://" in the_line(docket_command(*arguments, "--url", "rediss+nonsense://x"), 2)
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "redis://[bad", "redis://h:port/0", "redis+sentinel://h:x/m", "redis://h?db=x"]
+)
+def test_a_url_that_cannot_be_read_is_wrong_usage(url: str, docket_command: Command) -> None:
+    assert "--url" in the_line(docket_command("snapshot", "--url", url), 2)
+
+
+def test_a_password_is_never_shown(docket_command: Command) -> None:
+    url = f"redis://user:s3cret@localhost:{unused_port()}/0"
+    assert "s3cret" not in docket_command("snapshot", "--url", url).output
+    assert "s3cret" not in docket_command("snapshot", "--url", url.replace("redis:", "what:")).output
+
+
+@pytest.mark.parametrize("arguments", LOOKING[:-1], ids=" ".join)
+def test_looking_into_a_folder_that_is_not_there_makes_none(
+    arguments: list[str], folder: Path, docket_command: Command
+) -> None:
+    line = the_line(docket_command(*arguments, "--url", f"embedded://{folder}/typo"), 1)
+    assert f"no folder {folder}/typo" in line
+    assert not (folder / "typo").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["worker", "--concurrency", "x"], "'x' is no whole number"),
+        (["worker", "--concurrency", "0"], "at least 1"),
+        (["worker", "--processes", "-1"], "at least 1"),
+        (["worker", "--redelivery-timeout", "soon"], "'soon' is no duration"),
+        (["worker", "--redelivery-timeout", "0s"], "longer than nothing"),
+        (["worker", "--grace-period", "-5s"], "'-5s' is no duration"),
+        (["worker", "--healthcheck-port", "99999"], "at most 65535"),
+        (["worker", "--metrics-port", "http"], "'http' is no whole number"),
+        (["worker", "--logging-level", "loud"], "'loud' is not one of"),
+        (["worker", "--logging-format", "xml"], "'xml' is not one of"),
+        (["worker", "--url", "memory://", "--processes", "2"], "memory:// of its own"),
+        (["worker", "--bogus"], "no such option: --bogus"),
+        (["worker", "surplus"], "surplus"),
+        (["tasks", "sleep", "x"], "'x' is no duration"),
+        (["tasks", "trace", "--delay", "x"], "'x' is no duration"),
+        (["snapshot", "--limit", "0"], "at least 1"),
+        (["snapshot", "--state", "done"], "'done' is not one of"),
+        (["snapshot", "--after", "?"], "copy it from the end of the page before"),
+        (["watch"], "missing argument"),
+        (["watch", "key", "--timeout", "x"], "'x' is no duration"),
+        (["top", "--interval", "1ms"], "50ms at most"),
+        (["top", "--count", "0"], "at least 1"),
+        (["strike"], "name a function"),
+        (["strike", "f", "p"], "needs an operator and a value"),
+        (["strike", "f", "p", "=="], "needs an operator and a value"),
+        (["strike", "f", "p", "~", "5"], "'~' is not one of"),
+        (["strike", "f", "p", "==", "int:x"], "'x' is no int"),
+        (["strike", "f", "p", "between", "int:5"], "is no range"),
+        (["bench", "--tasks", "many"], "'many' is no whole number"),
+        (["demo", "--for", "1s"], "two seconds at least"),
+        (["workers", "for-task"], "missing argument"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_bad_value_is_one_line_that_names_it(arguments: list[str], words: str, docket_command: Command) -> None:
+    assert words in the_line(docket_command(*arguments), 2).lower()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ("nowhere:tasks", "there is no module 'nowhere'"),
+        ("shop.deep:tasks", "there is no module 'shop.deep'"),
+        ("shop:nothing", "module 'shop' has no 'nothing'"),
+        ("shop", "write module:name"),
+        ("shop:", "write module:name"),
+        ("shop:ship", "that is no collection"),
+        ("numbers_only:tasks", "cannot be a task"),
+        ("wrong_syntax:tasks", "wrong_syntax.py, line 1: SyntaxError"),
+        ("raises:tasks", "raises.py, line 2: ZeroDivisionError: division by zero"),
+        ("imports:tasks", "ModuleNotFoundError: No module named 'not_installed'"),
+        ("value_error:tasks", "value_error.py, line 1: ValueError"),
+        ("attribute:tasks", "attribute.py, line 2: AttributeError"),
+        ("exits:tasks", "exits.py, line 1: SystemExit"),
+        ("contradiction:tasks", "twice"),
+    ],
+)
+def test_tasks_that_cannot_be_loaded_are_one_line_that_says_where(
+    tasks: str, words: str, folder: Path, shop: str, start: Start
+) -> None:
+    (folder / "numbers_only.py").write_text("tasks = [1, 2]\n")
+    (folder / "wrong_syntax.py").write_text("tasks = [\ndef\n")
+    (folder / "raises.py").write_text("tasks = []\n1 / 0\n")
+    (folder / "imports.py").write_text("import not_installed\n")
+    (folder / "value_error.py").write_text("tasks = int('x')\n")
+    (folder / "attribute.py").write_text("import os\nos.nothing\n")
+    (folder / "exits.py").write_text("raise SystemExit(0)\n")
+    (folder / "contradiction.py").write_text(
+        "from docket import Retry\nasync def twice(a=Retry(), b=Retry()): pass\ntasks = [twice]\n"
+    )
+    worker = start("worker", "--url", "memory://", "--tasks", tasks)
+    assert worker.ends() == 2, worker.output
+    assert worker.output.count("\n") == 1, worker.output
+    assert words in worker.output
+
+
+def test_a_fallback_that_is_no_function_is_refused(shop: str, start: Start) -> None:
+    worker = start("worker", "--url", "memory://", "--fallback-task", shop)
+    assert worker.ends() == 2
+    assert worker.output == "docket: --fallback-task shop:tasks: that is no function\n"
+
+
+def test_a_port_in_use_is_one_line(start: Start, port: int) -> None:
+    first = start("worker", "--url", "memory://", "--healthcheck-port", str(port))
+    first.says("starts")
+    second = start("worker", "--url", "memory://", "--healthcheck-port", str(port), "--no-banner")
+    assert second.ends() == 1
+    assert second.output.count("\n") == 1, second.output
+    assert f"cannot serve health on 0.0.0.0:{port}" in second.output
+
+
+def test_a_reader_that_leaves_early_is_no_error(url: str, start: Start, docket_command: Command) -> None:
+    for number in range(5):
+        docket_command("tasks", "trace", "--url", url, "--delay", "1h", "--key", f"later-{number}")
+    reader = start("snapshot", "--url", url)
+    reader.ends()
+    assert "Traceback" not in reader.output

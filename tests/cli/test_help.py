@@ -1,0 +1,177 @@
+"""What the command says of itself."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import docket
+from docket.cli import app
+from docket.cli.app import COMMANDS
+from docket.cli.worker_options import WorkerOptions
+
+from .conftest import Command
+
+# The options of the public contract, command by command.
+CONTRACT = {
+    "worker": (
+        "--tasks --docket --url --name --logging-level --logging-format --concurrency --redelivery-timeout "
+        "--reconnection-delay --minimum-check-interval --scheduling-resolution --schedule-automatic-tasks "
+        "--no-schedule-automatic-tasks --until-finished --healthcheck-port --metrics-port --fallback-task "
+        "--enable-internal-instrumentation --processes --reload --uvloop --no-uvloop"
+    ),
+    "strike": "--docket --url",
+    "restore": "--docket --url",
+    "clear": "--docket --url",
+    "snapshot": "--docket --url --stats",
+    "watch": "--docket --url -d -u",
+    "workers ls": "--docket --url",
+    "workers for-task": "--docket --url",
+    "tasks trace": "--docket --url --delay",
+    "tasks fail": "--docket --url --delay",
+    "tasks sleep": "--docket --url --delay",
+    "top": "--docket --url",
+    "bench": "--url",
+    "demo": "",
+    "version": "",
+}
+
+
+def find(path: str) -> Any:
+    name, *rest = path.split()
+    command: Any = COMMANDS[name].load(name)
+    for part in rest:
+        command = command.commands[part]
+    return command
+
+
+def all_flags(command: Any) -> set[str]:
+    return {flag for parameter in command.params for flag in [*parameter.opts, *parameter.secondary_opts]}
+
+
+@pytest.mark.parametrize("path", CONTRACT)
+def test_every_command_has_the_options_of_the_contract(path: str) -> None:
+    assert set(CONTRACT[path].split()) <= all_flags(find(path))
+
+
+@pytest.mark.parametrize("path", CONTRACT)
+def test_every_option_can_be_given_by_an_environment_variable(path: str) -> None:
+    options = [p for p in find(path).params if p.param_type_name == "option" and p.name != "help"]
+    for option in options:
+        names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or [])
+        assert names, f"{path} {option.opts}"
+        assert all(name.startswith("DOCKET_") for name in names), f"{path} {option.opts}: {names}"
+
+
+@pytest.mark.parametrize("path", CONTRACT)
+def test_every_command_explains_itself(path: str, docket_command: Command) -> None:
+    result = docket_command(*path.split(), "--help")
+    assert result.exit_code == 0
+    assert "Usage: docket" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_says_itself(name: str, docket_command: Command) -> None:
+    assert COMMANDS[name].summary in docket_command("--help").output
+    assert find(name).help.startswith(COMMANDS[name].summary)
+
+
+def test_the_worker_has_the_same_defaults_as_in_python() -> None:
+    parameters = inspect.signature(docket.Worker.run).parameters
+    options = WorkerOptions()
+    for name, parameter in parameters.items():
+        if name in ("docket_name", "tasks"):
+            continue
+        assert getattr(options, name) == parameter.default, name
+    assert list(options.tasks) == list(parameters["tasks"].default)
+    assert options.docket == parameters["docket_name"].default
+
+
+def test_options_given_by_the_environment_reach_a_process_as_they_were() -> None:
+    options = WorkerOptions(
+        tasks=("a:b", "c:d"), grace_period=timedelta(milliseconds=1500), uvloop=False, metrics_port=0
+    )
+    environment = options.environment()
+    assert environment["DOCKET_TASKS"] == "a:b c:d"
+    command = COMMANDS["worker"].load("worker")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        context = command.make_context("worker", [])
+    for name in (
+        "docket",
+        "url",
+        "grace_period",
+        "uvloop",
+        "metrics_port",
+        "schedule_automatic_tasks",
+        "logging_level",
+    ):
+        assert context.params[name] == getattr(options, name), name
+    assert tuple(context.params["tasks"]) == options.tasks
+
+
+def test_help_loads_neither_the_server_library_nor_any_command() -> None:
+    code = (
+        "import sys\n"
+        "from docket.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "heavy = {'redis', 'asyncio', 'opentelemetry', 'docket.docket', 'docket.cli.worker'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_without_a_command_the_help_is_shown(docket_command: Command) -> None:
+    assert "docket demo" in docket_command().output
+
+
+def test_a_command_that_does_not_exist_is_one_line_with_a_suggestion(docket_command: Command) -> None:
+    result = docket_command("snapshoot")
+    assert result.exit_code == 2
+    assert result.stderr == "docket: no such command 'snapshoot'. Did you mean 'snapshot'? (see docket --help)\n"
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--version"]])
+def test_the_version_is_that_of_the_package(arguments: list[str], docket_command: Command) -> None:
+    result = docket_command(*arguments)
+    assert (result.exit_code, result.output) == (0, f"{docket.__version__}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_completion_script_that_calls_the_command(shell: str) -> None:
+    script = subprocess.run(
+        [sys.executable, "-m", "docket"],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "_DOCKET_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+    )
+    assert "_DOCKET_COMPLETE" in script.stdout
+
+
+@pytest.mark.parametrize(("typed", "expected"), [("docket sna", "snapshot"), ("docket worker --conc", "--concurrency")])
+def test_the_shell_completes_commands_and_options(typed: str, expected: str) -> None:
+    completed = subprocess.run(
+        [sys.executable, "-m", "docket"],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": ":".join(sys.path),
+            "_DOCKET_COMPLETE": "complete_bash",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(typed.split()) - 1),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert expected in completed.stdout.split()
+
+
+def test_the_app_is_what_the_installed_command_runs() -> None:
+    assert get_command(app).name == "docket"

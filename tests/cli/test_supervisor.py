@@ -1,0 +1,228 @@
+"""`docket worker --processes`: processes that die come back, and signals reach all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from docket import Docket
+
+from .conftest import Command, Start
+from .processes import Process, Terminal, until
+from .test_worker import get
+
+# Processes take long to start on a busy machine.
+pytestmark = pytest.mark.timeout(180)
+
+TWO = ("--processes", "2", "--name", "pair")
+
+
+def workers(url: str) -> set[str]:
+    async def ask() -> set[str]:
+        async with Docket("docket", url) as docket:
+            return {worker.name for worker in await docket.workers()}
+
+    return asyncio.run(ask())
+
+
+def both_work(url: str, supervisor: Process) -> None:
+    def present() -> bool:
+        assert supervisor.exit_code is None, supervisor.output
+        return {"pair-1", "pair-2"} <= workers(url)
+
+    until(present, "both work")
+
+
+def test_several_processes_share_the_work_and_one_signal_drains_all(
+    any_url: str, start: Start, docket_command: Command
+) -> None:
+    supervisor = start("worker", "--url", any_url, *TWO, "--concurrency", "1")
+    both_work(any_url, supervisor)
+    for number in range(2):
+        docket_command("tasks", "sleep", "1.5", "--url", any_url, "--key", f"nap-{number}")
+    until(lambda: supervisor.output.count("{nap-") == 2, "each process has one")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0, supervisor.output
+    for number in range(2):
+        assert docket_command("watch", f"nap-{number}", "--url", any_url).exit_code == 0
+    assert workers(any_url) == set()
+    assert supervisor.output.count("starts on docket") == 1, "one introduction is enough"
+
+
+def test_a_process_that_is_killed_comes_back_and_its_task_goes_on(
+    url: str, start: Start, docket_command: Command
+) -> None:
+    supervisor = start("worker", "--url", url, *TWO, "--concurrency", "1")
+    both_work(url, supervisor)
+    docket_command("tasks", "sleep", "2", "--url", url, "--key", "nap")
+    supervisor.says("{nap}")
+    holder = docket_command("snapshot", "--url", url, "--json").stdout
+    victim = next(
+        c for c in supervisor.children() if f'"worker": "{c.cmdline()[c.cmdline().index("--name") + 1]}"' in holder
+    )
+    victim.kill()
+    supervisor.says("killed by SIGKILL")
+    both_work(url, supervisor)
+    assert docket_command("watch", "nap", "--url", url, "--timeout", "40s").exit_code == 0
+    assert victim.pid not in {child.pid for child in supervisor.children()}
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0
+
+
+def test_one_health_port_answers_for_all(url: str, start: Start, port: int) -> None:
+    supervisor = start("worker", "--url", url, *TWO, "--healthcheck-port", str(port))
+    until(lambda: get(port)[0] == 200, "both are well")
+    assert workers(url) == {"pair-1", "pair-2"}
+    supervisor.children()[0].kill()
+    until(lambda: get(port)[0] == 503, "one is missing")
+    assert get(port)[1].startswith("pair-")
+    until(lambda: get(port)[0] == 200, "it is back")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0
+
+
+def test_a_process_that_hangs_is_not_well(url: str, start: Start, port: int) -> None:
+    supervisor = start("worker", "--url", url, *TWO, "--healthcheck-port", str(port))
+    until(lambda: get(port)[0] == 200, "both are well")
+    child = supervisor.children()[1]
+    child.suspend()
+    until(lambda: "no sign of life" in get(port)[1], "it is missed")
+    child.resume()
+    until(lambda: get(port)[0] == 200, "it is back")
+
+
+def test_processes_stop_when_their_supervisor_is_killed(url: str, start: Start) -> None:
+    supervisor = start("worker", "--url", url, *TWO)
+    both_work(url, supervisor)
+    children = supervisor.children()
+    supervisor.send(signal.SIGKILL)
+    supervisor.ends()
+    try:
+        until(lambda: not any(child.is_running() for child in children), "they have noticed")
+    finally:
+        for child in children:
+            if child.is_running():
+                child.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--url", "redis://localhost:1/0"], 1, "Is the server running?"),
+        (["--url", "{url}", "--tasks", "nowhere:tasks"], 2, "there is no module 'nowhere'"),
+    ],
+)
+def test_what_keeps_processes_from_starting_is_said_once(
+    arguments: list[str], code: int, words: str, url: str, start: Start
+) -> None:
+    supervisor = start("worker", *TWO, *(argument.format(url=url) for argument in arguments))
+    assert supervisor.ends() == code
+    assert supervisor.output.count("\n") == 1, supervisor.output
+    assert words in supervisor.output
+
+
+def test_the_password_is_on_no_command_line_but_the_users(redis_port: int | None, start: Start) -> None:
+    if redis_port is None:
+        pytest.skip("no redis-server on this machine")
+    supervisor = start("worker", *TWO, DOCKET_URL=f"redis://default:s3cret@localhost:{redis_port}/0")
+    until(lambda: len(supervisor.children()) == 2, "both run")
+    for child in supervisor.children():
+        assert "s3cret" not in " ".join(child.cmdline())
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0
+
+
+def test_until_finished_ends_all(url: str, start: Start, docket_command: Command) -> None:
+    for number in range(4):
+        docket_command("tasks", "sleep", "0.2", "--url", url, "--key", f"nap-{number}")
+    supervisor = start("worker", "--url", url, *TWO, "--until-finished")
+    assert supervisor.ends() == 0, supervisor.output
+    assert docket_command("watch", "nap-3", "--url", url).exit_code == 0
+
+
+def test_ctrl_c_typed_once_is_one_order_to_each_process(url: str, docket_command: Command) -> None:
+    docket_command("tasks", "sleep", "2", "--url", url, "--key", "nap")
+    terminal = Terminal("worker", "--url", url, *TWO)
+    try:
+        terminal.shows("{nap}")
+        terminal.types(b"\x03")
+        assert terminal.ends() == 0, terminal.output
+        assert docket_command("watch", "nap", "--url", url, "--timeout", "1s").exit_code == 0, "the nap was finished"
+    finally:
+        terminal.close()
+
+
+def test_told_twice_all_processes_hand_back_what_they_run(url: str, start: Start, docket_command: Command) -> None:
+    docket_command("tasks", "sleep", "60", "--url", url, "--key", "nap")
+    supervisor = start("worker", "--url", url, *TWO)
+    supervisor.says("{nap}")
+    both_work(url, supervisor)
+    supervisor.send(signal.SIGTERM)
+    until(lambda: supervisor.output.count("told again") >= 2, "the order has reached the one that runs it")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0
+    assert "1 queued" in docket_command("snapshot", "--url", url).stdout
+
+
+def test_a_process_that_dies_again_and_again_is_started_with_growing_pauses(
+    url: str, folder: Path, start: Start
+) -> None:
+    supervisor = start("worker", "--url", url, *TWO)
+    both_work(url, supervisor)
+    for pause in ("0.5 s", "1.0 s", "2.0 s"):
+        both_work(url, supervisor)
+        victim = next(child for child in supervisor.children() if "pair-2" in child.cmdline())
+        victim.kill()
+        supervisor.says(f"starting it again in {pause}")
+        until(lambda gone=victim: gone.pid not in psutil.pids(), "it is gone")
+        until(lambda: any("pair-2" in child.cmdline() for child in supervisor.children()), "another is there")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0
+
+
+# Development
+
+
+def test_a_changed_file_restarts_the_worker(url: str, folder: Path, shop: str, start: Start) -> None:
+    worker = start("worker", "--url", url, "--tasks", shop, "--reload")
+    worker.says("* ship(order: str")
+    first = worker.children()[0]
+    source = (folder / "shop.py").read_text()
+    (folder / "shop.py").write_text(source.replace("def ship(order", "def ship(parcel"))
+    worker.says("shop.py changed: starting anew")
+    worker.says("* ship(parcel: str")
+    until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, "the old one is gone")
+    worker.send(signal.SIGTERM)
+    assert worker.ends() == 0
+
+
+def test_a_mistake_in_the_source_is_waited_out(url: str, folder: Path, shop: str, start: Start) -> None:
+    worker = start("worker", "--url", url, "--tasks", shop, "--reload")
+    worker.says("* ship(order: str")
+    source = (folder / "shop.py").read_text()
+    (folder / "shop.py").write_text("oops(\n" + source)
+    worker.says("SyntaxError")
+    worker.says("waiting for a file to change")
+    (folder / "shop.py").write_text(source.replace("def ship(order", "def ship(parcel"))
+    worker.says("* ship(parcel: str")
+    worker.send(signal.SIGINT)
+    assert worker.ends() == 0
+
+
+def test_a_long_task_does_not_hold_up_a_reload(
+    url: str, folder: Path, shop: str, start: Start, docket_command: Command
+) -> None:
+    docket_command("tasks", "sleep", "60", "--url", url, "--key", "nap")
+    worker = start("worker", "--url", url, "--tasks", shop, "--reload")
+    worker.says("{nap}")
+    began = time.monotonic()
+    os.utime(folder / "shop.py")
+    until(lambda: worker.output.count("↪") == 2, f"it was handed back and begun anew:\n{worker.output}")
+    assert time.monotonic() - began < 25
+    docket_command("clear", "--url", url)

@@ -1,0 +1,141 @@
+"""The live view, in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docket import Docket, Worker
+from docket.cli.dashboard import sparkline
+from docket.cli.observing import Observer
+
+from .conftest import Command, Start
+from .processes import Terminal, until
+
+# Processes take long to start on a busy machine.
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for one in opened:
+        one.close()
+
+
+def test_in_a_pipe_there_is_a_line_for_each_look(any_url: str, docket_command: Command) -> None:
+    docket_command("tasks", "trace", "--url", any_url, "--delay", "1h")
+    result = docket_command("top", "--url", any_url, "--count", "3", "--interval", "50ms")
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 3
+    assert all("running 0  ready 0  limited 0  scheduled 1" in line for line in result.stdout.splitlines())
+
+
+def test_for_programs_each_look_is_an_object(url: str, docket_command: Command) -> None:
+    result = docket_command("top", "--url", url, "--count", "2", "--interval", "50ms", "--json")
+    looks = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [look["ready"] for look in looks] == [0, 0]
+    assert looks[0]["trouble"] is None
+
+
+@pytest.mark.parametrize("keys", [b"q", b"\x1b", b"\x03"], ids=["q", "escape", "ctrl-c"])
+def test_q_quits_and_leaves_the_terminal_as_it_was(keys: bytes, url: str, terminals: list[Terminal]) -> None:
+    top = Terminal("top", "--url", url)
+    terminals.append(top)
+    top.shows("q quits")
+    top.shows("0 running")
+    top.types(keys)
+    assert top.ends() == 0
+    assert top.modes[3] == top.before[3], "lines are edited and echoed again"
+    assert "\x1b[?1049l" in top.output, "the screen is back"
+    assert "Traceback" not in top.output
+
+
+def test_being_told_to_stop_leaves_the_terminal_as_it_was(url: str, terminals: list[Terminal]) -> None:
+    top = Terminal("top", "--url", url)
+    terminals.append(top)
+    top.shows("q quits")
+    top.send(signal.SIGTERM)
+    assert top.ends() == 0
+    assert top.modes[3] == top.before[3]
+
+
+def test_a_small_terminal_is_no_trouble(url: str, terminals: list[Terminal]) -> None:
+    top = Terminal("top", "--url", url, rows=8, columns=40)
+    terminals.append(top)
+    top.shows("0 running")
+    top.types(b"q")
+    assert top.ends() == 0
+
+
+def test_an_engine_that_is_killed_is_started_again(folder: Path, start: Start, docket_command: Command) -> None:
+    url = f"embedded://{folder}/engine"
+    docket_command("tasks", "trace", "--url", url, "--delay", "1h")
+    top = start("top", "--url", url, "--interval", "100ms")
+    top.says("scheduled 1")
+    os.killpg(int((folder / "engine" / "server.group").read_text()), signal.SIGKILL)
+    top.says("no answer")
+    until(lambda: "scheduled 1" in top.output.rpartition("no answer")[2], "the engine is back, with its data")
+    top.send(signal.SIGINT)
+    assert top.ends() == 0
+
+
+async def test_an_observer_sees_rates_running_tasks_progress_and_failures() -> None:
+    async with Docket("hostile*[a-z]?\\name", "memory://observed") as docket:
+
+        async def slow(release_key: str) -> None:
+            started.set()
+            await released.wait()
+
+        started, released = asyncio.Event(), asyncio.Event()
+        observer = Observer(docket)
+        async with observer.listening(), Worker(docket, name="Ada") as worker:
+            await observer.look()
+            await docket.add("fail", key="failing")("no way")
+            await docket.add("trace")("x")
+            running = await docket.add(slow, key="slow")("x")
+            working = asyncio.create_task(worker.run_forever())
+            async with asyncio.timeout(20):
+                await started.wait()
+                while observer.sight.totals.ended < 2:
+                    await asyncio.sleep(0.01)
+            await observer.look()
+            sight = observer.sight
+            assert [(task.key, task.function, task.worker) for task in sight.running] == [("slow", "slow", "Ada")]
+            assert (sight.totals.completed, sight.totals.failed) == (1, 1)
+            assert [(f.key, f.function) for f in sight.failures] == [("failing", "fail")]
+            assert "no way" in sight.failures[0].error
+            assert sight.rates.ended > 0
+            assert sight.rates.added > 0
+            assert [w.name for w in sight.workers] == ["Ada"]
+            released.set()
+            await running.get_result()
+            working.cancel()
+            await working
+
+
+async def test_an_observer_does_not_hear_other_dockets() -> None:
+    async with Docket("a*", "memory://ears") as one, Docket("ab", "memory://ears") as other:
+        observer = Observer(one)
+        async with observer.listening(), Worker(other) as worker:
+            await other.add("trace")("x")
+            await worker.run_until_finished()
+            async with Worker(one) as own:
+                await one.add("trace")("x")
+                await own.run_until_finished()
+            async with asyncio.timeout(20):
+                while observer.sight.totals.ended < 1:
+                    await asyncio.sleep(0.01)
+            assert observer.sight.totals.started == 1
+
+
+def test_a_sparkline_shows_little_as_little_and_nothing_as_nothing() -> None:
+    assert sparkline([0, 1, 50, 100]) == " ▁▄█"
+    assert sparkline([]) == sparkline([0, 0]) == ""
