@@ -195,8 +195,11 @@ class LedgerMachine(RuleBasedStateMachine):
         entries = self.desk.read(worker, count)
         expected = self.model.deliver(worker, [("front", count), ("stream", count)])
         assert [e.id for e in entries] == [e.id for e in expected]
-        if entries:
-            self.hands.setdefault(worker, []).extend(entries)
+        # What is read a second time, since the group was lost meanwhile, is claimed once.
+        hand = self.hands.pop(worker, [])
+        hand += [entry for entry in entries if entry not in hand]
+        if hand:
+            self.hands[worker] = hand
 
     def claim(self) -> None:
         worker = self._draw(st.sampled_from(sorted(self.hands)))
