@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from docket.codec.packing import pack_for_script, unpack_from_script
-from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
@@ -33,18 +31,14 @@ class StrikeBook:
 
     async def read(self) -> tuple[int, dict[str, bytes]]:
         """Everything in force, page by page. Changes after the returned version may or may not be seen."""
-        client: Any = self._server.client
         rules: dict[str, bytes] = {}
-        try:
-            version = int(await client.hget(self._key, _VERSION) or 0)
-            cursor = 0
-            while True:
-                cursor, page = await client.hscan(self._key, cursor, count=_PAGE)
-                rules.update((field.decode(), rule) for field, rule in page.items() if field != _VERSION)
-                if not cursor:
-                    return version, rules
-        except SERVER_ERRORS as error:
-            raise self._server.explain(error) from error
+        version = int(await self._server.ask(self._key, "HGET", self._key, _VERSION) or 0)
+        cursor = b"0"
+        while True:
+            cursor, page = await self._server.ask(self._key, "HSCAN", self._key, cursor, "COUNT", _PAGE)
+            rules.update((f.decode(), rule) for f, rule in zip(page[::2], page[1::2], strict=True) if f != _VERSION)
+            if cursor == b"0":
+                return version, rules
 
 
 def read_message(message: bytes) -> tuple[int, list[Change]]:

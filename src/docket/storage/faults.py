@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
@@ -66,6 +67,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
             ClusterError,
             TryAgainError,
             RedisClusterException,
+            AskError,
         ),
     ):
         return ServerUnavailable(text)
@@ -76,6 +78,23 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, RedisError):
         return ServerUnsuitable(text)
     return None
+
+
+def is_from_the_wrong_node(error: BaseException) -> bool:
+    """Whether another node of a cluster, or another master behind sentinels, may be the one to ask."""
+    return isinstance(
+        error,
+        (
+            RedisConnectionError,
+            RedisTimeoutError,
+            RedisClusterException,
+            ReadOnlyError,
+            ClusterError,
+            AskError,
+            OSError,
+            EOFError,
+        ),
+    )
 
 
 def is_cut_off(error: BaseException) -> bool:

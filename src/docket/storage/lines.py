@@ -26,18 +26,24 @@ class Lines:
         self._client = client
         self._free = asyncio.Semaphore(most)
         self._idle: list[Any] = []
+        self._moves = 0
         self._answer_seconds = answer_seconds
 
     async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+        """Runs a script, which is loaded first where the server does not know it."""
+        try:
+            return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self.ask("EVAL", script.source, len(keys), *keys, *args)
+
+    async def ask(self, *words: bytes | str | int) -> Any:
+        """One command, answered as the server answers it."""
         async with self._free:
-            line = await self._take()
+            line, moves = await self._take(), self._moves
             try:
-                try:
-                    return await self._ask(line, "EVALSHA", script.sha, keys, args)
-                except NoScriptError:
-                    return await self._ask(line, "EVAL", script.source, keys, args)
+                return await self._ask(line, words)
             except ReadOnlyError:
-                # A master that became a replica: the next connection finds the new one.
+                # A master that became a replica: a new connection may find the new one behind the same name.
                 await _hang_up(line)
                 raise
             except ResponseError:
@@ -46,10 +52,23 @@ class Lines:
                 await _hang_up(line)
                 raise
             finally:
-                if line.is_connected:
+                if not line.is_connected or moves != self._moves:
+                    await _hang_up(line)
+                else:
                     self._idle.append(line)
 
+    async def move(self, host: str, port: int) -> None:
+        """From now on connections are made to that node; those to another one end with their calls."""
+        options = self._client.connection_pool.connection_kwargs
+        if (options.get("host"), options.get("port")) == (host, port):
+            return
+        self._moves += 1
+        options.update(host=host, port=port)
+        await self.hang_up_idle()
+
     async def aclose(self) -> None:
+        # A call that is still under way does not leave its connection behind either.
+        self._moves += 1
         await self.hang_up_idle()
         await self._client.aclose()
 
@@ -72,10 +91,8 @@ class Lines:
             raise
         return line
 
-    async def _ask(
-        self, line: Any, command: str, script: str, keys: Sequence[bytes], args: Sequence[bytes | str]
-    ) -> Any:
-        packed = line.pack_command(command, script, len(keys), *keys, *args)
+    async def _ask(self, line: Any, words: Sequence[bytes | str | int]) -> Any:
+        packed = line.pack_command(*words)
         try:
             async with asyncio.timeout(self._answer_seconds):
                 await line.send_packed_command(packed, check_health=False)

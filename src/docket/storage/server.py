@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any
 
 import redis
 import redis.asyncio as aioredis
@@ -20,17 +19,18 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
-from redis.exceptions import NoScriptError
+from redis.exceptions import MovedError, NoScriptError
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from docket.model.clock import TaskClock, shared_clock
-from docket.model.errors import ServerUnsuitable
+from docket.model.errors import DocketError, ServerUnsuitable
 
 from .embedded import FolderEngine, memory_engine
-from .faults import SERVER_ERRORS, translate
+from .faults import SERVER_ERRORS, is_from_the_wrong_node, translate
+from .keys import text_bytes
 from .lines import Lines
-from .scripts import Script, load
+from .nodes import Nodes, Place, nodes_of
+from .scripts import load
 from .urls import Address, Kind, hide_password, parse
 
 logger = logging.getLogger("docket.worker")
@@ -56,7 +56,10 @@ class Server:
         self._credentials = credential_provider
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
-        self._lines: Lines | None = None
+        self._nodes: Nodes | None = None
+        self._lines: dict[int, Lines] = {}
+        self._places: dict[int, Place] = {}
+        self._locating = asyncio.Lock()
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
         self.client: Any = None
 
@@ -68,12 +71,11 @@ class Server:
         self._stack = AsyncExitStack()
         try:
             await self._locate()
-            self.client = self.new_client(CONNECTIONS, ANSWER_SECONDS)
-            self._stack.push_async_callback(self.client.aclose)
+            self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
+            self._lines, self._places, self._locating = {}, {}, asyncio.Lock()
             await self._greet()
-            if not self.is_cluster:
-                self._lines = Lines(self.new_client(1, None), CONNECTIONS, ANSWER_SECONDS)
-                self._stack.push_async_callback(self._lines.aclose)
+            self.client = self._client_for_users()
+            self._stack.push_async_callback(self.client.aclose)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -86,18 +88,48 @@ class Server:
         """Runs a script by its digest; loads it first where the server does not know it."""
         if self.clock.script_keys:
             keys = [*keys, *self.clock.script_keys]
+        loaded = load(script)
+        return await self._on_node(keys[0], lambda lines: lines.run(loaded, keys, args))
+
+    async def ask(self, key: bytes, *words: bytes | str | int) -> Any:
+        """One command on the node that has the key, answered as the server answers it."""
+        return await self._on_node(key, lambda lines: lines.ask(*words))
+
+    async def _on_node(self, key: bytes, call: Callable[[Lines], Awaitable[Any]]) -> Any:
+        slot = self._nodes.slot(key) if self._nodes is not None else 0
         try:
-            if self._lines is not None:
-                return await self._lines.run(load(script), keys, args)
-            return await self._run_on_cluster(load(script), keys, args)
+            try:
+                return await call(await self._lines_to(slot))
+            except MovedError:
+                # The slot has a new home, and nothing was done at the old one.
+                self._places.pop(slot, None)
+                return await call(await self._lines_to(slot))
         except SERVER_ERRORS as error:
+            if self._nodes is not None and is_from_the_wrong_node(error):
+                self._places.pop(slot, None)
             raise self.explain(error) from error
 
-    async def _run_on_cluster(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
-        try:
-            return await self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return await self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+    async def _lines_to(self, slot: int) -> Lines:
+        lines = self._lines.get(slot)
+        if lines is not None and (self._nodes is None or slot in self._places):
+            return lines
+        place = await self._place(slot)
+        lines = self._lines.get(slot)
+        if lines is None:
+            lines = self._lines[slot] = Lines(self._plain_client(1, None, place), CONNECTIONS, ANSWER_SECONDS)
+            self._stack.push_async_callback(lines.aclose)
+        elif place is not None:
+            await lines.move(*place)
+        return lines
+
+    async def _place(self, slot: int) -> Place | None:
+        """Where the slot is, as far as we know; asks the cluster or the sentinels if we do not."""
+        if self._nodes is None:
+            return None
+        async with self._locating:
+            if slot not in self._places:
+                self._places[slot] = await asyncio.to_thread(self._nodes.find, slot, ANSWER_SECONDS)
+            return self._places[slot]
 
     def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
         """The same on a client of threaded_client(), for code outside the event loop."""
@@ -110,14 +142,14 @@ class Server:
         except SERVER_ERRORS as error:
             raise self.explain(error) from error
 
-    async def warn_of_eviction(self) -> None:
+    async def warn_of_eviction(self, key: bytes) -> None:
         """A server that may evict keys may delete work: said loudly, once per worker."""
         try:
-            found = await self.client.config_get("maxmemory-policy")
-        except SERVER_ERRORS:
+            found = await self.ask(key, "CONFIG", "GET", "maxmemory-policy")
+        except DocketError:
             # Managed servers often forbid CONFIG; then there is nothing to say.
             return
-        policy = str(found.get("maxmemory-policy") or found.get(b"maxmemory-policy") or "")
+        policy = found[1].decode() if len(found) > 1 else ""
         if policy and not policy.startswith(("noeviction", "volatile")):
             logger.warning(
                 "%s has maxmemory-policy %s: when memory runs short it will delete tasks that wait. Set it to noeviction",
@@ -130,8 +162,9 @@ class Server:
     async def revive(self) -> None:
         """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
         again with its data."""
-        if self._lines is not None:
-            await self._lines.hang_up_idle()
+        self._places.clear()
+        for lines in self._lines.values():
+            await lines.hang_up_idle()
         if self._engine is None:
             return
         found = await asyncio.to_thread(self._engine.ensure)
@@ -139,20 +172,31 @@ class Server:
         for pool in self._pools:
             pool.connection_kwargs["path"] = found.socket_path
 
-    def new_client(self, connections: int, answer_seconds: float | None) -> Any:
-        """An asyncio client with a pool of its own; it waits for a free connection instead of failing."""
-        options = self._options(answer_seconds)
-        if self.is_cluster:
-            return aioredis.RedisCluster(ssl=self.address.tls, retry=AsyncRetry(NoBackoff(), 0), **_cluster(options))
-        options["retry"] = AsyncRetry(NoBackoff(), 0)
+    def _client_for_users(self) -> Any:
+        """A client of redis-py as users know them. docket itself keeps plain connections to one node."""
+        options = self._options(ANSWER_SECONDS)
+        if self.address.kind is Kind.CLUSTER:
+            options.pop("db")
+            return aioredis.RedisCluster(ssl=self.address.tls, retry=AsyncRetry(NoBackoff(), 0), **options)
         if self.address.kind is Kind.SENTINEL:
-            sentinel = AsyncSentinel(
+            sentinel: Any = AsyncSentinel(
                 self.address.sentinels,
                 sentinel_kwargs=dict(self.address.sentinel_options),
                 ssl=self.address.tls,
+                retry=AsyncRetry(NoBackoff(), 0),
                 **options,
             )
-            return cast(Any, sentinel).master_for(self.address.service)
+            for client in sentinel.sentinels:
+                self._stack.push_async_callback(client.aclose)
+            return sentinel.master_for(self.address.service)
+        return self._plain_client(CONNECTIONS, ANSWER_SECONDS, None)
+
+    def _plain_client(self, connections: int, answer_seconds: float | None, place: Place | None) -> Any:
+        """An asyncio client of one node, with a pool of its own; it waits for a free connection instead of failing."""
+        options = self._options(answer_seconds)
+        options["retry"] = AsyncRetry(NoBackoff(), 0)
+        if place is not None:
+            options.update(host=place[0], port=place[1])
         most = int(options.pop("max_connections", 0) or connections)
         pool = BlockingConnectionPool(
             max_connections=max(most, connections),
@@ -165,46 +209,29 @@ class Server:
 
     async def blocking_client(self, key: str) -> Any:
         """A client for blocking reads of one key, on the node that has it. The reader sets the deadline itself."""
-        if not self.is_cluster:
-            return self.new_client(1, None)
-        return await self._node_client(key, None)
+        slot = self._nodes.slot(text_bytes(key)) if self._nodes is not None else 0
+        return self._plain_client(1, None, await self._place(slot))
 
     async def subscription_client(self) -> Any:
         """A client for subscriptions; any node of a cluster hears all channels. Silence is normal, so reads have no
         deadline of their own: pings show that the connection lives."""
-        return await self._node_client(None, None) if self.is_cluster else self.new_client(1, None)
+        place = None
+        if self._nodes is not None:
+            place = self._nodes.any() or await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
+        return self._plain_client(1, None, place)
 
-    def threaded_client(self, answer_seconds: float) -> Any:
-        """A blocking client for use in a thread."""
+    def threaded_client(self, answer_seconds: float, key: str = "") -> Any:
+        """A blocking client for use in a thread, of the node that has the key."""
         options = self._options(answer_seconds)
         options["socket_connect_timeout"] = answer_seconds
+        options["retry"] = Retry(NoBackoff(), 0)
         options.pop("max_connections", None)
-        retry = Retry(NoBackoff(), 0)
-        if self.is_cluster:
-            return redis.RedisCluster(ssl=self.address.tls, retry=retry, **_cluster(options))
-        options["retry"] = retry
-        if self.address.kind is Kind.SENTINEL:
-            sentinel = Sentinel(
-                self.address.sentinels,
-                sentinel_kwargs=dict(self.address.sentinel_options),
-                ssl=self.address.tls,
-                **options,
-            )
-            return cast(Any, sentinel).master_for(self.address.service)
+        if self._nodes is not None:
+            place = self._nodes.find(self._nodes.slot(text_bytes(key)), answer_seconds)
+            options.update(host=place[0], port=place[1])
         if "path" in options:
             options["unix_socket_path"] = options.pop("path")
         return redis.Redis(ssl=self.address.tls, **options)
-
-    async def _node_client(self, key: str | None, answer_seconds: float | None) -> Any:
-        await self.client.initialize()
-        node = self.client.get_node_from_key(key) if key is not None else random.choice(self.client.get_primaries())
-        options = self._options(answer_seconds)
-        options.pop("max_connections", None)
-        options.update(host=node.host, port=node.port, retry=AsyncRetry(NoBackoff(), 0))
-        pool_class = AsyncSSLConnection if self.address.tls else AsyncConnection
-        return aioredis.Redis.from_pool(
-            BlockingConnectionPool(max_connections=1, timeout=None, connection_class=pool_class, **options)
-        )
 
     def _options(self, answer_seconds: float | None) -> dict[str, Any]:
         options: dict[str, Any] = {
@@ -236,15 +263,24 @@ class Server:
         self.database = engine.database
         self.address = Address(self.address.kind, {"path": engine.socket_path}, engine.database)
 
+    async def _introduce(self) -> bytes:
+        """What a server that answers says of itself."""
+        if self._nodes is None:
+            return await (await self._lines_to(0)).ask("INFO", "server")
+        place = await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
+        lines = Lines(self._plain_client(1, None, place), 1, ANSWER_SECONDS)
+        try:
+            return await lines.ask("INFO", "server")
+        finally:
+            await lines.aclose()
+
     async def _greet(self) -> None:
         try:
-            info = await self.client.info("server")
-        except (*SERVER_ERRORS, TypeError) as error:
-            if isinstance(error, TypeError):
-                raise ServerUnsuitable(f"{self.shown_url}: bad option in the URL: {error}") from error
+            info = parse_info(await self._introduce())
+        except TypeError as error:
+            raise ServerUnsuitable(f"{self.shown_url}: bad option in the URL: {error}") from error
+        except SERVER_ERRORS as error:
             raise self.explain(error) from error
-        if self.is_cluster:
-            info = next(iter(info.values())) if info and isinstance(next(iter(info.values())), dict) else info
         self.engine_name = "valkey" if "valkey_version" in info else "redis"
         self.engine_version = str(info.get("valkey_version") or info.get("redis_version"))
         if tuple(int(n) for n in str(info.get("redis_version", "7.2")).split(".")[:2]) < OLDEST_SERVER:
@@ -253,11 +289,12 @@ class Server:
             )
 
 
+def parse_info(text: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
 def _connection_class(address: Address) -> type[AbstractConnection]:
     if "path" in address.options:
         return AsyncUnixConnection
     return AsyncSSLConnection if address.tls else AsyncConnection
-
-
-def _cluster(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != "db"}

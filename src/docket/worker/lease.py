@@ -184,7 +184,7 @@ class LeaseKeeper:
             # While there is a lease to lose, no attempt outlasts it.
             patience = max(min(usual, self._left), SHORTEST_PATIENCE) if self._left > 0 else usual
             try:
-                self._client = self._ledger.server.threaded_client(patience)
+                self._client = self._ledger.server.threaded_client(patience, self._ledger.keys.stream)
             except SERVER_ERRORS as error:
                 raise self._ledger.server.explain(error) from error
         return self._client

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
 from docket.execution import TaskCall
-from docket.storage.faults import PASSING, SERVER_ERRORS
+from docket.storage.faults import PASSING
 from docket.storage.keys import text_bytes
 
 from .service import Service
@@ -65,11 +65,8 @@ class Seeder(Service):
 
     async def _is_buried(self, name: str) -> bool:
         """An automatic task that kills its workers must not be brought back to kill more."""
-        try:
-            async with self._docket.redis() as redis:
-                buried = await redis.zscore(text_bytes(self._docket.keys.dead), text_bytes(name)) is not None
-        except SERVER_ERRORS as error:
-            raise self._docket.server.explain(error) from error
+        dead = text_bytes(self._docket.keys.dead)
+        buried = await self._docket.server.ask(dead, "ZSCORE", dead, text_bytes(name)) is not None
         if buried and name not in self._buried_told:
             self._buried_told.add(name)
             logger.error(

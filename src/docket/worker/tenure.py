@@ -60,7 +60,12 @@ class Tenure:
 
     async def open(self, task_names: Sequence[str]) -> None:
         self.task_names = task_names
-        await self._register()
+        try:
+            await self._register()
+        except asyncio.CancelledError:
+            # The server may have us on the roster all the same.
+            await self.leave()
+            raise
 
     def start(self) -> None:
         self.keeper.start()

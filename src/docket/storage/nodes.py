@@ -1,0 +1,160 @@
+"""Which node to talk to: the one that has a docket's slot in a cluster, or the master that sentinels name.
+
+All of a docket lives in one slot, so docket keeps plain connections to one node and asks again when that node turns out to
+be the wrong one. These questions are rare and block; code in the event loop asks them from a thread.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import redis
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+
+from .urls import Address, Kind
+
+Place = tuple[str, int]
+
+
+class Nodes(Protocol):
+    """Raises what redis-py raises."""
+
+    def slot(self, key: bytes) -> int:
+        """Keys of one slot are on one node."""
+        ...
+
+    def look(self, patience: float) -> Place:
+        """A node that answers."""
+        ...
+
+    def find(self, slot: int, patience: float) -> Place:
+        """The node that has a slot."""
+        ...
+
+    def any(self) -> Place | None:
+        """A node that was there once, if one is known."""
+        ...
+
+
+def nodes_of(address: Address, options: Mapping[str, Any]) -> Nodes | None:
+    """None if the address is that of the one server there is."""
+    if address.kind is Kind.CLUSTER:
+        return ClusterNodes(options, tls=address.tls)
+    if address.kind is Kind.SENTINEL:
+        login = {**address.sentinel_options, **_only(options, "ssl_")}
+        return SentinelNodes(address.sentinels, address.service, login, tls=address.tls)
+    return None
+
+
+class ClusterNodes:
+    def __init__(self, options: Mapping[str, Any], *, tls: bool) -> None:
+        self._options = {k: v for k, v in options.items() if k in _LOGIN or k.startswith("ssl_")}
+        self._tls = tls
+        self._known: list[Place] = [(options.get("host") or "localhost", int(options.get("port") or 6379))]
+        # As the server shows them: first slot, last slot, primary, replicas.
+        self._slots: list[list[Any]] = []
+
+    def slot(self, key: bytes) -> int:
+        return key_slot(key)
+
+    def look(self, patience: float) -> Place:
+        trouble: Exception = RedisConnectionError("no node is known")
+        for place in list(self._known):
+            try:
+                self._slots = ask(place, patience, self._options, self._tls, "CLUSTER", "SLOTS")
+            except (AuthenticationError, AuthorizationError, ResponseError):
+                raise
+            except (RedisError, OSError) as error:
+                trouble = error
+                continue
+            self._learn(place)
+            return place
+        raise RedisConnectionError(f"no node of the cluster answers; the last one: {trouble}") from trouble
+
+    def find(self, slot: int, patience: float) -> Place:
+        asked = self.look(patience)
+        for first, last, primary, *_ in self._slots:
+            if first <= slot <= last:
+                return self._place(primary, asked)
+        raise RedisConnectionError(f"no node of the cluster serves slot {slot}")
+
+    def any(self) -> Place:
+        return random.choice(self._known)
+
+    def _learn(self, asked: Place) -> None:
+        """The one that answered first, then all the others; those that are gone are tried last, since they may come back."""
+        found = [self._place(node, asked) for _, _, *nodes in self._slots for node in nodes]
+        self._known = list(dict.fromkeys([asked, *found, *self._known]))[:100]
+
+    def _place(self, node: Sequence[Any], asked: Place) -> Place:
+        """A node that does not know its own address has the one we reached it at."""
+        return _text(node[0] or b"") or asked[0], int(node[1])
+
+
+class SentinelNodes:
+    def __init__(self, sentinels: Sequence[Place], service: str, options: Mapping[str, Any], *, tls: bool) -> None:
+        self._sentinels = list(sentinels)
+        self._service = service
+        self._options = options
+        self._tls = tls
+
+    def slot(self, key: bytes) -> int:
+        return 0
+
+    def look(self, patience: float) -> Place:
+        return self.find(0, patience)
+
+    def find(self, slot: int, patience: float) -> Place:
+        trouble = "none is known"
+        for place in list(self._sentinels):
+            try:
+                found = ask(
+                    place, patience, self._options, self._tls, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service
+                )
+            except AuthenticationError:
+                raise
+            except (RedisError, OSError) as error:
+                trouble = str(error)
+                continue
+            if found:
+                # Ask the one that knew first next time.
+                self._sentinels.remove(place)
+                self._sentinels.insert(0, place)
+                return _text(found[0]), int(found[1])
+            trouble = f"there is no master {self._service!r}"
+        raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}")
+
+    def any(self) -> None:
+        return None
+
+
+_LOGIN = ("username", "password", "credential_provider")
+
+
+def ask(place: Place, patience: float, options: Mapping[str, Any], tls: bool, *words: str) -> Any:
+    client: Any = redis.Redis(
+        host=place[0],
+        port=place[1],
+        socket_timeout=patience,
+        socket_connect_timeout=patience,
+        protocol=2,
+        ssl=tls,
+        retry=Retry(NoBackoff(), 0),
+        **options,
+    )
+    with client:
+        return client.execute_command(*words)
+
+
+def _only(options: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name.startswith(prefix)}
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,231 @@
+"""Opening and closing: nothing is left behind, nothing hangs, whoever cancels what, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from docket import CurrentExecution, Docket, Execution, Worker
+
+from .conftest import Stage
+from .processes import ends
+from .pulse import MINUTE, Pulse
+from .waiting import until
+
+SCENARIO = """
+import asyncio, gc, logging, sys, threading
+from datetime import UTC, datetime, timedelta
+from docket import CurrentExecution, Docket, Execution, Perpetual, Retry, Worker
+
+async def work(n: int, execution: Execution = CurrentExecution()) -> int:
+    await execution.progress.increment()
+    return n
+
+async def flaky(retry: Retry = Retry(attempts=2)) -> int:
+    if retry.attempt == 1:
+        raise ValueError("at first")
+    return retry.attempt
+
+async def tick(perpetual: Perpetual = Perpetual(every=timedelta(milliseconds=20), automatic=True)) -> None: ...
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+async def scenario(url: str) -> None:
+    async with Docket("lifetimes", url) as docket:
+        for function in (work, flaky, tick, forever):
+            docket.register(function)
+        async with Worker(docket) as worker:
+            running = asyncio.create_task(worker.run_forever())
+            executions = await asyncio.gather(*(docket.add(work)(n) for n in range(50)))
+            assert [await e.get_result() for e in executions] == list(range(50))
+            assert await (await docket.add(flaky)()).get_result() == 2
+            events = executions[0].subscribe()
+            await anext(events)
+            await events.aclose()
+            await docket.add(forever, key="forever")()
+            await docket.add(work, datetime.now(UTC) + timedelta(hours=1), key="later")(1)
+            await asyncio.sleep(0.05)
+            await docket.cancel("forever")
+            await docket.cancel("later")
+            running.cancel()
+            await running
+        await docket.clear()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left, left
+
+for _ in range(3):
+    # A loop of its own each time.
+    asyncio.run(scenario(sys.argv[1]))
+gc.collect()
+threads = [t for t in threading.enumerate() if t is not threading.main_thread()]
+assert not threads, threads
+"""
+
+
+@pytest.mark.parametrize("place", ["memory", "unix", "tcp"])
+async def test_a_whole_life_leaves_no_warning_no_task_no_thread_and_no_connection(stage: Stage, place: str) -> None:
+    """With every warning an error, on Python's development mode, in three event loops one after the other."""
+    if place != "memory":
+        stage.server(tcp=place == "tcp")
+    url = "memory://lifetimes" if place == "memory" else stage.url
+    # A warning of a library at import is not ours to judge.
+    process = stage.process(["-X", "dev", "-W", "error", "-c", SCENARIO, url])
+    assert await process.ended(40) == 0, process.output[-3000:]
+    told = [line for line in process.output.splitlines() if "at first" not in line]
+    assert not [line for line in told if "Warning" in line or "unclosed" in line or "never awaited" in line], told
+    if place != "memory":
+        await until(lambda: no_other_clients(stage), "all connections are closed")
+
+
+def no_other_clients(stage: Stage) -> bool:
+    with stage.servers[-1].client() as client:
+        return len(client.client_list()) == 1
+
+
+async def test_two_hundred_dockets_cost_one_server_and_milliseconds_each(stage: Stage) -> None:
+    async with Docket("first", "memory://lifetimes-first") as first, first.redis() as redis:
+        server = (await redis.info("server"))["process_id"]
+    started = time.process_time()
+    for i in range(200):
+        async with Docket("docket", f"memory://lifetimes-{i}") as docket:
+            async with docket.redis() as redis:
+                assert (await redis.info("server"))["process_id"] == server
+            assert (await docket.snapshot()).total_tasks == 0
+    # Time of this process, since the machine may be busy with others.
+    assert (time.process_time() - started) / 200 < 0.05
+
+
+@pytest.mark.parametrize("method", ["run_forever", "run_until_finished", "run_at_most"])
+async def test_cancelling_a_worker_drains_it_and_returns(stage: Stage, method: str) -> None:
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    worker = await stage.worker(docket)
+    later = await docket.add(pulse.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
+    run = {
+        "run_forever": worker.run_forever,
+        "run_until_finished": worker.run_until_finished,
+        "run_at_most": lambda: worker.run_at_most({"later": 1}),
+    }[method]
+    working = asyncio.create_task(run())
+    running = await pulse.hold("running")
+    working.cancel()
+    await until(lambda: worker.is_stopping, "it stops")
+    waiting = await pulse.add("waiting")
+    pulse.release.set()
+    await ends(working)
+    assert not working.cancelled()
+    assert await running.get_result(timeout=MINUTE) == "running", "what ran has finished"
+    assert pulse.starts["waiting"] == 0, "nothing new was begun"
+    assert {e.key for e in (await docket.snapshot()).future} == {"waiting", "later"}
+    assert await docket.workers() == []
+    for execution in (waiting, later):
+        await docket.cancel(execution.key)
+
+
+async def test_a_worker_inside_a_timeout_stops_when_time_is_up(stage: Stage) -> None:
+    docket = await stage.docket()
+    worker = await stage.worker(docket)
+    async with asyncio.timeout(0.3):
+        await worker.run_forever()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_cancelling_twice_hands_back_what_runs(stage: Stage) -> None:
+    docket = await stage.docket(lease=60.0)
+    pulse = Pulse(docket)
+    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    await pulse.hold("running")
+    working.cancel()
+    await asyncio.sleep(0.1)
+    assert not working.done()
+    working.cancel()
+    await ends(working)
+    assert pulse.cancelled["running"] == 1
+    pulse.release.set()
+    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    assert pulse.starts["running"] == 2
+    assert pulse.finished["running"] == 1
+
+
+async def test_a_worker_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stage) -> None:
+    docket = await stage.docket()
+    before = threading.active_count()
+    # Before its first step there is no worker that could return.
+    for moment in range(1, 60):
+        async with Worker(docket) as worker:
+            working = asyncio.create_task(worker.run_forever())
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            working.cancel()
+            await ends(working, 10)
+    # The pool of threads that asyncio keeps may have grown by a few.
+    assert threading.active_count() - before < 8
+    assert not [thread.name for thread in threading.enumerate() if "renewing" in thread.name]
+    assert await docket.workers() == []
+
+
+async def test_a_docket_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stage) -> None:
+    server = stage.server()
+
+    async def live() -> None:
+        async with Docket(stage.name, stage.url) as docket:
+            await docket.snapshot()
+            await asyncio.sleep(0.05)
+
+    for moment in range(40):
+        living = asyncio.create_task(live())
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        living.cancel()
+        await asyncio.wait([living], timeout=10)
+        assert living.done()
+    gc.collect()
+    await until(lambda: len(server.run("CLIENT", "LIST").splitlines()) == 1, "all connections are closed")
+
+
+async def test_a_docket_and_a_worker_can_be_entered_again(stage: Stage) -> None:
+    docket = Docket(stage.name, stage.url)
+    worker = Worker(docket)
+
+    async def answer(execution: Execution = CurrentExecution()) -> str:
+        return execution.key
+
+    for round_number in range(3):
+        async with docket, worker:
+            with pytest.raises(AssertionError):
+                await docket.__aenter__()
+            with pytest.raises(AssertionError):
+                await worker.__aenter__()
+            execution = await docket.add(answer, key=f"round-{round_number}")()
+            await worker.run_until_finished()
+            await worker.run_until_finished()
+            assert await execution.get_result() == f"round-{round_number}"
+
+
+async def test_leaving_with_work_under_way_waits_for_nobody_outside(stage: Stage) -> None:
+    """Adds that nobody awaited any more are sent; waiters are woken with an error or a cancel, and nothing hangs."""
+    docket = Docket(stage.name, stage.url)
+
+    async def nothing() -> None: ...
+
+    async with docket:
+        execution = await docket.add(nothing, datetime.now(UTC) + timedelta(hours=1))()
+        waiting = asyncio.create_task(execution.get_result())
+        adding = [asyncio.create_task(docket.add(nothing)()) for _ in range(100)]  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+    await asyncio.wait(adding, timeout=10)
+    assert all(task.done() for task in adding)
+    waiting.cancel()
+    await asyncio.wait([waiting], timeout=10)
+    assert waiting.done()
+    async with docket:
+        assert (await docket.snapshot()).total_tasks >= 1
+        await docket.clear()
