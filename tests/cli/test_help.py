@@ -24,7 +24,7 @@ CONTRACT = {
         "--tasks --docket --url --name --logging-level --logging-format --concurrency --redelivery-timeout "
         "--reconnection-delay --minimum-check-interval --scheduling-resolution --schedule-automatic-tasks "
         "--no-schedule-automatic-tasks --until-finished --healthcheck-port --metrics-port --fallback-task "
-        "--enable-internal-instrumentation --processes --reload --uvloop --no-uvloop"
+        "--enable-internal-instrumentation --dependencies --processes --reload --uvloop --no-uvloop"
     ),
     "strike": "--docket --url",
     "restore": "--docket --url",

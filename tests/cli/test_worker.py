@@ -190,6 +190,26 @@ def test_tasks_nobody_knows_go_to_the_fallback(url: str, shop: str, start: Start
     assert "fallback was called" in worker.output
 
 
+def test_dependencies_are_wrapped_round_every_task(
+    url: str, folder: Path, start: Start, docket_command: Command
+) -> None:
+    (folder / "around.py").write_text(
+        "from contextlib import asynccontextmanager\n"
+        "from docket import Depends\n"
+        "@asynccontextmanager\n"
+        "async def around():\n    print('before', flush=True)\n    yield\n    print('after', flush=True)\n"
+        "named, listed, wrong = {'around': Depends(around)}, [Depends(around)], [1]\n"
+    )
+    for which in ("named", "listed"):
+        docket_command("tasks", "trace", "hello", "--url", url)
+        worker = start("worker", "--url", url, "--dependencies", f"around:{which}", "--until-finished")
+        assert worker.ends() == 0
+        assert worker.output.index("before") < worker.output.index("trace: hello") < worker.output.index("after")
+    worker = start("worker", "--url", url, "--dependencies", "around:wrong")
+    assert worker.ends() == 2
+    assert "which is no dependency" in worker.output
+
+
 @pytest.mark.parametrize("flag", ["--uvloop", "--no-uvloop"])
 def test_either_event_loop_will_do(flag: str, url: str, folder: Path, start: Start, docket_command: Command) -> None:
     if flag == "--uvloop":

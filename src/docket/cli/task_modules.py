@@ -12,6 +12,7 @@ from typing import Any
 
 from docket.cli.failures import ToldToStop, WrongUsage
 from docket.docket import Docket
+from docket.worker.own_dependencies import worker_dependencies
 
 logger = logging.getLogger("docket.worker")
 
@@ -33,6 +34,18 @@ def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> N
             raise WrongUsage(f"--tasks {path}: {_collection_problem(error)}") from error
     if fallback is not None and not callable(_load("--fallback-task", fallback)):
         raise WrongUsage(f"--fallback-task {fallback}: that is no function")
+
+
+def load_dependencies(path: str | None) -> Any:
+    """The worker's own dependencies, found to be good."""
+    if path is None:
+        return None
+    found = _load("--dependencies", path)
+    try:
+        worker_dependencies(found)
+    except (TypeError, ValueError) as error:
+        raise WrongUsage(f"--dependencies {path}: {error}") from error
+    return found
 
 
 def _collection_problem(error: Exception) -> str:

@@ -38,6 +38,7 @@ class WorkerOptions:
     healthcheck_port: int | None = None
     metrics_port: int | None = None
     fallback_task: str | None = None
+    dependencies: str | None = None
     enable_internal_instrumentation: bool = False
     uvloop: bool | None = None
     banner: bool = True
@@ -72,6 +73,7 @@ ENVIRONMENT = {
     "healthcheck_port": "DOCKET_WORKER_HEALTHCHECK_PORT",
     "metrics_port": "DOCKET_WORKER_METRICS_PORT",
     "fallback_task": "DOCKET_FALLBACK_TASK",
+    "dependencies": "DOCKET_WORKER_DEPENDENCIES",
     "enable_internal_instrumentation": "DOCKET_WORKER_ENABLE_INTERNAL_INSTRUMENTATION",
     "uvloop": "DOCKET_WORKER_UVLOOP",
     "banner": "DOCKET_WORKER_BANNER",
@@ -168,6 +170,9 @@ ScheduleAutomaticTasks = Annotated[
     bool, _switch("schedule_automatic_tasks", "Schedule what is to run by itself (Perpetual, Cron).", TUNING)
 ]
 FallbackTask = Annotated[str | None, _place("fallback_task", "The function for tasks that no worker knows.", TUNING)]
+Dependencies = Annotated[
+    str | None, _place("dependencies", "Dependencies to wrap round every task: a mapping or a sequence.", TUNING)
+]
 Uvloop = Annotated[bool | None, _switch("uvloop", "Use uvloop.", TUNING, show_default="on when installed")]
 
 Reload = Annotated[bool, _switch("reload", "Restart when a .py file below the current folder changes.", DEVELOPING)]

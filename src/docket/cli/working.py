@@ -13,7 +13,7 @@ from docket.cli.banner import announce
 from docket.cli.failures import ToldToStop
 from docket.cli.loops import loop_factory
 from docket.cli.reporting import Report
-from docket.cli.task_modules import check_tasks, find_modules_here
+from docket.cli.task_modules import check_tasks, find_modules_here, load_dependencies
 from docket.cli.worker_options import WorkerOptions
 from docket.docket import Docket
 from docket.worker import Worker
@@ -27,7 +27,7 @@ def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
     signal.signal(signal.SIGTERM, _end_at_once)
     find_modules_here()
     check_tasks(Docket(options.docket, options.url), options.tasks, options.fallback_task)
-    announced = _worker_class(options, report_to)
+    announced = _worker_class(options, load_dependencies(options.dependencies), report_to)
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
         runner.run(announced.run(**_arguments(options)))
     return 0
@@ -39,17 +39,20 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 
 def _arguments(options: WorkerOptions) -> dict[str, Any]:
     arguments = asdict(options)
-    for own in ("logging_level", "logging_format", "uvloop", "banner"):
+    for own in ("logging_level", "logging_format", "uvloop", "banner", "dependencies"):
         del arguments[own]
     arguments["docket_name"] = arguments.pop("docket")
     return arguments
 
 
-def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]:
+def _worker_class(options: WorkerOptions, dependencies: Any, report_to: int | None) -> type[Worker]:
     """A worker that says what it is when it starts, and tells its supervisor how it is, if it has one."""
 
     class AnnouncedWorker(Worker):
         _report: Report | None = None
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs, dependencies=dependencies)
 
         async def __aenter__(self) -> Self:
             await super().__aenter__()
