@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Runtime
 from .context import WorkerView
+from .durations import format_duration
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,6 +24,7 @@ class Timeout(Runtime[Any]):
         if base <= timedelta(0):
             raise ValueError(f"Timeout({base}): it must be positive")
         self.base = base
+        self._granted = base
         self._scope: asyncio.Timeout | None = None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
@@ -41,10 +43,22 @@ class Timeout(Runtime[Any]):
     def extend(self, by: timedelta | None = None) -> None:
         """Gives the run more time: `by`, or once more what it had at first."""
         if self._scope is not None:
-            self._scope.reschedule((self._scope.when() or 0) + (by or self.base).total_seconds())
+            more = by or self.base
+            self._scope.reschedule((self._scope.when() or 0) + more.total_seconds())
+            self._granted += more
 
     async def run(
         self, execution: Execution, function: TaskFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        async with asyncio.timeout(self.base.total_seconds()) as self._scope:
-            return await function(*args, **kwargs)
+        scope = self._scope = asyncio.timeout(self.base.total_seconds())
+        try:
+            async with scope:
+                return await function(*args, **kwargs)
+        except TimeoutError as error:
+            # Ours comes without a word; what the body itself raised stays as it is.
+            if error.args or not scope.expired():
+                raise
+            limit = format_duration(self._granted.total_seconds())
+            raise TimeoutError(
+                f"{execution.function_name}{{{execution.key}}} took longer than its Timeout of {limit}"
+            ) from error
