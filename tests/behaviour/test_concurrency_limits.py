@@ -397,6 +397,35 @@ async def test_a_slot_is_free_when_another_dependency_blocks_the_task(diary: Dia
     assert diary.most_at_once[None] == 1
 
 
+class ReplacedByItself(Dependency[None]):
+    """Replaces every task by one that is due now, once, and says that it has dealt with it."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    async def __aenter__(self) -> None:
+        execution = current_execution.get()
+        if execution.key not in self.seen:
+            self.seen.add(execution.key)
+            docket: Any = execution.docket
+            await docket.replace(execution.function, datetime.now(UTC), execution.key)(*execution.args)
+            raise AdmissionBlocked(execution, "a test", handled=True)
+
+
+async def test_a_slot_is_free_when_another_dependency_has_replaced_the_task(diary: Diary) -> None:
+    async def limited(
+        n: int, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1), gate: None = ReplacedByItself()
+    ) -> None:
+        await diary.nap(n)
+
+    async with open_docket() as docket:
+        await add_all(docket, limited, *((n,) for n in range(5)))
+        await finish(docket)
+        await assert_nothing_is_left(docket)
+    assert sorted(diary.began) == list(range(5))
+    assert diary.most_at_once[None] == 1
+
+
 # Several limits
 
 

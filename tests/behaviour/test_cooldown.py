@@ -12,6 +12,8 @@ from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, reaches
 
 HOUR = timedelta(hours=1)
+# The way from the decision to the body takes its time on a busy machine. To the millisecond: test_limits_by_the_clock.py.
+SURELY = 0.4
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ async def test_the_first_runs_and_the_rest_of_the_window_is_dropped(diary: Diary
 
 
 async def test_after_the_window_the_next_one_runs(diary: Diary) -> None:
-    async def refresh(n: int, cooldown: Cooldown = Cooldown(ms(300))) -> None:
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(ms(600))) -> None:
         diary.begin(n)
 
     async with open_docket() as docket, at_work(docket):
@@ -51,8 +53,8 @@ async def test_after_the_window_the_next_one_runs(diary: Diary) -> None:
             return len(diary.began) > 2
 
         await eventually(another_ran, "two more have run")
-    assert diary.times[1] - diary.times[0] > 0.3 - 0.1
-    assert diary.times[2] - diary.times[1] > 0.3 - 0.1
+    assert diary.times[1] - diary.times[0] > 0.6 * SURELY
+    assert diary.times[2] - diary.times[1] > 0.6 * SURELY
 
 
 async def test_of_many_at_once_one_runs(diary: Diary) -> None:
@@ -194,14 +196,14 @@ async def test_a_run_that_has_to_wait_for_a_slot_or_a_rate_is_not_lost(diary: Di
 
 
 async def test_a_perpetual_task_that_is_dropped_goes_on(diary: Diary) -> None:
-    async def tick(cooldown: Cooldown = Cooldown(ms(300)), perpetual: Perpetual = Perpetual()) -> None:
+    async def tick(cooldown: Cooldown = Cooldown(ms(600)), perpetual: Perpetual = Perpetual()) -> None:
         diary.begin("tick")
 
     async with open_docket() as docket, at_work(docket):
         await docket.add(tick, key="tick")()
         await eventually(lambda: len(diary.began) >= 3, "it has run three times")
         await docket.cancel("tick")
-    assert all(later - earlier > 0.2 for earlier, later in zip(diary.times, diary.times[1:], strict=False))
+    assert all(later - earlier > 0.6 * SURELY for earlier, later in zip(diary.times, diary.times[1:], strict=False))
 
 
 @pytest.mark.parametrize("bad", [timedelta(0), timedelta(seconds=-1)])

@@ -1,6 +1,7 @@
 """What a user gets from Debounce."""
 
 import asyncio
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -11,9 +12,8 @@ from docket import ConcurrencyLimit, Debounce, Docket, Execution, ExecutionState
 
 from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, parked, reaches
 
-SETTLE = 0.4
-# How much earlier than it should a body may be seen to begin: the way there varies.
-JITTER = 0.1
+# Long enough for a busy machine to get the next submission in. To the millisecond: test_limits_by_the_clock.py.
+SETTLE = 1.2
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ async def test_a_burst_becomes_one_run_after_it_is_quiet(diary: Diary) -> None:
         await waits(first)
         for n in range(1, 6):
             await asyncio.sleep(0.1)
+            last = time.monotonic()
             later = await docket.add(index)(n)
             await reaches(later, ExecutionState.CANCELLED)
             assert "dropped: a debounce" in (later.error or "")
-        last = asyncio.get_running_loop().time()
         await first.get_result(timeout=timedelta(seconds=10))
-        assert diary.times[0] - last > SETTLE - JITTER
+        assert diary.times[0] - last >= SETTLE
         await assert_nothing_is_left(docket)
     # The run has the arguments of the first submission.
     assert diary.began == [0]
@@ -57,14 +57,14 @@ async def test_the_latest_arguments_are_used_if_asked_for(diary: Diary) -> None:
     async with open_docket() as docket, at_work(docket):
         executions: list[Execution] = []
         for n in range(6):
+            last = time.monotonic()
             executions.append(await docket.add(index)(n))
             await waits(executions[-1])
-        last = asyncio.get_running_loop().time()
         for earlier in executions[:-1]:
             await reaches(earlier, ExecutionState.CANCELLED)
             assert "dropped: a debounce" in (earlier.error or "")
         await executions[-1].get_result(timeout=timedelta(seconds=10))
-        assert diary.times[0] - last > SETTLE - JITTER
+        assert diary.times[0] - last >= SETTLE
         await assert_nothing_is_left(docket)
     assert diary.began == [5]
 
@@ -184,11 +184,11 @@ async def test_replacing_the_one_that_waits_is_a_new_submission(diary: Diary) ->
     async with open_docket() as docket, at_work(docket):
         await waits(await docket.add(index, key="k")(0))
         await asyncio.sleep(SETTLE / 2)
-        replaced = asyncio.get_running_loop().time()
+        replaced = time.monotonic()
         execution = await docket.replace(index, datetime.now(UTC), "k")(1)
         await execution.get_result(timeout=timedelta(seconds=10))
     assert diary.began == [1]
-    assert diary.times[0] - replaced > SETTLE - JITTER
+    assert diary.times[0] - replaced >= SETTLE
 
 
 async def test_the_retries_of_a_run_do_not_wait_again(diary: Diary) -> None:
@@ -206,7 +206,7 @@ async def test_the_retries_of_a_run_do_not_wait_again(diary: Diary) -> None:
 
 
 async def test_a_run_that_is_delivered_again_does_not_wait_again(diary: Diary) -> None:
-    async def index(n: int, debounce: Debounce = Debounce(timedelta(seconds=1.5))) -> None:
+    async def index(n: int, debounce: Debounce = Debounce(timedelta(seconds=4))) -> None:
         await diary.hold(n)
 
     async with open_docket() as docket:
@@ -214,11 +214,11 @@ async def test_a_run_that_is_delivered_again_does_not_wait_again(diary: Diary) -
         async with at_work(docket, grace_period=timedelta(0)):
             await diary.has(0)
         diary.let_go(0)
-        again = asyncio.get_running_loop().time()
+        again = time.monotonic()
         async with at_work(docket):
             await execution.get_result(timeout=timedelta(seconds=10))
     assert diary.began == [0, 0]
-    assert diary.times[1] - again < 1.4
+    assert diary.times[1] - again < 3.5
 
 
 async def test_a_worker_that_stops_while_one_waits_loses_nothing(diary: Diary) -> None:
@@ -248,7 +248,7 @@ async def test_a_lost_state_costs_a_wait_and_not_the_run(diary: Diary) -> None:
 
 async def test_a_run_that_has_to_wait_for_a_slot_or_a_rate_does_not_wait_for_quiet_again(diary: Diary) -> None:
     async def index(
-        shop: Annotated[int, Debounce(timedelta(seconds=1))],
+        shop: Annotated[int, Debounce(timedelta(seconds=3))],
         rate: RateLimit = RateLimit(2, per=ms(300)),
         slot: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1),
     ) -> None:
@@ -259,7 +259,7 @@ async def test_a_run_that_has_to_wait_for_a_slot_or_a_rate_does_not_wait_for_qui
         await finish(docket)
         await assert_nothing_is_left(docket)
     assert sorted(diary.began) == list(range(6))
-    assert diary.times[-1] - diary.times[0] < 1.9
+    assert diary.times[-1] - diary.times[0] < 3
 
 
 async def test_one_that_waits_for_a_slot_and_gets_it_runs_once(diary: Diary) -> None:

@@ -20,6 +20,7 @@ from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage]
 )
 
+from .admission import PutAway
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
 from .context import WorkerView, current_docket, current_execution, current_worker
@@ -72,6 +73,7 @@ __all__ = [
     "Perpetual",
     "Plan",
     "Progress",
+    "PutAway",
     "RateLimit",
     "Resolved",
     "Retry",

@@ -98,6 +98,13 @@ class Admission(Dependency[Any]):
         return "" if self.parameter is None else f" for each {self.parameter}"
 
 
+class PutAway(AdmissionBlocked):
+    """The script that decided has put the task where it waits: its run is over, and nothing is left to settle."""
+
+    def __init__(self, execution: Execution, reason: str, *, retry_delay: timedelta | None = None) -> None:
+        super().__init__(execution, reason, handled=True, retry_delay=retry_delay)
+
+
 def superseded(execution: Execution) -> AdmissionBlocked:
     """This run no longer counts; settling it finds out the same, and frees what it may still hold."""
     return AdmissionBlocked(execution, "a newer run of it", retry_delay=timedelta(0))

@@ -12,8 +12,7 @@ from uncalled_for import get_signature
 
 from docket.ledger.limits import LimitBook
 
-from .admission import Admission, call_arguments, name_of, patiently, positive_count, superseded
-from .base import AdmissionBlocked
+from .admission import Admission, PutAway, call_arguments, name_of, patiently, positive_count, superseded
 from .context import current_docket, current_execution, current_worker
 from .plan import plan_for
 
@@ -38,11 +37,11 @@ class Claim(NamedTuple):
 _held: ContextVar[tuple[Execution | None, frozenset[str]]] = ContextVar("held_limits", default=(None, frozenset()))
 
 
-class ConcurrencyBlocked(AdmissionBlocked):
+class ConcurrencyBlocked(PutAway):
     """The task waits in line for a slot; whoever frees one wakes it."""
 
     def __init__(self, execution: Execution, concurrency_key: str, max_concurrent: int) -> None:
-        super().__init__(execution, f"a concurrency limit of {max_concurrent} ({concurrency_key})", handled=True)
+        super().__init__(execution, f"a concurrency limit of {max_concurrent} ({concurrency_key})")
         self.concurrency_key = concurrency_key
         self.max_concurrent = max_concurrent
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from docket.ledger.limits import LimitBook, Verdict
 
-from .admission import Admission, if_possible, patiently, positive_ms, superseded
+from .admission import Admission, PutAway, if_possible, patiently, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
 from .durations import format_duration
@@ -43,8 +43,9 @@ class Debounce(Admission):
         if decision.verdict is Verdict.DROP:
             raise AdmissionBlocked(execution, f"a debounce{self.whose} (another submission waits)", reschedule=False)
         if decision.verdict is Verdict.PUT_OFF:
-            wait = format_duration(decision.wait_ms / 1000)
-            raise AdmissionBlocked(execution, f"a debounce{self.whose}, at least {wait} to go", handled=True)
+            wait = timedelta(milliseconds=decision.wait_ms)
+            to_go = format_duration(wait.total_seconds())
+            raise PutAway(execution, f"a debounce{self.whose}, at least {to_go} to go", retry_delay=wait)
         self._let_through = (name, decision.receipt) if decision.receipt else None
         return self
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from docket.ledger.limits import LimitBook, Verdict
 
-from .admission import Admission, if_possible, patiently, positive_count, positive_ms, superseded
+from .admission import Admission, PutAway, if_possible, patiently, positive_count, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
 from .durations import format_duration
@@ -46,7 +46,7 @@ class RateLimit(Admission):
             raise AdmissionBlocked(execution, self._reason, reschedule=False, retry_delay=wait)
         if decision.verdict is Verdict.PUT_OFF:
             turn = f"its turn comes in {format_duration(wait.total_seconds())}"
-            raise AdmissionBlocked(execution, f"{self._reason}, {turn}", handled=True, retry_delay=wait)
+            raise PutAway(execution, f"{self._reason}, {turn}", retry_delay=wait)
         self._place = name, decision.receipt
         return self
 

@@ -18,6 +18,7 @@ from docket.codec import encode_error, encode_result, error_text
 from docket.dependencies import (
     AdmissionBlocked,
     Perpetual,
+    PutAway,
     Resolved,
     TaskOutcome,
     current_docket,
@@ -334,8 +335,12 @@ class Runner:
             if execution.next_run is not None:
                 # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
                 self._settle(run, execution, self._next(run, execution.next_run))
-            else:
+            elif isinstance(blocked, PutAway):
                 self._close(run)
+            else:
+                # Where it was replaced or cancelled this changes nothing; one that nobody has put away must not stay as running.
+                ending = Ending(self._worker.name, f"put away by {blocked.reason}")
+                self._settle(run, None, self._ending(run, ExecutionState.CANCELLED, ending))
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
