@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import random
@@ -14,6 +15,7 @@ import pytest
 import redis.asyncio
 
 from docket import Docket, ExecutionState
+from docket.model.errors import DocketError
 
 from .conftest import Stage
 from .limited_tasks import Note, limited_tasks, note, read_notes, slots
@@ -176,6 +178,32 @@ async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_
 
 async def _begun(crew: Crew, count: int) -> bool:
     return sum(n.what == "begin" for n in await crew.notes()) >= count
+
+
+@pytest.mark.timeout(120)
+async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: Crew) -> None:
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always")
+    docket = await stage.docket()
+    crew.hire()
+    crew.hire()
+    await crew.at_work(docket, 2)
+    keys = [f"task-{n}" for n in range(40)]
+    await docket.add_many([docket.call(slots, key=key)(1, 0.2) for key in keys])
+    for lost in (5, 15):
+        await until(lambda lost=lost: _begun(crew, lost), f"{lost} have begun")
+        server.kill()
+        server.start()
+
+    async def all_are_over() -> bool:
+        # The first question after the loss finds a dead connection.
+        with contextlib.suppress(DocketError):
+            return await all_over(docket)
+        return False
+
+    await until(all_are_over, "all are over", 60)
+    assert most_at_once(await crew.notes()) == {"1": LIMIT}
+    assert await states(docket, keys) == {ExecutionState.COMPLETED: 40}
+    await assert_no_slot_is_left(docket)
 
 
 @pytest.mark.timeout(120)
