@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ from docket.places import Places
 from docket.registry import Registry, TaskCollection, load_object, name_of
 from docket.scheduling import Scheduling, new_key
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
+from docket.storage.faults import PASSING
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
@@ -35,6 +37,8 @@ from docket.tasks import standard_tasks
 if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.credentials import CredentialProvider
+
+logger = logging.getLogger("docket.worker")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -407,7 +411,11 @@ class Docket(Places):
         return watch(self, key, ready)
 
     async def write_progress(self, key: str, epoch: int, stored: str) -> None:
-        await self._progressing.submit((key, epoch, stored.encode(), stored))
+        try:
+            await self._progressing.submit((key, epoch, stored.encode(), stored))
+        except PASSING as error:
+            # A task must not fail because nobody could be told how far it is.
+            logger.warning("progress of task %r was not written: %s", key, error)
 
 
 def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:

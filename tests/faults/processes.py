@@ -61,7 +61,9 @@ class Process:
 
     async def ended(self, seconds: float = SECONDS) -> int:
         """The exit code, once it has ended by itself."""
-        await until(lambda: self.exit_code is not None, f"process {self.pid} has ended:\n{self.output[-3000:]}", seconds)
+        await until(
+            lambda: self.exit_code is not None, f"process {self.pid} has ended:\n{self.output[-3000:]}", seconds
+        )
         assert self.exit_code is not None
         return self.exit_code
 

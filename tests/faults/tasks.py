@@ -109,7 +109,9 @@ async def pass_on(key_of_next: str, docket: Docket = CurrentDocket(), key: str =
         await docket.add(nap, key=key_of_next)(0)
 
 
-async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.2), automatic=True), key: str = TaskKey()) -> None:
+async def tick(
+    perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.2), automatic=True), key: str = TaskKey()
+) -> None:
     """Runs by itself, again and again."""
     reports.write("start", key)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +40,7 @@ async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minut
     assert start.at + offset < due + 10, "and not two minutes late"
 
     attempts = [report.at for report in stage.reports.read("start", "retried")]
-    pauses = [later - earlier for earlier, later in zip(attempts, attempts[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(attempts)]
     assert len(pauses) == 2
     assert all(1.0 <= pause < 10 for pause in pauses), pauses
 
@@ -48,4 +49,4 @@ async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minut
 
     await until(lambda: stage.reports.count("start", "tick") >= 4, "the perpetual task goes on")
     ticks = [report.at for report in stage.reports.read("start", "tick")][:4]
-    assert all(later - earlier >= 0.15 for earlier, later in zip(ticks, ticks[1:], strict=False)), ticks
+    assert all(later - earlier >= 0.15 for earlier, later in itertools.pairwise(ticks)), ticks

@@ -328,5 +328,3 @@ async def test_a_run_that_was_replaced_leaves_no_trace(stage: Stage) -> None:
 
 async def finished(docket: Docket) -> bool:
     return (await docket.snapshot()).total_tasks == 0
-
-

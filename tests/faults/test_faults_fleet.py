@@ -51,7 +51,9 @@ async def has_only(docket: Docket, names: set[str]) -> bool:
 
 async def consumers(docket: Docket) -> int:
     async with docket.redis() as redis:
-        found = [await redis.xinfo_consumers(name, "docket-workers") for name in (docket.stream_key, docket.key("front"))]
+        found = [
+            await redis.xinfo_consumers(name, "docket-workers") for name in (docket.stream_key, docket.key("front"))
+        ]
     return max(len(of_stream) for of_stream in found)
 
 

@@ -76,9 +76,7 @@ def place(stage: Stage, kind: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["memory", "embedded", "unix", "tcp", "valkey", "cluster", "sentinel"])
-async def test_the_same_life_on_every_kind_of_server(
-    stage: Stage, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_same_life_on_every_kind_of_server(stage: Stage, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.2")
     with place(stage, kind) as url:
         docket = await stage.docket(url=url)
@@ -207,5 +205,3 @@ def is_in_sync(replica: Server) -> bool:
 
 def knows_replica(sentinel: Server) -> bool:
     return len(sentinel.run("SENTINEL", "REPLICAS", "main")) == 1
-
-

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from docket import Docket, Perpetual
+from docket import CurrentExecution, Docket, Execution, Perpetual
 from docket.model.errors import ServerUnreachable
 
 from .conftest import Stage
+from .processes import ends
 from .pulse import MINUTE, Pulse, working
 from .servers import Server
 from .waiting import until
@@ -231,6 +232,36 @@ async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage:
             assert await execution.get_result(timeout=MINUTE) == execution.key
     assert set(pulse.starts.values()) == {1}, pulse.starts
     assert pulse.cancelled == {}
+
+
+async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage: Stage) -> None:
+    """So do its task, which reports progress meanwhile, and the caller that waits for the result."""
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always")
+    docket = await stage.docket(lease=1.0)
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def report(execution: Execution = CurrentExecution()) -> str:
+        await execution.progress.set_message("before")
+        started.set()
+        await go_on.wait()
+        await execution.progress.set_message("meanwhile")
+        return "done"
+
+    execution = await docket.add(report)()
+    later = await docket.add(report, datetime.now(UTC) + timedelta(seconds=2))()
+    running = asyncio.create_task((await stage.worker(docket)).run_until_finished())
+    waiting = asyncio.create_task(execution.get_result(timeout=MINUTE))
+    await started.wait()
+    server.kill()
+    await asyncio.sleep(1.2)
+    go_on.set()
+    await asyncio.sleep(0.2)
+    assert not running.done()
+    assert not waiting.done()
+    server.start()
+    await ends(running)
+    assert await waiting == "done"
+    assert await later.get_result() == "done"
 
 
 async def test_a_worker_can_stop_while_the_server_is_gone(stage: Stage) -> None:

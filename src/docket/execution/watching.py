@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.ledger import Look, read_ending
 from docket.ledger.ledger import worker_name
-from docket.model.errors import ResultExpired
+from docket.model.errors import ResultExpired, ServerUnreachable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # A waiter looks for itself this often, in case the message it waits for was lost with a connection.
 SAFETY_SECONDS = 15.0
+OUTAGE_SECONDS = 0.5
 
 
 class StateEvent(TypedDict):
@@ -62,7 +63,12 @@ async def wait_finished(docket: TaskHome, key: str, timeout: float | None) -> Fi
     try:
         async with asyncio.timeout(timeout), listening(docket, key) as inbox:
             while True:
-                look = await docket.ledger.look(key)
+                try:
+                    look = await docket.ledger.look(key)
+                except ServerUnreachable:
+                    # It was there, and what we wait for may be under way: an outage is waited out, too.
+                    await asyncio.sleep(OUTAGE_SECONDS)
+                    continue
                 if look.finished is not None:
                     return look.finished
                 if look.task is None:

@@ -22,6 +22,7 @@ from docket.ledger.ledger import as_json
 from docket.model.times import duration_ms, from_ms
 from docket.registry import load_object
 from docket.storage.cancelling import cancel_and_wait
+from docket.storage.faults import PASSING
 
 from .fetching import Fetcher, Slots
 from .health import health_problem, readiness_problem
@@ -192,10 +193,17 @@ class Worker:
             if len(self.runs):
                 pause = SHORTEST_CHECK_SECONDS
             await self.runs.wait_idle()
-            if await self.docket.ledger.unfinished() == 0 and not len(self.runs):
+            if await self._nothing_left() and not len(self.runs):
                 return
             await self.docket.server.clock.idle(pause)
             pause = min(pause * 2, FINISHED_CHECK_SECONDS)
+
+    async def _nothing_left(self) -> bool:
+        try:
+            return await self.docket.ledger.unfinished() == 0
+        except PASSING:
+            # Who cannot be asked now is asked again; the services say what is wrong.
+            return False
 
     async def _work(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
         assert self._stack is not None, "open the worker first: async with Worker(docket) as worker: …"
