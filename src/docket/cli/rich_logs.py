@@ -7,6 +7,8 @@ import logging
 from rich.console import Console
 from rich.logging import RichHandler
 
+import docket.worker
+
 
 def rich_handler() -> logging.Handler:
     """Coloured lines. Arguments in them are anybody's text, so nothing in them is taken as markup."""
@@ -18,4 +20,6 @@ def rich_handler() -> logging.Handler:
         log_time_format="%H:%M:%S",
         rich_tracebacks=True,
         tracebacks_max_frames=20,
+        # How the worker came to call a task is of no interest to its author.
+        tracebacks_suppress=[docket.worker],
     )
