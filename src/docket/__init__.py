@@ -1,35 +1,42 @@
 """docket: background tasks for Python functions, on Redis or Valkey."""
 
-from docket import testing
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from docket._version import __version__
-from docket.agenda import Agenda
-from docket.annotations import Logged
-from docket.dependencies import (
-    CallArgument,
-    ConcurrencyLimit,
-    Cooldown,
-    Cron,
-    CurrentDocket,
-    CurrentExecution,
-    CurrentWorker,
-    CycleError,
-    Debounce,
-    Depends,
-    ExponentialRetry,
-    Perpetual,
-    Progress,
-    RateLimit,
-    Retry,
-    Shared,
-    TaskArgument,
-    TaskKey,
-    TaskLogger,
-    Timeout,
-)
-from docket.docket import Docket
-from docket.execution import Disposition, Execution, ExecutionCancelled, ExecutionState, TaskCall
-from docket.strikelist import StrikeList
-from docket.worker import Worker
+
+if TYPE_CHECKING:
+    from docket import testing
+    from docket.agenda import Agenda
+    from docket.annotations import Logged
+    from docket.dependencies import (
+        CallArgument,
+        ConcurrencyLimit,
+        Cooldown,
+        Cron,
+        CurrentDocket,
+        CurrentExecution,
+        CurrentWorker,
+        CycleError,
+        Debounce,
+        Depends,
+        ExponentialRetry,
+        Perpetual,
+        Progress,
+        RateLimit,
+        Retry,
+        Shared,
+        TaskArgument,
+        TaskKey,
+        TaskLogger,
+        Timeout,
+    )
+    from docket.docket import Docket
+    from docket.execution import Disposition, Execution, ExecutionCancelled, ExecutionState, TaskCall
+    from docket.strikelist import StrikeList
+    from docket.worker import Worker
 
 __all__ = [
     "Agenda",
@@ -65,3 +72,46 @@ __all__ = [
     "__version__",
     "testing",
 ]
+
+# Where the names above live, if not in docket.dependencies.
+_HOMES = {
+    "Agenda": "agenda",
+    "Disposition": "execution",
+    "Docket": "docket",
+    "Execution": "execution",
+    "ExecutionCancelled": "execution",
+    "ExecutionState": "execution",
+    "Logged": "annotations",
+    "StrikeList": "strikelist",
+    "TaskCall": "execution",
+    "Worker": "worker",
+}
+_MODULES = frozenset(
+    (
+        "agenda",
+        "annotations",
+        "dependencies",
+        "docket",
+        "execution",
+        "instrumentation",
+        "strikelist",
+        "tasks",
+        "testing",
+        "worker",
+    )
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a name when it is first used: the command line has its own modules, and needs few of these at once."""
+    if name in _MODULES:
+        return importlib.import_module(f"docket.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'docket' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"docket.{_HOMES.get(name, 'dependencies')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
