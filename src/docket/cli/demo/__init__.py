@@ -37,6 +37,8 @@ SHORTEST = timedelta(seconds=2)
 REMOVALS = 30
 # Tasks that never end: the stock is counted, and the books are closed, again and again.
 FOR_EVER = 2
+# On a slow machine the work that was added is still finished before the summary.
+OVERTIME_SECONDS = 30.0
 
 Length = Annotated[
     timedelta,
@@ -138,7 +140,7 @@ async def _play(docket: Docket, observer: Observer, seconds: float, stopped: asy
 async def _show(
     stage: Stage, observer: Observer, telling: asyncio.Task[None], end: float, stopped: asyncio.Event
 ) -> None:
-    while not stopped.is_set() and (left := end - time.monotonic()) > 0:
+    while not stopped.is_set() and (left := end + OVERTIME_SECONDS - time.monotonic()) > 0:
         await observer.look()
         stage.draw()
         if telling.done():
