@@ -12,7 +12,7 @@ PATIENCE = 20.0
 async def eventually(holds: Callable[[], bool], *, within: float = PATIENCE) -> None:
     """For what no event tells of."""
     async with asyncio.timeout(within):
-        while not holds():  # noqa: ASYNC110 - there is no event
+        while not holds():
             await asyncio.sleep(0.002)
 
 

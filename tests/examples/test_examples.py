@@ -19,7 +19,11 @@ PROGRAMS = sorted(
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_example_runs_without_a_warning(program: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", str(program)], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-W", "error", "-X", "dev", str(program)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for residue in ("Exception ignored", "never retrieved", "was destroyed but it is pending", "Warning"):
