@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import Result
 
 from .conftest import Command, Start, unused_port
+from .processes import until
 
 CLOSED = f"redis://localhost:{unused_port()}/0"
 
@@ -165,3 +170,26 @@ def test_a_reader_that_leaves_early_is_no_error(url: str, start: Start, docket_c
     reader = start("snapshot", "--url", url)
     reader.ends()
     assert "Traceback" not in reader.output
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """A server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+@pytest.mark.parametrize("arguments", [["snapshot"], ["watch", "key"], ["top"], ["worker"], ["bench"]], ids=" ".join)
+def test_ctrl_c_ends_what_waits_for_a_silent_server(arguments: list[str], silent_server: str, start: Start) -> None:
+    command = start(*arguments, "--url", silent_server)
+    until(lambda: psutil.Process(command.pid).net_connections(), "it has connected")
+    command.send(signal.SIGINT)
+    assert command.ends() == 130
+    assert command.output == ""
+
+
+def test_a_silent_server_is_given_up_in_the_end(silent_server: str, start: Start) -> None:
+    command = start("snapshot", "--url", silent_server)
+    assert command.ends() == 1
+    assert command.output.count("\n") == 1, command.output
+    assert silent_server in command.output

@@ -1,5 +1,11 @@
 """The `docket` command."""
 
-from docket.cli.app import app
+import sys
+
+try:
+    from docket.cli.app import app
+except KeyboardInterrupt:
+    # Loading takes a tenth of a second, in which a user may change their mind.
+    sys.exit(130)
 
 __all__ = ["app"]

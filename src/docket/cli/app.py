@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
 from docket._version import __version__
 from docket.cli.group import Entry, LazyCommands
+
+INTERRUPTED = 130
 
 WORK, LOOK, TRY = "Work", "Look and steer", "Try it"
 
@@ -31,7 +34,17 @@ class Commands(LazyCommands):
     entries = COMMANDS
 
 
-app = typer.Typer(cls=Commands, name="docket", no_args_is_help=True, pretty_exceptions_enable=False)
+class Application(typer.Typer):
+    """A command that ends quietly when it is interrupted before it has begun."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+
+
+app = Application(cls=Commands, name="docket", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _show_version(wanted: bool) -> None:
