@@ -84,8 +84,14 @@ class Lines:
                 return line
             await _hang_up(line)
         line = self._client.connection_pool.make_connection()
+        # Twice: connecting has a deadline of its own, and then the server has to answer our greeting.
+        patience = self._answer_seconds * 2
         try:
-            await line.connect()
+            async with asyncio.timeout(patience):
+                await line.connect()
+        except TimeoutError:
+            await _hang_up(line)
+            raise RedisTimeoutError(f"no answer within {patience:g} s") from None
         except BaseException:
             await _hang_up(line)
             raise
