@@ -102,7 +102,7 @@ async def test_a_signal_lets_the_running_task_finish_and_exits_with_zero(sign: s
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert await process.stdout.readline() == b"started\n"
             process.send_signal(sign)
             out, err = await process.communicate()

@@ -10,7 +10,7 @@ from docket import Docket, Execution, ExecutionState, Worker
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(seconds=10)
+PATIENCE = timedelta(seconds=60)
 TICK = timedelta(milliseconds=5)
 
 

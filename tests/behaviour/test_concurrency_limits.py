@@ -670,5 +670,5 @@ async def test_run_at_most_counts_runs_and_not_turns_in_line(diary: Diary) -> No
     async with open_docket() as docket, Worker(docket) as worker:
         for n in range(3):
             await docket.add(limited, key=str(n))(n)
-        await asyncio.wait_for(worker.run_at_most({"0": 1, "1": 1, "2": 1}), 20)
+        await asyncio.wait_for(worker.run_at_most({"0": 1, "1": 1, "2": 1}), 90)
     assert sorted(diary.began) == [0, 1, 2]

@@ -20,7 +20,7 @@ async def commands(docket: Docket) -> int:
     return sum(entry["calls"] for entry in statistics_of_commands.values())
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_a_thousand_tasks_behind_a_limit_of_one_wait_without_a_poll_and_start_promptly_in_order() -> None:
     first_may_end = asyncio.Event()
     began: list[tuple[int, float]] = []

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from docket import Worker
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 async def eventually(holds: Callable[[], bool], *, within: float = PATIENCE) -> None:

@@ -21,7 +21,7 @@ from docket.storage.embedded import memory_engine
 
 from .processes import Process
 
-SECONDS = 20.0
+SECONDS = 90.0
 _numbers = itertools.count()
 
 

@@ -16,7 +16,7 @@ from .conftest import Command, Start
 from .processes import Terminal, surroundings, until
 
 # Processes take long to start on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def leftovers() -> set[Path]:

@@ -148,7 +148,7 @@ async def test_running_tasks_and_workers_are_shown(any_url: str, docket_command:
     async with Docket("docket", any_url) as docket, Worker(docket, name="Ada") as worker:
         await docket.add("sleep", key="sleeper")(30)
         working = asyncio.create_task(worker.run_forever())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not (await docket.snapshot()).running:
                 await asyncio.sleep(0.02)
         seen = await asyncio.to_thread(snapshot, docket_command, any_url)

@@ -18,7 +18,7 @@ from .processes import Process, Terminal, until
 from .test_worker import get
 
 # Processes take long to start on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 TWO = ("--processes", "2", "--name", "pair")
 

@@ -15,7 +15,7 @@ from .conftest import Command, Start
 from .processes import Terminal
 
 # Processes take long to start on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def add(url: str, function: str, key: str, *arguments: object) -> None:

@@ -24,7 +24,7 @@ from redis.retry import Retry
 import docket
 from docket.storage.embedded import EngineAddress, FolderEngine, memory
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 PRELUDE = """
 import os, signal, subprocess, sys, threading, time, types

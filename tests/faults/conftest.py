@@ -122,7 +122,7 @@ class Stage:
 
         await until(present, "the workers work")
 
-    async def started(self, key: str, times: int = 1, seconds: float = 20.0) -> None:
+    async def started(self, key: str, times: int = 1, seconds: float = 90.0) -> None:
         await until(lambda: self.reports.count("start", key) >= times, f"task {key} started {times} time(s)", seconds)
 
     def _new_log(self) -> Path:

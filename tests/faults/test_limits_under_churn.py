@@ -104,7 +104,7 @@ async def all_over(docket: Docket) -> bool:
     return (await docket.ledger.census()).unfinished == 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_two_seconds(
     stage: Stage, crew: Crew
 ) -> None:
@@ -143,7 +143,7 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
     await assert_no_slot_is_left(docket)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_before(
     stage: Stage, crew: Crew
 ) -> None:
@@ -180,7 +180,7 @@ async def _begun(crew: Crew, count: int) -> bool:
     return sum(n.what == "begin" for n in await crew.notes()) >= count
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: Crew) -> None:
     server = stage.server("--appendonly", "yes", "--appendfsync", "always")
     docket = await stage.docket()
@@ -206,7 +206,7 @@ async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: 
     await assert_no_slot_is_left(docket)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Crew) -> None:
     docket = await stage.docket()
     crew.hire(clock_seconds=120.0)
@@ -226,7 +226,7 @@ async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Cre
     assert times[-1] - times[0] < 8
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(stage: Stage, crew: Crew) -> None:
     docket = await stage.docket()
     for _ in range(3):

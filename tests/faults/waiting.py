@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SECONDS = 20.0
+SECONDS = 90.0
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:

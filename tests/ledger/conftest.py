@@ -19,7 +19,7 @@ from docket.storage.server import Server
 
 from .desk import Desk, new_ledger
 
-SECONDS = 20.0
+SECONDS = 90.0
 _numbers = itertools.count()
 
 

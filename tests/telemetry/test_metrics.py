@@ -88,7 +88,7 @@ async def test_prometheus_is_served_without_any_set_up_of_opentelemetry() -> Non
             await docket.add(work, when=datetime.now(UTC) + timedelta(hours=1))()
             async with Worker(docket, name="w") as worker:
                 working = asyncio.create_task(worker.run_forever())
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(90):
                     while not {"docket_queue_depth", "docket_tasks_completed_total"} <= set(await _scrape(port)):
                         await asyncio.sleep(0.02)
                     while (await _scrape(port))["docket_tasks_completed_total"] < 3:
