@@ -10,7 +10,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from .keys import Keys, bytes_text
-from .server import Server
+from .server import ANSWER_SECONDS, Server
 
 # After this much silence the connection has to prove that it lives.
 SILENCE_SECONDS = 10.0
@@ -30,7 +30,8 @@ async def overhear(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event)
         try:
             client = await server.subscription_client()
             connection = client.connection_pool.make_connection()
-            await connection.connect()
+            async with asyncio.timeout(ANSWER_SECONDS * 2):
+                await connection.connect()
             await _listen(connection, keys, hear, ready)
         except (TimeoutError, RedisError, OSError, EOFError):
             await asyncio.sleep(PAUSE_SECONDS)

@@ -128,7 +128,9 @@ class Subscriptions:
         self._client = await self._server.subscription_client()
         connection = self._client.connection_pool.make_connection()
         try:
-            await connection.connect()
+            # Reads have no deadline here, but a greeting is answered or the connection is of no use.
+            async with asyncio.timeout(ANSWER_SECONDS * 2):
+                await connection.connect()
         except BaseException:
             await _close(connection)
             raise
