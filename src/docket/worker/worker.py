@@ -24,6 +24,7 @@ from docket.registry import load_object
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 
+from .draining import Draining
 from .fetching import Fetcher, Slots
 from .health import health_problem, readiness_problem
 from .lease import LeaseKeeper, lease_length_ms
@@ -47,8 +48,6 @@ logger = logging.getLogger("docket.worker")
 FINISHED_CHECK_SECONDS = 0.1
 # Right after something happened it asks sooner.
 SHORTEST_CHECK_SECONDS = 0.002
-# How long a cancelled body may take to end before the worker stops without it.
-HAND_BACK_SECONDS = 5.0
 
 
 async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
@@ -180,8 +179,8 @@ class Worker:
 
     def stop(self) -> None:
         """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
-        if self._stop.is_set():
-            self._hand_back_runs()
+        if self._stop.is_set() and self._served:
+            self.draining.hurry()
         self._stop.set()
 
     async def _never(self) -> None:
@@ -226,7 +225,7 @@ class Worker:
         docket = self.docket
         labels, pause = self.labels(), max(self.reconnection_delay.total_seconds(), 0.05)
         self.runs = Runs()
-        self._handed_back_at: float | None = None
+        self.draining = Draining(self.runs, self.grace_period.total_seconds(), lambda: self.keeper.lapsed)
         self.slots = Slots(self.concurrency)
         self.settler = Settler(docket.ledger, docket.name)
         self.lease_ms = lease_length_ms(
@@ -283,46 +282,12 @@ class Worker:
             failure = _first_failure([*staff, *ends])
             with contextlib.suppress(asyncio.CancelledError):
                 await cancel_and_wait([*staff, *ends], "docket: the worker stops")
-            cancelled = await self._drain() or cancelled
+            self._draining = True
+            cancelled = await self.draining.run() or cancelled
         if cancelled:
             _forget_cancels()
         if failure is not None:
             raise failure
-
-    async def _drain(self) -> bool:
-        """Lets running tasks finish within the grace period, then hands the rest back. True if cancelled meanwhile."""
-        interrupted = False
-        self._draining = True
-        deadline = time.monotonic() + self.grace_period.total_seconds()
-        while len(self.runs) and not self._is_hopeless():
-            waiting = asyncio.ensure_future(self.runs.wait_idle())
-            try:
-                await asyncio.wait([waiting], timeout=min(max(deadline - time.monotonic(), 0.1), 1.0))
-            except asyncio.CancelledError:
-                interrupted = True
-                self._hand_back_runs()
-            finally:
-                waiting.cancel()
-            if time.monotonic() >= deadline:
-                self._hand_back_runs()
-        return interrupted
-
-    def _hand_back_runs(self) -> None:
-        if self._handed_back_at is None:
-            self._handed_back_at = time.monotonic()
-            self.runs.cancel_all(CancelReason.SHUTDOWN)
-
-    def _is_hopeless(self) -> bool:
-        """Whether waiting longer would change nothing: a body ignores its cancel, or endings cannot be written."""
-        if self.runs.tasks():
-            late = self._handed_back_at is not None and time.monotonic() - self._handed_back_at > HAND_BACK_SECONDS
-            if late:
-                logger.error("tasks that ignore their cancel are left behind: %s", ", ".join(self.runs.keys()))
-            return late
-        if self.keeper.lapsed:
-            logger.error("%d ending(s) could not be written; others will run those tasks again", len(self.runs))
-            return True
-        return False
 
     def _lifecycles(self) -> list[Any]:
         """What dependency classes want to have open while a worker runs, each class once."""
