@@ -104,5 +104,8 @@ def metrics_server(port: int | None = None, host: str = "0.0.0.0") -> Generator[
         return 200, mirror.render()
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
-    with _serving(host, port, {"/metrics": page, "/": page}, content_type, "metrics") as bound:
-        yield bound
+    try:
+        with _serving(host, port, {"/metrics": page, "/": page}, content_type, "metrics") as bound:
+            yield bound
+    finally:
+        mirror.detach()

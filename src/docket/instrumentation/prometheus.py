@@ -22,6 +22,13 @@ class PrometheusMirror:
             if isinstance(instrument, Gauge):
                 instrument.forget = self._forgetter(instrument)
 
+    def detach(self) -> None:
+        """Nobody is served any more: the instruments stop passing their values on."""
+        for instrument in instruments():
+            instrument.mirror = None
+            if isinstance(instrument, Gauge):
+                instrument.forget = None
+
     def render(self) -> bytes:
         return prometheus.generate_latest(self.registry)
 
