@@ -2,8 +2,8 @@
 
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 CPUS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-# Tests mostly wait, so there are four test processes even on a small machine.
-WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 4)
+# Tests mostly wait, so there are three test processes even on a small machine.
+WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 3)
 
 VENV := .venv
 BIN := $(VENV)/bin
