@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,11 +16,11 @@ import pytest
 from docket import Docket
 
 from .conftest import Command, Start
-from .processes import Process, Terminal, until
+from .processes import Process, Terminal, surroundings, until
 from .test_worker import get
 
 # Processes take long to start on a busy machine.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 TWO = ("--processes", "2", "--name", "pair")
 
@@ -182,6 +184,27 @@ def test_a_process_that_dies_again_and_again_is_started_with_growing_pauses(
         supervisor.says(f"starting it again in {pause}")
         until(lambda gone=victim: gone.pid not in psutil.pids(), "it is gone")
         until(lambda: any("pair-2" in child.cmdline() for child in supervisor.children()), "another is there")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0
+
+
+def test_a_process_whose_tasks_forked_is_replaced_all_the_same(url: str, folder: Path, start: Start) -> None:
+    (folder / "forking.py").write_text(
+        "import os, time\n"
+        "async def fork() -> None:\n"
+        "    if os.fork() == 0:\n        time.sleep(40)\n        os._exit(0)\n"
+        "    print('forked', flush=True)\n"
+        "tasks = [fork]\n"
+    )
+    supervisor = start("worker", "--url", url, *TWO, "--tasks", "forking:tasks")
+    both_work(url, supervisor)
+    other = Path(__file__).with_name("adding.py")
+    subprocess.run([sys.executable, str(other), url, "fork", "key"], check=True, env=surroundings())
+    supervisor.says("forked")
+    for child in supervisor.children():
+        child.kill()
+    until(lambda: supervisor.output.count("starting it again") == 2, "both are started again")
+    both_work(url, supervisor)
     supervisor.send(signal.SIGTERM)
     assert supervisor.ends() == 0
 

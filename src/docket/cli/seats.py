@@ -11,8 +11,9 @@ import signal
 import sys
 import time
 
-from docket.cli.failures import WRONG_USAGE
+from docket.cli.failures import FAILED, WRONG_USAGE
 from docket.cli.worker_options import WorkerOptions
+from docket.storage.cancelling import cancel_and_wait
 
 logger = logging.getLogger("docket.supervisor")
 
@@ -23,6 +24,7 @@ GOOD_LIFE_SECONDS = 30.0
 SILENCE_SECONDS = 5.0
 # On a reload a running task may hold up the programmer for this long; then it is handed back.
 RELOAD_PATIENCE_SECONDS = 3.0
+LAST_WORDS_SECONDS = 0.5
 
 
 class GaveUp(Exception):
@@ -113,19 +115,15 @@ class Seat:
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _one_life(self) -> int:
+        """Runs one process to its end; the exit code, or minus the signal that killed it."""
         readable, writable = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command(writable),
-                env={**os.environ, **self.options.environment()},
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[writable],
-                # Ctrl-C in a terminal goes to a whole group; the supervisor passes it on, once.
-                process_group=0,
-            )
-        except BaseException:
+            self._process = await self._start(writable)
+        except OSError as error:
+            # Out of memory or of processes: that may pass.
+            logger.warning("worker %s cannot be started: %s", self.name, error)
             os.close(readable)
-            raise
+            return FAILED
         finally:
             os.close(writable)
         if self._stopping:
@@ -135,8 +133,20 @@ class Seat:
         try:
             return await self._process.wait()
         finally:
-            await hearing
+            # Its last words may be under way. The pipe's end need not come: a task may have forked.
+            await asyncio.wait([hearing], timeout=LAST_WORDS_SECONDS)
+            await cancel_and_wait([hearing], "docket: the process has ended")
             self._problem = "not running"
+
+    async def _start(self, report_to: int) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *self._command(report_to),
+            env={**os.environ, **self.options.environment()},
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[report_to],
+            # Ctrl-C in a terminal goes to a whole group; the supervisor passes it on, once.
+            process_group=0,
+        )
 
     def _command(self, report_to: int) -> list[str]:
         # With -P a docket.py in the user's folder is not taken for the package; the worker adds the folder itself.
