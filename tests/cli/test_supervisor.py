@@ -192,19 +192,24 @@ def test_a_process_whose_tasks_forked_is_replaced_all_the_same(url: str, folder:
     (folder / "forking.py").write_text(
         "import os, time\n"
         "async def fork() -> None:\n"
-        "    if os.fork() == 0:\n        time.sleep(40)\n        os._exit(0)\n"
-        "    print('forked', flush=True)\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n        time.sleep(900)\n        os._exit(0)\n"
+        "    print(f'forked {child}.', flush=True)\n"
         "tasks = [fork]\n"
     )
     supervisor = start("worker", "--url", url, *TWO, "--tasks", "forking:tasks")
     both_work(url, supervisor)
     other = Path(__file__).with_name("adding.py")
     subprocess.run([sys.executable, str(other), url, "fork", "key"], check=True, env=surroundings())
-    supervisor.says("forked")
-    for child in supervisor.children():
-        child.kill()
-    until(lambda: supervisor.output.count("starting it again") == 2, "both are started again")
-    both_work(url, supervisor)
+    supervisor.says(".\n")
+    forked = int(supervisor.output.split("forked ")[1].split(".")[0])
+    try:
+        for child in supervisor.children():
+            child.kill()
+        until(lambda: supervisor.output.count("starting it again") == 2, "both are started again")
+        both_work(url, supervisor)
+    finally:
+        os.kill(forked, signal.SIGKILL)
     supervisor.send(signal.SIGTERM)
     assert supervisor.ends() == 0
 
