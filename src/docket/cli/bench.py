@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from docket._version import __version__
+from docket.cli.logs import Level, docket_logs_only
 from docket.cli.loops import loop_factory
 from docket.cli.measuring import Bench, Rate, Times
 from docket.cli.numbers import positive
@@ -56,9 +56,9 @@ def bench(url: Url = DEFAULT_URL, tasks: Tasks = 5000, concurrency: Concurrency 
     do nothing: this is the most that one worker process can do here.
     """
     # A bench that is busy logging measures the log.
-    logging.getLogger("docket").setLevel(logging.ERROR)
-    # The loop that workers have too.
-    run(_bench(url, tasks, concurrency, json), loop_factory())
+    with docket_logs_only(Level.ERROR):
+        # The loop that workers have too.
+        run(_bench(url, tasks, concurrency, json), loop_factory())
 
 
 async def _bench(url: str, tasks: int, concurrency: int, as_json: bool) -> None:

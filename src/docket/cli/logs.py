@@ -7,6 +7,8 @@ import importlib
 import json
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,11 +32,30 @@ def default_format() -> Format:
     return Format.RICH if sys.stderr.isatty() else Format.PLAIN
 
 
-def set_up_logging(level: Level, format: Format) -> None:
-    """All logging of this process goes to standard error, in one format."""
+@contextmanager
+def logging_to_stderr(level: Level, format: Format) -> Generator[None]:
+    """All logging of this process goes to standard error, in one format; afterwards it is as it was."""
     root = logging.getLogger()
+    before = root.handlers[:], root.level
     root.handlers[:] = [_handler(format)]
     root.setLevel(level.value)
+    try:
+        yield
+    finally:
+        root.handlers[:], level_before = before
+        root.setLevel(level_before)
+
+
+@contextmanager
+def docket_logs_only(level: Level) -> Generator[None]:
+    """Of docket's own logging, only what is as grave as this is seen."""
+    own = logging.getLogger("docket")
+    before = own.level
+    own.setLevel(level.value)
+    try:
+        yield
+    finally:
+        own.setLevel(before)
 
 
 def _handler(format: Format) -> logging.Handler:

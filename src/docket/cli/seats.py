@@ -95,8 +95,8 @@ class Seat:
             if self._reloading:
                 self._reloading = False
                 continue
-            if not self._patient and (code == WRONG_USAGE or not self.well_once.is_set()):
-                raise GaveUp(code if code > 0 else 1)
+            if not self._patient and (code == WRONG_USAGE or (code >= 0 and not self.well_once.is_set())):
+                raise GaveUp(code or FAILED)
             if time.monotonic() - began >= GOOD_LIFE_SECONDS:
                 self._pause = FIRST_PAUSE_SECONDS
             await self._wait_before_next(code)

@@ -8,7 +8,7 @@ import typer
 
 from docket.cli import worker_options as o
 from docket.cli.failures import WrongUsage
-from docket.cli.logs import Level, default_format, set_up_logging
+from docket.cli.logs import Level, default_format, logging_to_stderr
 from docket.cli.loops import has_uvloop
 from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Url
 from docket.cli.supervising import Supervisor
@@ -77,10 +77,10 @@ def worker(
         banner=banner,
     )
     _check(options, processes)
-    set_up_logging(options.logging_level, options.logging_format)
-    if processes == 1 and not reload:
-        return run_worker(options, report_to)
-    return Supervisor(options, processes, reload=reload).run()
+    with logging_to_stderr(options.logging_level, options.logging_format):
+        if processes == 1 and not reload:
+            return run_worker(options, report_to)
+        return Supervisor(options, processes, reload=reload).run()
 
 
 def _check(options: WorkerOptions, processes: int) -> None:

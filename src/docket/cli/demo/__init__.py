@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ from docket.cli.demo.summary import summary
 from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed
 from docket.cli.keyboard import quitting
+from docket.cli.logs import Level, docket_logs_only
 from docket.cli.observing import Observer
 from docket.cli.opening import run
 from docket.cli.output import is_terminal
@@ -62,8 +62,8 @@ def demo(length: Length = timedelta(seconds=20)) -> None:
     if length < SHORTEST:
         raise typer.BadParameter("it takes two seconds at least", param_hint="'--for'")
     # Tasks fail in this story, and the view shows it; tracebacks would only tear the picture.
-    logging.getLogger("docket").setLevel(logging.CRITICAL)
-    run(_demo(length.total_seconds()))
+    with docket_logs_only(Level.CRITICAL):
+        run(_demo(length.total_seconds()))
 
 
 async def _demo(seconds: float) -> None:
