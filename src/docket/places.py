@@ -42,7 +42,7 @@ class Places:
 
     @property
     def workers_set(self) -> str:
-        return self.keys.workers
+        return self.keys.leases
 
     def worker_tasks_set(self, worker: str) -> str:
         return self.keys.worker_tasks(worker)

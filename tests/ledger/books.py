@@ -74,10 +74,10 @@ class Books:
     streams: dict[str, Stream]
     progress: dict[str, bytes]
     leases: dict[str, float]
+    look_at: float | None
     lost: set[str]
     dying: set[str]
     suspects: dict[str, str]
-    workers: set[str]
     lengths: set[str]
     graced: set[str]
     orders: dict[str, list[bytes]]
@@ -150,6 +150,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
     def text(value: bytes) -> str:
         return value.decode()
 
+    leases = one("leases", {})
     books = Books(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
@@ -157,13 +158,13 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         queue={bytes_text(k): due for k, due in one("queue", {}).items()},
         streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
         progress={bytes_text(k): v for k, v in one("progress", {}).items()},
-        leases={text(k): v for k, v in one("leases", {}).items()},
+        leases={text(k): v for k, v in leases.items() if k},
+        look_at=leases.get(b""),
         lost={text(k) for k in one("lost", {})},
         dying={text(k) for k in one("dying", set())},
         suspects={text(k): bytes_text(v) for k, v in one("suspects", {}).items()},
-        workers={text(k) for k in one("workers", {})},
         lengths={text(k) for k in one("lengths", {})},
-        graced={text(k) for k in one("graced", set())},
+        graced={text(k) for k in one("graced", {})},
         orders={text(k): v for k, v in values.pop("orders", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
         task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
@@ -179,8 +180,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         others=others,
         expiring=expiring,
     )
-    for bookkeeping in ("reclaimed", "swept"):
-        values.pop(bookkeeping, None)
+    values.pop("swept", None)
     books.others |= set(values)
     return books
 
@@ -293,8 +293,12 @@ def _limits(b: Books) -> Iterator[str]:
 
 def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
     present = set(b.leases) | b.dying
-    if set(b.leases) != b.workers:
-        yield f"leases {set(b.leases)}, roster {b.workers}"
+    if set(b.leases) != b.lengths - b.dying:
+        yield f"leases {set(b.leases)}, lengths {b.lengths}"
+    if b.look_at is not None and not b.leases and not b.dying:
+        yield "there is a call for reclaiming, and nobody to hear it"
+    if b.dying and b.look_at is None:
+        yield f"{b.dying} are dying, and nobody is called to look"
     for what, names in (
         ("a lease's length", b.lengths),
         ("grace", b.graced),
@@ -355,13 +359,24 @@ def _kind(suffix: bytes) -> str:
     match suffix.partition(b":=")[0].decode("utf-8", "replace"):
         case "stream" | "front":
             return "stream"
-        case "tasks" | "running" | "ghosts" | "progress" | "suspects" | "lengths" | "limits" | "parked" | "swept":
+        case (
+            "tasks"
+            | "running"
+            | "ghosts"
+            | "progress"
+            | "suspects"
+            | "lengths"
+            | "graced"
+            | "limits"
+            | "parked"
+            | "swept"
+        ):
             return "hash"
         case "dead-records":
             return "hash"
-        case "queue" | "leases" | "lost" | "workers" | "dead" | "line":
+        case "queue" | "leases" | "lost" | "dead" | "line":
             return "sorted set"
-        case "dying" | "graced" | "slots" | "worker-tasks" | "task-workers":
+        case "dying" | "slots" | "worker-tasks" | "task-workers":
             return "set"
         case "orders":
             return "list"

@@ -93,15 +93,15 @@ class Desk:
         return (await self.ledger.settle(settlements))[1]
 
     def renew(self, worker: str) -> Renewal:
-        return self.ledger.renew(self.client, worker, LEASE_MS)
+        return self.ledger.renew(self.client, worker, LEASE_MS, busy=True)
 
     def end_lease(self, worker: str) -> None:
-        """The worker has not renewed for too long, and not because the server stalled."""
-        self.client.set(self.ledger.keys.key("reclaimed"), self.now())
-        self.client.zadd(self.ledger.keys.key("leases"), {text_bytes(worker): 1}, xx=True)
+        """The worker has not renewed for too long."""
+        self.client.zadd(self.ledger.keys.leases, {text_bytes(worker): 1}, xx=True)
 
-    def reclaim(self) -> list[int]:
-        return self.ledger.reclaim(self.client, 0)
+    def reclaim(self, gap_ms: int | None = 0, *, thorough: bool = True) -> list[int]:
+        """What a worker does that has looked all the time, if nothing else is said."""
+        return self.ledger.reclaim(self.client, "somebody", gap_ms, thorough=thorough)
 
     def bury(self, worker: str) -> list[int]:
         """The worker is dead, and the others find out."""

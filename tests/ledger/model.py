@@ -122,6 +122,8 @@ class Model:
     def claim(self, worker: str, delivered: list[tuple[str, str]]) -> list[str] | None:
         """`delivered` are streams and ids: two streams may well use the same id."""
         if worker not in self.workers:
+            if delivered:
+                self.dying.add(worker)
             return None
         live = {(name, e.id): e for name, stream in self.streams.items() for e in stream}
         return self._claim(worker, [live[entry] for entry in delivered if entry in live])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from docket.codec import decode_error
@@ -53,13 +55,74 @@ async def test_a_lease_that_has_not_ended_is_left_alone(desk: Desk) -> None:
     assert desk.books() == before
 
 
-async def test_one_step_serves_the_fleet_however_many_ask(desk: Desk) -> None:
-    worker = await desk.hire()
+async def test_whoever_renews_hears_of_a_lease_that_has_ended(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
     await desk.start(worker, "k")
-    desk.reclaim()
-    desk.client.zadd(desk.ledger.keys.key("leases"), {worker: 1})
-    assert desk.ledger.reclaim(desk.client, 60_000) == [0, 0, 0, 0, 0]
-    assert desk.ledger.reclaim(desk.client, 0) == [1, 1, 0, 0, 0]
+    assert not desk.renew(other).reclaiming_is_due
+    desk.end_lease(worker)
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(thorough=False) == [1, 1, 0, 0, 0]
+    assert not desk.renew(other).reclaiming_is_due
+
+
+async def test_whoever_renews_hears_of_a_dead_worker_that_is_only_half_recovered(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    await desk.add(*(f"k{n}" for n in range(150)))
+    await desk.take(worker, 150)
+    desk.end_lease(worker)
+    assert desk.reclaim(thorough=False) == [1, 100, 0, 0, 1]
+    # As if whoever made that step had died after it.
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(thorough=False) == [0, 50, 0, 0, 0]
+    assert not desk.renew(other).reclaiming_is_due
+
+
+async def test_what_a_worker_leaves_behind_is_told_to_whoever_renews_next(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    await desk.add("k")
+    desk.read(worker)
+    assert await desk.ledger.leave(worker) is True
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(thorough=False)[:2] == [0, 1]
+    desk.sound_books()
+
+
+async def test_what_a_lost_worker_was_given_after_its_end_is_told_to_whoever_renews_next(desk: Desk) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    desk.bury(worker)
+    await desk.add("k")
+    assert await desk.claim(worker, desk.read(worker)) is None
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(thorough=False)[:2] == [0, 1]
+    assert [run.key for run in await desk.take(other)] == ["k"]
+
+
+@pytest.mark.parametrize("end", ["dies", "leaves"])
+async def test_after_a_worker_is_gone_the_others_look_once_more_for_what_its_last_read_brought(
+    desk: Desk, end: str
+) -> None:
+    worker, other = await desk.hire(), await desk.hire()
+    if end == "dies":
+        desk.bury(worker)
+    else:
+        await desk.ledger.leave(worker)
+    await desk.add("k")
+    desk.read(worker)
+    look_at = desk.books().look_at
+    assert look_at is not None
+    assert desk.now() < look_at < desk.now() + 10_000
+    desk.client.zadd(desk.ledger.keys.leases, {"": 1}, xx=True)
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(thorough=False)[:2] == [0, 1]
+    assert desk.sound_books().look_at is None
+
+
+async def test_idle_workers_are_shown_no_orders_and_hear_of_them_when_they_run_something(desk: Desk) -> None:
+    worker = await desk.hire()
+    run = await desk.start(worker, "k")
+    await desk.ledger.cancel("k")
+    assert desk.ledger.renew(desk.client, worker, LEASE_MS, busy=False).orders == []
+    assert desk.renew(worker).orders == [(run.epoch, "k")]
 
 
 async def test_a_thousand_deliveries_are_recovered_in_steps_of_a_hundred(desk: Desk) -> None:
@@ -271,16 +334,15 @@ async def test_a_finished_attempt_wipes_the_slate(desk: Desk) -> None:
 
 
 async def test_after_a_stall_every_owner_gets_the_chance_to_renew(desk: Desk) -> None:
-    keys = desk.ledger.keys
     alive, dead = await desk.hire(), await desk.hire()
     await desk.add("a", "b")
     (a,) = await desk.take(alive, 1)
     await desk.take(dead, 1)
 
-    # Nobody looked for three leases, and all leases ended meanwhile.
-    desk.client.set(keys.key("reclaimed"), desk.now() - 3 * LEASE_MS)
-    desk.client.zadd(keys.key("leases"), {alive: 1, dead: 1})
-    assert desk.reclaim() == [0, 0, 0, 0, 0]
+    # Nobody could look for three leases, and all leases ended meanwhile.
+    desk.end_lease(alive)
+    desk.end_lease(dead)
+    assert desk.reclaim(3 * LEASE_MS) == [0, 0, 0, 0, 0]
     leases = desk.sound_books().leases
     assert all(desk.now() + LEASE_MS / 2 <= lease <= desk.now() + LEASE_MS for lease in leases.values())
 
@@ -291,34 +353,41 @@ async def test_after_a_stall_every_owner_gets_the_chance_to_renew(desk: Desk) ->
     assert list(desk.sound_books().tasks) == ["b"]
 
 
-async def test_a_fleet_that_always_looks_late_still_finds_its_dead(desk: Desk) -> None:
-    keys = desk.ledger.keys
-    worker = await desk.hire()
+@pytest.mark.parametrize("thorough", [True, False])
+async def test_a_fleet_that_always_looks_late_still_finds_its_dead(desk: Desk, thorough: bool) -> None:
+    worker = await desk.hire(lease_ms=60)
     await desk.start(worker, "k")
-    for expected in (0, 1):
-        desk.client.set(keys.key("reclaimed"), desk.now() - 3 * LEASE_MS)
-        desk.client.zadd(keys.key("leases"), {worker: 1}, xx=True)
-        assert desk.reclaim()[0] == expected
+    desk.end_lease(worker)
+    assert desk.reclaim(3 * LEASE_MS, thorough=thorough)[0] == 0
+    while desk.now() <= desk.books().leases[worker]:
+        await asyncio.sleep(0.005)
+    assert desk.reclaim(3 * LEASE_MS, thorough=thorough)[0] == 1
     desk.sound_books()
 
 
 async def test_a_renewal_earns_the_next_grace(desk: Desk) -> None:
-    keys = desk.ledger.keys
     worker = await desk.hire()
     for _ in range(3):
-        desk.client.set(keys.key("reclaimed"), desk.now() - 3 * LEASE_MS)
-        desk.client.zadd(keys.key("leases"), {worker: 1}, xx=True)
-        assert desk.reclaim()[0] == 0
+        desk.end_lease(worker)
+        assert desk.reclaim(3 * LEASE_MS)[0] == 0
         assert not desk.renew(worker).lost
 
 
+async def test_who_looks_for_the_first_time_goes_by_what_the_others_did(desk: Desk) -> None:
+    dead, other = await desk.hire(), await desk.hire()
+    desk.end_lease(dead)
+    # The other has renewed just now, so somebody was there to look all the time.
+    assert desk.reclaim(None)[0] == 1
+
+    desk.end_lease(other)
+    assert desk.reclaim(None)[0] == 0
+    assert desk.books().leases[other] > desk.now()
+
+
 async def test_a_clock_that_was_set_back_leaves_no_lease_for_ever(desk: Desk) -> None:
-    keys = desk.ledger.keys
     worker = await desk.hire()
     await desk.start(worker, "k")
-    day = 86_400_000
-    desk.client.set(keys.key("reclaimed"), desk.now() + day)
-    desk.client.zadd(keys.key("leases"), {worker: desk.now() + day})
+    desk.client.zadd(desk.ledger.keys.leases, {worker: desk.now() + 86_400_000})
     assert desk.reclaim()[0] == 0
     assert desk.books().leases[worker] <= desk.now() + LEASE_MS
     desk.end_lease(worker)

@@ -229,16 +229,20 @@ class Ledger:
 
     # For the thread that keeps the lease; `client` is a blocking one of its own.
 
-    def renew(self, client: Any, worker: str, lease_ms: int) -> Renewal:
-        """Extends the lease; an order is shown at every renewal until its run is over."""
-        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms))
+    def renew(self, client: Any, worker: str, lease_ms: int, *, busy: bool) -> Renewal:
+        """Extends the lease; an order is shown to a busy worker at every renewal until its run is over."""
+        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, int(busy)))
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[3:])]
-        return Renewal(reply[0] == 0, float(reply[1]), bool(reply[2]), orders)
+        return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), orders)
 
-    def reclaim(self, client: Any, least_ms: int) -> list[int]:
-        """One step for the fleet: declared dead, put back, buried, cancelled, dying workers left."""
-        args = (least_ms, self.ttl_ms, self._lost_tail, self._lost_event, CANCELLED_TAIL, CANCELLED_EVENT)
-        return self._run_blocking(client, "reclaim", args)
+    def reclaim(self, client: Any, worker: str, gap_ms: int | None, *, thorough: bool) -> list[int]:
+        """One step for the fleet: declared dead, put back, buried, cancelled, dying workers left.
+
+        The gap is the time since this worker last looked, None if it never did; then the step has to be thorough.
+        """
+        gap = -1 if gap_ms is None else gap_ms
+        endings = (self._lost_tail, self._lost_event, CANCELLED_TAIL, CANCELLED_EVENT)
+        return self._run_blocking(client, "reclaim", (worker.encode(), gap, int(thorough), self.ttl_ms, *endings))
 
     def sweep(self, client: Any, size: int, least_ms: int) -> list[int]:
         args = (size, least_ms, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)

@@ -52,4 +52,5 @@ class Renewal:
     lost: bool
     server_ms: float
     on_roster: bool
+    reclaiming_is_due: bool
     orders: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

@@ -16,9 +16,7 @@ _FIXED = (
     "lost",
     "dying",
     "suspects",
-    "workers",
     "epoch",
-    "reclaimed",
     "dead",
     "dead-records",
     "limits",
@@ -62,7 +60,7 @@ class Keys:
         self.stream = self.key("stream")
         self.front = self.key("front")
         self.queue = self.key("queue")
-        self.workers = self.key("workers")
+        self.leases = self.key("leases")
         self.tasks = self.key("tasks")
         self.running = self.key("running")
         self.dead = self.key("dead")

@@ -19,7 +19,7 @@ from .running import Runner
 from .runs import Runs
 from .service import Service
 
-STRAY_CHECK_SECONDS = 10.0
+STRAY_CHECK_SECONDS = 30.0
 # What was seen once is looked at again soon.
 STRAY_AGAIN_SECONDS = 1.0
 UNSURE_SECONDS = 0.02
@@ -84,6 +84,7 @@ class Fetcher(Service):
         self._client: Any = None
         self._stray_ids: list[str] = []
         self._next_stray_check = 0.0
+        self._may_be_work = True
         self.worker = ""
         self.worker_json = ""
         self.last_step = 0.0
@@ -96,18 +97,23 @@ class Fetcher(Service):
             await self._adopt_strays()
             self._next_stray_check = loop.time() + (STRAY_AGAIN_SECONDS if self._stray_ids else STRAY_CHECK_SECONDS)
         worker = self.worker
-        deliveries = await self._whole(self._ledger.take(worker, self.worker_json, free))
-        if deliveries is not None and not deliveries:
-            entries = await self._wait_for_entries(max(self._slots.free, 1))
-            if not entries:
+        if self._may_be_work or self._lease.lapsed:
+            deliveries = await self._whole(self._ledger.take(worker, self.worker_json, free))
+            if deliveries or deliveries is None:
+                await self._begin(worker, deliveries)
                 return
-            deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries))
-        await self._begin(worker, deliveries)
+        # A read that ends without work needs no second look: the next one is told of whatever comes.
+        self._may_be_work = False
+        entries = await self._wait_for_entries(max(self._slots.free, 1))
+        if entries:
+            self._may_be_work = True
+            await self._begin(worker, await self._whole(self._ledger.claim(worker, self.worker_json, entries)))
 
     async def recover(self) -> None:
         """A read whose answer was lost may have delivered something: look for it soon."""
         await self.close()
         self._next_stray_check = 0.0
+        self._may_be_work = True
         await self._ledger.server.revive()
 
     async def close(self) -> None:

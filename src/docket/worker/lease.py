@@ -23,9 +23,17 @@ from .backoff import Backoff
 
 logger = logging.getLogger("docket.worker")
 
+# However slow the heart beats: so often a worker looks for others that are lost.
+LONGEST_BEAT = 5.0
+# A beat that comes later than this, in beats, was held up.
+LATE = 1.5
+# Looks that nothing called for.
+THOROUGH_EVERY = 60.0
 SWEEP_PAGE = 200
-SWEEP_EVERY = 10.0
+SWEEP_EVERY, SWEEP_EVERY_WHEN_EMPTY = 10.0, 30.0
 LOOK_AT_LOOP_EVERY = 1.0
+# Longer than any lease.
+FOR_EVER_MS = 10**12
 
 
 @dataclass(slots=True)
@@ -55,6 +63,7 @@ class LeaseKeeper:
         worker: str,
         lease_ms: int,
         beat: float,
+        busy: Callable[[], bool],
         events: LeaseEvents,
         name: str,
         labels: dict[str, str],
@@ -63,8 +72,10 @@ class LeaseKeeper:
         self._ledger = ledger
         self._worker = worker
         self._lease_ms = lease_ms
-        self._beat = min(beat, lease_ms / 3000)
-        self._reclaim_every = min(lease_ms / 4000, 2.0)
+        self._beat = min(beat, lease_ms / 3000, LONGEST_BEAT)
+        self._busy = busy
+        self._looked_ms: float | None = None
+        self._next_thorough = self._next_sweep = time.monotonic()
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -111,54 +122,72 @@ class LeaseKeeper:
         return 0.0 if asked_at is None else time.monotonic() - asked_at
 
     def _run(self) -> None:
-        next_renewal = next_reclaim = next_sweep = time.monotonic()
-        next_sweep += SWEEP_EVERY
+        next_beat = time.monotonic()
+        self._next_sweep = next_beat + SWEEP_EVERY
         while not self._stopping:
             self._asked = False
-            pause = self._beat
             try:
-                if time.monotonic() >= next_renewal:
-                    self._renew()
-                    next_renewal = time.monotonic() + self._beat
-                if time.monotonic() >= next_reclaim:
-                    self._reclaim()
-                    next_reclaim = time.monotonic() + self._reclaim_every
-                if time.monotonic() >= next_sweep:
+                if time.monotonic() >= next_beat:
+                    self._renew_and_look()
+                    next_beat = time.monotonic() + self._beat
+                if time.monotonic() >= self._next_sweep:
                     self._sweep()
-                    next_sweep = time.monotonic() + SWEEP_EVERY
                 self._backoff.reset()
-                pause = max(min(next_renewal, next_reclaim, next_sweep) - time.monotonic(), 0.0)
+                pause = max(min(next_beat, self._next_sweep) - time.monotonic(), 0.0)
                 pause = min(pause, LOOK_AT_LOOP_EVERY)
             except Exception as error:
                 # Whatever it is: a lease that nobody keeps is worse.
                 self._failed(error)
-                next_renewal = time.monotonic()
+                next_beat = time.monotonic()
                 pause = min(self._backoff.next_pause(), max(self._left, SHORTEST_PATIENCE))
             self._watch_loop()
             with self._wake:
                 if not self._asked and not self._stopping:
                     self._wake.wait(pause)
                 if self._asked:
-                    next_renewal = 0.0
+                    next_beat = 0.0
         self._close_client()
 
-    def _renew(self) -> None:
+    def _renew_and_look(self) -> None:
+        """The renewal brings word of leases that have ended; then, and now and then without, the dead are looked for."""
+        renewal = self._renew()
+        if renewal.lost or not renewal.on_roster:
+            return
+        gap_ms = self._gap_ms(renewal.server_ms)
+        held_up = gap_ms is None or gap_ms > self._beat * LATE * 1000
+        thorough = held_up or time.monotonic() >= self._next_thorough
+        if thorough or renewal.reclaiming_is_due:
+            self._reclaim(gap_ms, thorough)
+        if thorough:
+            self._next_thorough = time.monotonic() + THOROUGH_EVERY
+        self._looked_ms = renewal.server_ms
+
+    def _gap_ms(self, server_ms: float) -> int | None:
+        """How long the server was not looked at by us; we may not have been able to."""
+        if self._looked_ms is None:
+            return None
+        gap = int(server_ms - self._looked_ms)
+        return gap if gap >= 0 else FOR_EVER_MS
+
+    def _renew(self) -> Renewal:
         sent_at = time.monotonic()
-        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms)
+        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, busy=self._busy())
         if renewal.lost:
             # As lapsed from now on: nothing may start under this lease.
             self._renewed_at = -math.inf
             self._tell(self._events.lost)
-            return
+            return renewal
         self._renewed_at = sent_at
         if not renewal.on_roster:
             self._tell(self._events.off_roster)
         self._tell(self._events.renewed, renewal)
+        return renewal
 
-    def _reclaim(self) -> None:
-        least_ms = int(self._reclaim_every * 900)
+    def _reclaim(self, gap_ms: int | None, thorough: bool) -> None:
         while not self._stopping:
-            declared, put_back, buried, cancelled, dying = self._ledger.reclaim(self._connected(), least_ms)
+            declared, put_back, buried, cancelled, dying = self._ledger.reclaim(
+                self._connected(), self._worker, gap_ms, thorough=thorough
+            )
             if declared or put_back or buried or cancelled:
                 logger.warning(
                     "reclaiming: %d worker(s) lost; %d task(s) put back, %d buried, %d cancelled",
@@ -171,10 +200,12 @@ class LeaseKeeper:
                 TASKS_CANCELLED.add(cancelled, self._labels)
             if not dying:
                 return
-            least_ms = 0
+            # Only the dying are left to be seen to.
+            gap_ms, thorough = 0, False
 
     def _sweep(self) -> None:
-        _, mended = self._ledger.sweep(self._connected(), SWEEP_PAGE, int(SWEEP_EVERY * 900))
+        looked_at, mended = self._ledger.sweep(self._connected(), SWEEP_PAGE, int(SWEEP_EVERY * 900))
+        self._next_sweep = time.monotonic() + (SWEEP_EVERY if looked_at else SWEEP_EVERY_WHEN_EMPTY)
         if mended:
             logger.warning("sweeping: %d task(s) were out of place and have been put back", mended)
 

@@ -12,7 +12,7 @@ from docket.storage.subscriptions import Subscriptions
 from .service import Service
 
 # The stager looks at least this often: a message about an earlier time may have been lost.
-LONGEST_SLEEP = 5.0
+LONGEST_SLEEP = 10.0
 
 
 class Stager(Service):

@@ -37,12 +37,20 @@ class Tenure:
     """Registers the worker, keeps its lease, and starts over under a new id if the lease is lost."""
 
     def __init__(
-        self, ledger: Ledger, name: str, lease_ms: int, beat: float, labels: dict[str, str], events: TenureEvents
+        self,
+        ledger: Ledger,
+        name: str,
+        lease_ms: int,
+        beat: float,
+        busy: Callable[[], bool],
+        labels: dict[str, str],
+        events: TenureEvents,
     ) -> None:
         self._ledger = ledger
         self._name = name
         self._lease_ms = lease_ms
         self._beat = beat
+        self._busy = busy
         self._labels = labels
         self._events = events
         self._thread_name = f"{labels['docket.name']} - renewing"
@@ -86,7 +94,9 @@ class Tenure:
 
     def _new_keeper(self) -> LeaseKeeper:
         events = LeaseEvents(self._events.renewed, self._lost, self._events.cut_off, self._off_roster)
-        return LeaseKeeper(self._ledger, self.id, self._lease_ms, self._beat, events, self._thread_name, self._labels)
+        return LeaseKeeper(
+            self._ledger, self.id, self._lease_ms, self._beat, self._busy, events, self._thread_name, self._labels
+        )
 
     async def _register(self) -> None:
         self._events.registered(await self._ledger.register(self.id, self._lease_ms, self.task_names))

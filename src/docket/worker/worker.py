@@ -361,7 +361,10 @@ class Worker:
             self._renewed, self._note_time, self._lease_lost, self._cut_off, self._forgotten, self._moved
         )
         beat = self.docket.heartbeat_interval.total_seconds()
-        return Tenure(self.docket.ledger, self.name, self.lease_ms, beat, self.labels(), events)
+        return Tenure(self.docket.ledger, self.name, self.lease_ms, beat, self._is_busy, self.labels(), events)
+
+    def _is_busy(self) -> bool:
+        return len(self.runs) > 0
 
     def _renewed(self, renewal: Renewal) -> None:
         self._note_time(renewal.server_ms)

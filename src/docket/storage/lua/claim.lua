@@ -5,9 +5,17 @@
 --- include records
 --- include moves
 --- include claiming
+--- include roster
 local worker, worker_json, delivered = unpack(cmsgpack.unpack(ARGV[2]))
-if not has_lease(worker) then return {-1} end
 insist()
+if not has_lease(worker) then
+  if #delivered > 0 and call('ZSCORE', LOST, worker) then
+    -- It was given up while its read was under way: the others must hear of what that brought.
+    call('SADD', DYING, worker)
+    call_for_reclaiming(0)
+  end
+  return {-1}
+end
 local entries = {}
 for i, d in ipairs(delivered) do entries[i] = {d[1] == 1 and FRONT or STREAM, d[2], d[3]} end
 return claim_entries(worker, worker_json, entries)

@@ -11,11 +11,14 @@ insist()
 local suspect = call('HGET', SUSPECTS, worker)
 strike_off(worker)
 lay_ghosts(worker)
-call('ZADD', LOST, real_ms(), worker)
+local now = real_ms()
+call('ZADD', LOST, now, worker)
 if #pending_of(worker, STREAM, 1) + #pending_of(worker, FRONT, 1) > 0 then
   call('SADD', DYING, worker)
+  call_for_reclaiming(0)
   if suspect then call('HSET', SUSPECTS, worker, suspect) end
   return 1
 end
 delete_consumer(worker)
+call_for_second_look(now)
 return 0

@@ -1,45 +1,70 @@
 -- Declares workers dead whose lease has ended and puts their work back.
--- KEYS: all. ARGV[2]: msgpack {least ms between steps, execution ttl ms, tail of a lost task, its event, tail of a cancelled task, its event}.
+-- KEYS: all. ARGV[2]: msgpack {worker that asks, ms since it last looked or -1 if never, thorough (0/1), execution ttl ms,
+--   tail of a lost task, its event, tail of a cancelled task, its event}.
 -- Returns: workers declared dead now, deliveries put back, buried, cancelled, dying workers left.
 --- include keys
 --- include records
 --- include moves
 --- include ending
 --- include roster
-local least, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
+local asking, gap, thorough, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5
 local now = server_ms()
 local declared, requeued, buried, cancelled = 0, 0, 0, 0
-
--- One step serves the fleet, however many workers ask for it.
-local last = tonumber(call('GET', RECLAIMED) or '0')
-if now >= last and now - last < least then return {0, 0, 0, 0, 0} end
 insist()
-call('SET', RECLAIMED, string.format('%.0f', now))
+local lengths = {}
+if thorough == 1 then
+  local flat = call('HGETALL', LENGTHS)
+  for i = 1, #flat, 2 do lengths[flat[i]] = tonumber(flat[i + 1]) end
+end
 
--- Nobody has looked for a while: the server stalled, its clock jumped, or no worker was there. Owners get the chance to renew
--- first, once per renewal, so that a fleet that always looks late still finds its dead.
-local gap = now >= last and now - last or math.huge
-local lengths = call('HGETALL', LENGTHS)
-for i = 1, #lengths, 2 do
-  local worker, length = lengths[i], tonumber(lengths[i + 1])
-  local score = tonumber(call('ZSCORE', LEASES, worker) or '0')
-  if score > now + length then call('ZADD', LEASES, now + length, worker) end
-  if gap > length / 3 and score > 0 and score < now + length * 2 / 3 and call('SADD', GRACED, worker) == 1 then
-    call('ZADD', LEASES, now + length * 2 / 3, worker)
+-- Who looks for the first time goes by what others did.
+if gap < 0 then
+  gap = math.huge
+  for worker, length in pairs(lengths) do
+    local score = worker ~= asking and call('ZSCORE', LEASES, worker)
+    if score then gap = math.min(gap, now - (score - length)) end
   end
 end
 
-for _, worker in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 10)) do
-  call('ZADD', LOST, now, worker)
-  call('SADD', DYING, worker)
-  call('ZREM', LEASES, worker)
-  call('ZREM', WORKERS, worker)
-  declared = declared + 1
+-- Nobody has looked for a while: the server stalled, its clock jumped, or no worker was there. Owners get the chance to renew
+-- first, once per renewal (a lease that still ends when the grace does was not renewed), so that a fleet that always looks late
+-- still finds its dead.
+local function give_grace(worker, length, score)
+  if gap <= length / 3 or score >= now + length * 2 / 3 then return false end
+  if tonumber(call('HGET', GRACED, worker) or '-1') == score then return false end
+  local until_ms = math.floor(now + length * 2 / 3)
+  call('ZADD', LEASES, until_ms, worker)
+  call('HSET', GRACED, worker, string.format('%.0f', until_ms))
+  return true
+end
+
+for worker, length in pairs(lengths) do
+  local score = tonumber(call('ZSCORE', LEASES, worker) or '0')
+  if score > now + length then
+    call('ZADD', LEASES, now + length, worker)
+  elseif score > 0 then
+    give_grace(worker, length, score)
+  end
+end
+
+local call_came = false
+local ended = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 10)
+for i = 1, #ended, 2 do
+  local worker = ended[i]
+  local length = worker ~= CALL and tonumber(call('HGET', LENGTHS, worker) or '0')
+  if not length then
+    call_came = true
+  elseif not give_grace(worker, length, tonumber(ended[i + 1])) then
+    call('ZADD', LOST, now, worker)
+    call('SADD', DYING, worker)
+    call('ZREM', LEASES, worker)
+    declared = declared + 1
+  end
 end
 
 -- A consumer without a lease: its last read was answered after it had left.
-for _, stream in ipairs({STREAM, FRONT}) do
+for _, stream in ipairs((thorough == 1 or call_came) and {STREAM, FRONT} or {}) do
   local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, GROUP)
   if type(consumers) == 'table' and not consumers.err then
     for _, c in ipairs(consumers) do
@@ -50,7 +75,7 @@ for _, stream in ipairs({STREAM, FRONT}) do
     end
   end
 end
-call('ZREMRANGEBYSCORE', LOST, '-inf', now - 86400000)
+if thorough == 1 then call('ZREMRANGEBYSCORE', LOST, '-inf', now - 86400000) end
 
 local function recover(key, stream, id, worker, suspect)
   local bytes = call('HGET', TASKS, key)
@@ -109,4 +134,11 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   delete_consumer(worker)
   call('SREM', DYING, worker)
 end
-return {declared, requeued, buried, cancelled, call('SCARD', DYING)}
+local dying = call('SCARD', DYING)
+if call_came then call('ZREM', LEASES, CALL) end
+if dying > 0 then
+  call_for_reclaiming(0)
+elseif declared > 0 then
+  call_for_second_look(now)
+end
+return {declared, requeued, buried, cancelled, dying}

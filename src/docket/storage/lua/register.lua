@@ -7,7 +7,6 @@ local now = real_ms()
 insist()
 ensure_groups()
 call('ZADD', LEASES, now + lease, worker)
-call('ZADD', WORKERS, now, worker)
 call('HSET', LENGTHS, worker, lease)
 for _, name in ipairs(names) do
   call('SADD', WORKER_TASKS .. worker, name)

@@ -3,10 +3,10 @@
 -- Returns: per worker: id, last seen (server ms), list of task names.
 --- include keys
 local name = unpack(cmsgpack.unpack(ARGV[2]))
-local ids = name and call('SMEMBERS', TASK_WORKERS .. segment(name)) or call('ZRANGE', WORKERS, 0, -1)
+local ids = name and call('SMEMBERS', TASK_WORKERS .. segment(name)) or call('ZRANGE', LEASES, 0, -1)
 local answer = {}
 for _, id in ipairs(ids) do
-  local seen = call('ZSCORE', WORKERS, id)
-  if seen then answer[#answer + 1] = {id, tonumber(seen), call('SMEMBERS', WORKER_TASKS .. id)} end
+  local ends, length = call('ZSCORE', LEASES, id), call('HGET', LENGTHS, id)
+  if ends and length then answer[#answer + 1] = {id, ends - length, call('SMEMBERS', WORKER_TASKS .. id)} end
 end
 return answer

@@ -6,6 +6,8 @@
 --- include moves
 local most = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
+local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
+if not head[2] or tonumber(head[2]) > now then return {0, now, head[2] and tonumber(head[2]) or -1} end
 insist()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then
@@ -22,5 +24,5 @@ if #due > 0 then
   if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
   call('ZREM', QUEUE, unpack(due))
 end
-local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
+head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 return {#due, now, head[2] and tonumber(head[2]) or -1}

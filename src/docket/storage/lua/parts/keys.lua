@@ -1,11 +1,12 @@
 -- Names for KEYS, in the order in which storage/keys.py lists them, and the arguments every script shares.
 local STREAM, QUEUE, TASKS, RUNNING, GHOSTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local PROGRESS, LEASES, LOST, DYING, SUSPECTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local WORKERS, EPOCH, RECLAIMED, DEAD, DEAD_RECORDS = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local LIMITS, PARKED, SLOTS, LINE, ORDERS = KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local WORKER_TASKS, TASK_WORKERS, RUNS, FRONT, LENGTHS = KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25]
-local GRACED, SWEPT = KEYS[26], KEYS[27]
+local EPOCH, DEAD, DEAD_RECORDS, LIMITS, PARKED = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local SLOTS, LINE, ORDERS, WORKER_TASKS, TASK_WORKERS = KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+local RUNS, FRONT, LENGTHS, GRACED, SWEPT = KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25]
 local GROUP = 'docket-workers'
+-- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
+local CALL = ''
 local CHANNELS = ARGV[1]
 local call = redis.call
 

@@ -1,4 +1,7 @@
 -- Takes a worker off the roster; needs records and moves.
+-- A blocking read of a worker that is gone may still be answered for this long.
+local AFTERMATH_MS = 7000
+
 -- Runs that were replaced while this worker ran them keep their slots no longer.
 local function lay_ghosts(worker)
   local ghosts = call('HGETALL', GHOSTS)
@@ -27,9 +30,23 @@ local function strike_off(worker)
     call('SREM', TASK_WORKERS .. segment(name), worker)
   end
   call('DEL', WORKER_TASKS .. worker, ORDERS .. worker)
-  call('ZREM', WORKERS, worker)
   call('ZREM', LEASES, worker)
   call('HDEL', SUSPECTS, worker)
   call('HDEL', LENGTHS, worker)
-  call('SREM', GRACED, worker)
+  call('HDEL', GRACED, worker)
+end
+
+-- Whoever renews after this time looks for lost workers.
+local function call_for_reclaiming(at)
+  call('ZADD', LEASES, math.min(tonumber(call('ZSCORE', LEASES, CALL) or at), at), CALL)
+end
+
+-- Once more a while after a worker is gone, for what its last read brought. Who starts alone looks anyway.
+local function call_for_second_look(now)
+  local others = call('ZCARD', LEASES) - (call('ZSCORE', LEASES, CALL) and 1 or 0)
+  if others > 0 then
+    call_for_reclaiming(now + AFTERMATH_MS)
+  elseif call('EXISTS', DYING) == 0 then
+    call('ZREM', LEASES, CALL)
+  end
 end
