@@ -82,7 +82,7 @@ class Execution:
         self.trace_context = trace_context
         self.redelivered = redelivered
         self.generation = generation
-        self.message_id: str | None = None
+        self.record: TaskRecord | None = None
         self.state = ExecutionState.SCHEDULED
         self.worker: str | None = None
         self.started_at: datetime | None = None
@@ -98,6 +98,11 @@ class Execution:
 
     def __repr__(self) -> str:
         return f"<Execution {self.function_name} {self.key!r} {self.state.value}>"
+
+    @property
+    def message_id(self) -> str | None:
+        """The id of its stream entry, where it has one."""
+        return self.record.entry if self.record is not None else None
 
     @property
     def progress(self) -> ExecutionProgress:
@@ -235,7 +240,7 @@ class Execution:
 
     def apply_task(self, task: TaskRecord) -> None:
         self.state, self.when, self.attempt = task.state, from_ms(task.due_ms), task.attempt
-        self.generation, self.message_id = task.generation, task.entry
+        self.generation, self.record = task.generation, task
         self.redelivered = task.recoveries > 0
         self.worker = self.started_at = self.completed_at = self.error = self.result_key = None
 
@@ -295,5 +300,5 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
         function_name=task.function_name,
         generation=task.generation,
     )
-    execution.message_id, execution.state = task.entry, task.state
+    execution.record, execution.state = task, task.state
     return execution

@@ -23,7 +23,7 @@ from docket.storage.records import (
 from docket.storage.server import Server
 
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
-from .settlements import Answer, Settlement
+from .settlements import ANSWERS, Answer, Settlement
 from .values import Delivery, Entry, Order, Renewal, StrayEntry
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
@@ -138,7 +138,7 @@ class Ledger:
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[int, list[Answer]]:
         """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement."""
         reply = await self._run("settle", (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, [s.item for s in settlements]))
-        return reply[0], [Answer(code) for code in reply[1:]]
+        return reply[0], [ANSWERS[code] for code in reply[1:]]
 
     async def stage(self, most: int = BATCH) -> tuple[int, float, float | None]:
         """Moves due tasks to the stream: how many, the server's time, when the next one is due."""

@@ -19,6 +19,9 @@ class Answer(enum.IntEnum):
     CANCELLED = 3
 
 
+ANSWERS = tuple(Answer)
+
+
 @dataclass(slots=True)
 class Settlement:
     """One run's ending or next step, fenced by its epoch."""

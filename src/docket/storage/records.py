@@ -30,10 +30,16 @@ class TaskRecord:
     recoveries: int
     generation: int
     due_ms: float
-    entry: str | None
+    entry_ms: float
+    entry_seq: int
     function_name: str
     call: bytes
     version: int = RECORD_VERSION
+
+    @property
+    def entry(self) -> str | None:
+        """The id of its stream entry."""
+        return f"{self.entry_ms:.0f}-{self.entry_seq}" if self.entry_ms else None
 
     @property
     def state(self) -> ExecutionState:
@@ -78,7 +84,8 @@ def read_task(data: bytes) -> TaskRecord:
         recoveries,
         generation,
         due,
-        f"{entry_ms:.0f}-{entry_seq}" if entry_ms else None,
+        entry_ms,
+        entry_seq,
         _name(data[start : start + length]),
         data[start + length :],
         version,
@@ -93,7 +100,7 @@ def _name(data: bytes) -> str:
 
 
 def _broken() -> TaskRecord:
-    return TaskRecord(QUEUED, 1, 0, 1, 0.0, None, "", b"")
+    return TaskRecord(QUEUED, 1, 0, 1, 0.0, 0.0, 0, "", b"")
 
 
 def read_due(data: bytes) -> float:

@@ -29,7 +29,7 @@ from docket.dependencies import (
     resolve_immediately,
 )
 from docket.execution import Execution, TaskFunction
-from docket.execution.execution import NextRun, from_record
+from docket.execution.execution import NextRun, from_record, unknown_function
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import Answer, Delivery, Ending, Settlement, finish, hand_back, reschedule
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
@@ -74,14 +74,14 @@ class Runner:
         self._nothing_packed = self._nothing.pack()
 
     def start(self, delivery: Delivery) -> None:
-        run = Run(delivery)
+        run = Run(delivery.key, delivery.record, delivery.epoch)
         self._runs.add(run)
         run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
         run.task.add_done_callback(lambda task: self._ended(run, task))
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched."""
-        run = Run(delivery)
+        run = Run(delivery.key, delivery.record, delivery.epoch)
         self._runs.add(run)
         self._settle(run, None, hand_back(run.key, run.epoch))
 
@@ -97,7 +97,9 @@ class Runner:
     async def _run(self, run: Run) -> None:
         try:
             execution = self._open(run)
-            if execution is not None and await self._admit(run, execution):
+            if execution is None or self._is_struck(run, execution):
+                return
+            if execution.function is not unknown_function or await self._is_left_to_us(run, execution):
                 await self._call_and_settle(run, execution)
         finally:
             if not run.over:
@@ -108,7 +110,7 @@ class Runner:
     def _open(self, run: Run) -> Execution | None:
         """The execution; what cannot be read is that task's failure, what is too new is left for those who know it."""
         try:
-            record = read_task(run.delivery.record)
+            record = read_task(run.record)
             execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
@@ -123,22 +125,27 @@ class Runner:
         execution.started_at = self._worker.now()
         return execution
 
-    async def _admit(self, run: Run, execution: Execution) -> bool:
+    # Admit
+
+    def _is_struck(self, run: Run, execution: Execution) -> bool:
         strikes = self._docket.strike_list
-        if not strikes.is_empty and strikes.is_stricken(execution):
-            self._report.struck(execution)
-            ending = Ending(self._worker.name, "struck")
-            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
+        if strikes.is_empty or not strikes.is_stricken(execution):
             return False
-        if execution.function_name not in self._docket.tasks:
-            answer = await self._settled(
-                run,
-                hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms(), only_if_known=execution.function_name),
-            )
-            if answer is not Answer.KEPT:
-                self._close(run)
-                return False
-            execution.function = self._worker.fallback_task
+        self._report.struck(execution)
+        ending = Ending(self._worker.name, "struck")
+        self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
+        return True
+
+    async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
+        """A function that is not known here goes to a worker that knows it; where there is none, to our fallback."""
+        answer = await self._settled(
+            run,
+            hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms(), only_if_known=execution.function_name),
+        )
+        if answer is not Answer.KEPT:
+            self._close(run)
+            return False
+        execution.function = self._worker.fallback_task
         return True
 
     # Call
@@ -237,6 +244,8 @@ class Runner:
             settlement = self._next(run, next_run)
         elif outcome.exception is not None:
             settlement = self._failure(run, outcome.exception, has_progress=execution.used_progress)
+        elif outcome.result is None or not self._ttl_ms:
+            settlement = self._ending(run, ExecutionState.COMPLETED, self._nothing, execution.used_progress)
         else:
             settlement = await self._success(run, execution, outcome)
         again_asked, again = again, next_run is not None
@@ -266,8 +275,6 @@ class Runner:
         )
 
     async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
-        if outcome.result is None or not self._ttl_ms:
-            return self._ending(run, ExecutionState.COMPLETED, self._nothing, has_progress=execution.used_progress)
         ending = Ending(self._worker.name)
         try:
             await self._store_result(run, outcome.result, ending)
@@ -307,9 +314,9 @@ class Runner:
         run: Run,
         state: ExecutionState,
         ending: Ending,
+        has_progress: bool = False,
         *,
         dead_letter: bool = False,
-        has_progress: bool = False,
     ) -> Settlement:
         event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
         return finish(

@@ -6,8 +6,6 @@ import asyncio
 import enum
 from dataclasses import dataclass
 
-from docket.ledger import Delivery
-
 
 class CancelReason(enum.Enum):
     """Why we cancelled a run. A cancel without a reason is not ours. The value is the message of the cancel."""
@@ -21,18 +19,12 @@ class CancelReason(enum.Enum):
 class Run:
     """One delivery on its way through the runner, until its ending is written down."""
 
-    delivery: Delivery
+    key: str
+    record: bytes
+    epoch: int
     task: asyncio.Task[None] | None = None
     reason: CancelReason | None = None
     over: bool = False
-
-    @property
-    def key(self) -> str:
-        return self.delivery.key
-
-    @property
-    def epoch(self) -> int:
-        return self.delivery.epoch
 
     def cancel(self, reason: CancelReason) -> None:
         if self.task is not None and not self.task.done() and self.reason is None:
