@@ -19,6 +19,8 @@ from .running import Runner
 from .runs import Runs
 from .service import Service
 
+# While some run, the server hands out the next: asked for all at once, worker and server would take turns at waiting.
+TAKE_AT_MOST = 50
 STRAY_CHECK_SECONDS = 30.0
 # What was seen once is looked at again soon.
 STRAY_AGAIN_SECONDS = 1.0
@@ -98,7 +100,7 @@ class Fetcher(Service):
             self._next_stray_check = loop.time() + (STRAY_AGAIN_SECONDS if self._stray_ids else STRAY_CHECK_SECONDS)
         worker = self.worker
         if self._may_be_work or self._lease.lapsed:
-            deliveries = await self._whole(self._ledger.take(worker, self.worker_json, free))
+            deliveries = await self._whole(self._ledger.take(worker, self.worker_json, min(free, TAKE_AT_MOST)))
             if deliveries or deliveries is None:
                 await self._begin(worker, deliveries)
                 return
