@@ -224,7 +224,8 @@ class Docket(Places):
         found, name = self.registry.find(function)
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
-            return TaskCall(found, name, args, kwargs, key or new_key(), when or self.now(), fresh_key=key is None)
+            task_key = new_key() if key is None else key
+            return TaskCall(found, args, kwargs, task_key, when or self.now(), name, fresh_key=key is None)
 
         return build
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState, Retry, Shared
+from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState, Retry, Shared, TaskArgument, TaskKey
 from docket.dependencies import FailedDependency, resolved_dependencies
 
 from .waiting import ends, run_everything, worker_for
@@ -417,3 +417,18 @@ def test_a_failed_dependency_says_which_parameter_and_why() -> None:
 
     assert failed.parameter == "it"
     assert failed.error is error
+
+
+async def test_gathered_arguments_do_not_stand_in_for_dependencies(docket: Docket) -> None:
+    seen: list[object] = []
+
+    async def amounts(all: tuple[int, ...] = TaskArgument("numbers")) -> int:
+        return sum(all)
+
+    async def add_up(*numbers: int, key: str = TaskKey(), total: int = Depends(amounts)) -> None:
+        seen.extend([numbers, key, total])
+
+    await docket.add(add_up, key="k")(1, 2, 3, 4)
+    await run_everything(docket)
+
+    assert seen == [(1, 2, 3, 4), "k", 10]

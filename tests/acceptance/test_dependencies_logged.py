@@ -73,3 +73,19 @@ async def test_what_has_no_length_is_shown_as_it_is(docket: Docket, caplog: pyte
     line = await logged_call(docket, caplog, pack, 7)
 
     assert line.endswith("pack(7){k}")
+
+
+async def test_what_is_gathered_is_shown_by_its_own_mark(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
+    async def pay(*cards: str, amount: Annotated[int, Logged] = 1, **notes: Annotated[str, Logged]) -> None: ...
+
+    line = await logged_call(docket, caplog, pay, "4111", "4222", "4333", amount=5, due="today")
+
+    assert line.endswith("pay(..., ..., ..., amount=5, due='today'){k}")
+
+
+async def test_all_that_is_gathered_is_shown_if_it_may_be(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
+    async def pay(card: str, *amounts: Annotated[int, Logged], note: str = "") -> None: ...
+
+    line = await logged_call(docket, caplog, pay, "4111", 1, 2, 3, note="hush")
+
+    assert line.endswith("pay(..., 1, 2, 3, note=...){k}")

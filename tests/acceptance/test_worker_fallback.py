@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from docket import CurrentExecution, Docket, Execution, ExecutionState
+from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState
 
 from .waiting import run_everything
 
@@ -75,3 +75,25 @@ async def test_a_known_task_does_not_go_to_the_fallback(docket: Docket) -> None:
     await run_everything(docket, fallback_task=fallback)
 
     assert ran == ["known"]
+
+
+async def test_the_fallback_gets_its_own_dependencies_beside_any_number_of_arguments(
+    docket: Docket, name: str, url: str
+) -> None:
+    seen: list[object] = []
+
+    async def unknown(a: int, b: int, c: int) -> None: ...
+
+    async def opened() -> str:
+        return "opened"
+
+    async def catch(
+        *args: Any, execution: Execution = CurrentExecution(), resource: str = Depends(opened), **kwargs: Any
+    ) -> None:
+        seen.extend([args, execution.key, resource, kwargs])
+
+    await docket.add(unknown, key="k")(1, 2, c=3)
+    async with Docket(name=name, url=url) as elsewhere:
+        await run_everything(elsewhere, fallback_task=catch)
+
+    assert seen == [(1, 2), "k", "opened", {"c": 3}]

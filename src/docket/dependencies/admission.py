@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from uncalled_for import Dependency, get_dependency_parameters, get_signature
 
+from docket.execution.arguments import arguments_by_name
 from docket.model.times import duration_ms
 from docket.storage.faults import PASSING
 
@@ -118,7 +119,7 @@ def call_arguments(execution: Execution) -> dict[str, Any]:
         for name, p in parameters.items()
         if p.default is not p.empty and not isinstance(p.default, Dependency)
     }
-    return {**defaults, **dict(zip(parameters, execution.args, strict=False)), **execution.kwargs}
+    return {**defaults, **arguments_by_name(execution.function, execution.args, execution.kwargs)}
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:

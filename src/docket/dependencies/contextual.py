@@ -6,14 +6,17 @@ import logging
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
-from uncalled_for import CallArgument, Dependency, get_signature
+from uncalled_for import CallArgument, Dependency
 from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUsage] - its class is what we specialise
+
+from docket.execution.arguments import arguments_by_name
+from docket.execution.progress import ExecutionProgress
 
 from .context import WorkerView, current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.docket import Docket
-    from docket.execution import Execution, ExecutionProgress
+    from docket.execution import Execution
     from docket.worker import Worker
 
 
@@ -77,21 +80,11 @@ class _TaskArgument(_CallArgument):
             raise RuntimeError("TaskArgument() without a name must be the default of a parameter")
         execution = current_execution.get()
         try:
-            arguments = _arguments(execution)
-            return arguments[self.parameter]
+            return arguments_by_name(execution.function, execution.args, execution.kwargs)[self.parameter]
         except KeyError:
             if self.optional:
                 return None
             raise KeyError(f"{execution.function_name} was scheduled without an argument {self.parameter!r}") from None
-
-
-def _arguments(execution: Execution) -> dict[str, Any]:
-    from_position = dict(zip(_positional_names(execution), execution.args, strict=False))
-    return {**from_position, **execution.kwargs}
-
-
-def _positional_names(execution: Execution) -> list[str]:
-    return list(get_signature(execution.function).parameters)
 
 
 def TaskArgument(parameter: str | None = None, optional: bool = False, *, name: str | None = None) -> Any:
@@ -121,17 +114,17 @@ def TaskLogger() -> logging.LoggerAdapter[logging.Logger]:
     return cast("logging.LoggerAdapter[logging.Logger]", _TaskLogger())
 
 
-class _Progress(Dependency[Any]):
-    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+class Progress(ExecutionProgress, Dependency[Any]):
+    """The task's progress, to be moved on as it works. A type, so that a parameter may be annotated with it."""
+
+    def __init__(self) -> None:
+        """What is declared belongs to no task; each run gets the progress of its own."""
+
+    def provide(self, execution: Execution, worker: WorkerView) -> ExecutionProgress:
         return execution.progress
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> ExecutionProgress:
         return current_execution.get().progress
-
-
-def Progress() -> ExecutionProgress:
-    """The task's progress, to be moved on as it works."""
-    return cast("ExecutionProgress", _Progress())
 
 
 __all__ = [

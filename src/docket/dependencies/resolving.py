@@ -7,10 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from uncalled_for import Dependency, FailedDependency, Frame, frame_scope, get_signature
+from uncalled_for import Dependency, FailedDependency, Frame, frame_scope
 from uncalled_for.functional import (
     _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the stack of a resolution
 )
+
+from docket.execution.arguments import arguments_by_name
 
 from .admission import Admission, call_arguments
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
@@ -155,10 +157,7 @@ async def _enter_annotations(
 
 def _provided(function: Callable[..., Any], execution: Execution) -> dict[str, Any]:
     """The caller's arguments by name. Arguments that do not fit the signature fail when the function is called."""
-    if not execution.args:
-        return execution.kwargs
-    names = get_signature(function).parameters
-    return {**dict(zip(names, execution.args, strict=False)), **execution.kwargs}
+    return arguments_by_name(function, execution.args, execution.kwargs) if execution.args else execution.kwargs
 
 
 __all__ = ["FailedDependency", "Resolved", "resolve", "resolve_immediately"]

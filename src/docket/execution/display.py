@@ -17,18 +17,40 @@ def show_call(
     function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
 ) -> str:
     """`name(args…){key}`, with only the arguments that are `Logged`."""
-    logged: dict[str, Logged] = {}
-    positions: list[str] = []
-    if function is not None:
-        signature = resolved_signature(function)
-        logged = dict(Logged.annotated_parameters(signature))
-        positions = list(signature.parameters)
-    shown = [
-        logged[positions[i]].format(value) if i < len(positions) and positions[i] in logged else HIDDEN
-        for i, value in enumerate(args)
-    ]
-    shown += [f"{n}={logged[n].format(value) if n in logged else HIDDEN}" for n, value in kwargs.items()]
+    marks = _Marks(resolved_signature(function)) if function is not None else None
+    shown = [_show(marks and marks.at(position), value) for position, value in enumerate(args)]
+    shown += [f"{n}={_show(marks and marks.named(n), value)}" for n, value in kwargs.items()]
     return f"{name}({', '.join(shown)}){{{key}}}"
+
+
+def _show(mark: Logged | None, value: Any) -> str:
+    return HIDDEN if mark is None else mark.format(value)
+
+
+class _Marks:
+    """The `Logged` marks of a signature, for the arguments of a call."""
+
+    def __init__(self, signature: inspect.Signature) -> None:
+        logged = Logged.annotated_parameters(signature)
+        self._positional: list[Logged | None] = []
+        self._named: dict[str, Logged | None] = {}
+        self._more_positional = self._more_named = None
+        for name, parameter in signature.parameters.items():
+            mark = logged.get(name)
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                self._positional.append(mark)
+            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                self._named[name] = mark
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                self._more_positional = mark
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                self._more_named = mark
+
+    def at(self, position: int) -> Logged | None:
+        return self._positional[position] if position < len(self._positional) else self._more_positional
+
+    def named(self, name: str) -> Logged | None:
+        return self._named.get(name, self._more_named)
 
 
 _resolved: dict[Callable[..., Any], tuple[inspect.Signature, inspect.Signature]] = {}

@@ -35,11 +35,11 @@ class TaskCall:
     """A call that has not been scheduled yet: what `Docket.call` returns and `add_many` takes."""
 
     function: TaskFunction
-    function_name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     key: str
     when: datetime
+    function_name: str | None = None
     fresh_key: bool = field(default=False, repr=False)
 
 
@@ -70,6 +70,7 @@ class Execution:
         redelivered: bool = False,
         function_name: str | None = None,
         generation: int = 0,
+        message_id: str | None = None,
     ) -> None:
         self.docket = docket
         self.function = function
@@ -83,6 +84,7 @@ class Execution:
         self.redelivered = redelivered
         self.generation = generation
         self.record: TaskRecord | None = None
+        self._message_id = message_id
         self.state = ExecutionState.SCHEDULED
         self.worker: str | None = None
         self.started_at: datetime | None = None
@@ -102,7 +104,7 @@ class Execution:
     @property
     def message_id(self) -> str | None:
         """The id of its stream entry, where it has one."""
-        return self.record.entry if self.record is not None else None
+        return self.record.entry if self.record is not None else self._message_id
 
     @property
     def progress(self) -> ExecutionProgress:
@@ -116,13 +118,15 @@ class Execution:
 
     # Scheduling
 
-    async def schedule(self, replace: bool = False) -> None:
-        """Schedules this task at `when`. Called on a running task it says what follows the run: that is written down
-        together with the run's end, so there is never a moment with two of them, or with none."""
+    async def schedule(self, replace: bool = False) -> Disposition:
+        """Schedules this task at `when` and tells what became of it. Called on a running task it says what follows the
+        run: that is written down together with the run's end, so there is never a moment with two of them, or with none."""
         if self.epoch:
             self.next_run = NextRun(self.attempt, when=self.when, function_name=self.function_name, call=self.encode())
+            self.disposition = Disposition.SCHEDULED
         else:
             await self.docket.schedule(self, replace=replace)
+        return self.disposition
 
     def run_again(
         self,
@@ -256,8 +260,8 @@ class Execution:
     # Showing
 
     def get_argument(self, name: str) -> Any:
-        """The argument passed for a parameter, or None if none was."""
-        return get_signature(self.function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
+        """The argument passed for a parameter. Raises KeyError if none was."""
+        return get_signature(self.function).bind_partial(*self.args, **self.kwargs).arguments[name]
 
     def call_repr(self) -> str:
         """`name(args…){key}`, with only `Logged` arguments shown."""

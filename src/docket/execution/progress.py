@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from docket.model.times import from_ms
 
@@ -40,6 +40,13 @@ class ExecutionProgress:
         self.message: str | None = None
         self.updated_at: datetime | None = None
         self.used = False
+
+    @classmethod
+    async def create(cls, docket: TaskHome, key: str) -> Self:
+        """The progress of a task as it is written down."""
+        progress = cls(docket, key)
+        await progress.sync()
+        return progress
 
     async def set_total(self, total: int) -> None:
         if total < 1:

@@ -1,0 +1,25 @@
+"""Which parameter takes which argument of a call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from uncalled_for import get_signature
+
+_ONE_EACH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def arguments_by_name(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by parameter, those of `*args` as one tuple. What fits no parameter is left out: calling the
+    function will complain about it."""
+    if not args:
+        return dict(kwargs)
+    parameters = get_signature(function).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind in _ONE_EACH]
+    named = dict(zip(names, args, strict=False))
+    gathering = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    if gathering is not None and len(args) > len(names):
+        named[gathering] = args[len(names) :]
+    return {**named, **kwargs}
