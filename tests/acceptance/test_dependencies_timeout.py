@@ -200,3 +200,76 @@ async def test_cancelling_a_task_with_a_limit_and_retries_ends_it(docket: Docket
         await reaches(execution, ExecutionState.CANCELLED)
 
     assert attempts == [1]
+
+
+async def test_the_body_can_tell_the_timeouts_cancel_from_an_order(docket: Docket, worker: Worker) -> None:
+    messages: dict[str, object] = {}
+    started = asyncio.Event()
+
+    async def dawdle(name: str, timeout: Timeout = Timeout(timedelta(milliseconds=200))) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError as error:
+            messages[name] = error.args
+            raise
+
+    async with running(worker):
+        late = await docket.add(dawdle)("late")
+        await reaches(late, ExecutionState.FAILED)
+        started.clear()
+        ordered = await docket.add(dawdle)("ordered")
+        await within(started.wait())
+        await docket.cancel(ordered.key)
+        await reaches(ordered, ExecutionState.CANCELLED)
+
+    assert all(messages.values())
+    assert messages["late"] != messages["ordered"]
+
+
+async def test_a_body_that_swallows_the_end_of_its_time_has_failed_all_the_same(docket: Docket) -> None:
+    async def stubborn(timeout: Timeout = Timeout(SHORT)) -> str:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            assert timeout.expired()
+        return "done"
+
+    execution = await docket.add(stubborn)()
+    await run_everything(docket)
+
+    with pytest.raises(TimeoutError, match="stubborn"):
+        await execution.get_result()
+
+
+async def test_what_a_body_raises_when_its_time_is_over_is_its_own_error(docket: Docket) -> None:
+    async def convert(timeout: Timeout = Timeout(SHORT)) -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            raise ValueError("no answer") from None
+
+    execution = await docket.add(convert)()
+    await run_everything(docket)
+
+    with pytest.raises(ValueError, match="no answer"):
+        await execution.get_result()
+
+
+async def test_an_order_to_cancel_stands_when_the_time_ends_meanwhile(docket: Docket, worker: Worker) -> None:
+    started = asyncio.Event()
+
+    async def tidy(timeout: Timeout = Timeout(timedelta(milliseconds=300))) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            while not timeout.expired():
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+
+    execution = await docket.add(tidy)()
+    async with running(worker):
+        await within(started.wait())
+        await docket.cancel(execution.key)
+        await reaches(execution, ExecutionState.CANCELLED)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from docket.execution.execution import TaskFunction
 
 
+# What the body sees in the cancel: this one is the time-out's, no other's.
+CANCEL_MESSAGE = "docket: the time is up"
+
+
 class Timeout(Runtime[Any]):
     """Ends a run with TimeoutError after `base`, unless it asks for more time."""
 
@@ -25,7 +29,10 @@ class Timeout(Runtime[Any]):
             raise ValueError(f"Timeout({base}): it must be positive")
         self.base = base
         self._granted = base
-        self._scope: asyncio.Timeout | None = None
+        self._due: float | None = None
+        self._expired = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         return type(self)(self.base)
@@ -35,30 +42,60 @@ class Timeout(Runtime[Any]):
 
     def remaining(self) -> timedelta:
         """How much time is left."""
-        when = self._scope.when() if self._scope is not None else None
-        if when is None:
+        if self._due is None:
             return self.base
-        return timedelta(seconds=when - asyncio.get_running_loop().time())
+        return timedelta(seconds=self._due - asyncio.get_running_loop().time())
+
+    def expired(self) -> bool:
+        """Whether the time is up."""
+        return self._expired or self.remaining() <= timedelta(0)
 
     def extend(self, by: timedelta | None = None) -> None:
         """Gives the run more time: `by`, or once more what it had at first."""
-        if self._scope is not None:
-            more = by or self.base
-            self._scope.reschedule((self._scope.when() or 0) + more.total_seconds())
+        if self._due is not None and not self._expired:
+            more = self.base if by is None else by
             self._granted += more
+            self._set_alarm(self._due + more.total_seconds())
 
     async def run(
         self, execution: Execution, function: TaskFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        scope = self._scope = asyncio.timeout(self.base.total_seconds())
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        cancels = task.cancelling()
+        self._set_alarm(asyncio.get_running_loop().time() + self.base.total_seconds())
         try:
-            async with scope:
-                return await function(*args, **kwargs)
-        except TimeoutError as error:
-            # Ours comes without a word; what the body itself raised stays as it is.
-            if error.args or not scope.expired():
+            result = await function(*args, **kwargs)
+        except asyncio.CancelledError as error:
+            # One that came from outside meanwhile goes before ours.
+            if not self._expired or task.uncancel() > cancels:
                 raise
-            limit = format_duration(self._granted.total_seconds())
-            raise TimeoutError(
-                f"{execution.function_name}{{{execution.key}}} took longer than its Timeout of {limit}"
-            ) from error
+            raise self._too_long(execution) from error
+        except BaseException:
+            if self._expired:
+                task.uncancel()
+            raise
+        finally:
+            self._silence()
+            self._task = None
+        if self._expired and task.uncancel() <= cancels:
+            raise self._too_long(execution)
+        return result
+
+    def _set_alarm(self, due: float) -> None:
+        self._silence()
+        self._due = due
+        self._alarm = asyncio.get_running_loop().call_at(due, self._expire)
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _expire(self) -> None:
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel(CANCEL_MESSAGE)
+
+    def _too_long(self, execution: Execution) -> TimeoutError:
+        limit = format_duration(self._granted.total_seconds())
+        return TimeoutError(f"{execution.function_name}{{{execution.key}}} took longer than its Timeout of {limit}")
