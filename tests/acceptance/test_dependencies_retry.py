@@ -268,3 +268,39 @@ async def test_a_retry_keeps_key_and_arguments(docket: Docket) -> None:
     await run_everything(docket)
 
     assert seen == [(7, "x")] * 2
+
+
+async def test_a_first_delay_above_the_maximum_is_cut_to_it(docket: Docket) -> None:
+    policy = ExponentialRetry(attempts=4, minimum_delay=timedelta(minutes=2))
+
+    assert await waits_between(docket, policy) == [64, 64, 64]
+
+
+@pytest.mark.parametrize("way", ["after", "in_", "at"])
+async def test_putting_itself_off_takes_an_attempt(docket: Docket, way: str) -> None:
+    attempts: list[int] = []
+
+    async def poll(retry: Retry = Retry(attempts=3)) -> None:
+        attempts.append(retry.attempt)
+        getattr(retry, way)(now() if way == "at" else timedelta(0))
+
+    execution = await docket.add(poll)()
+    await run_everything(docket)
+
+    assert attempts == [1, 2, 3]
+    with pytest.raises(ForcedRetry):
+        await execution.get_result()
+
+
+async def test_a_task_that_retries_for_ever_may_put_itself_off_for_ever(docket: Docket) -> None:
+    attempts: list[int] = []
+
+    async def poll(retry: Retry = Retry.forever()) -> None:
+        attempts.append(retry.attempt)
+        if retry.attempt < 10:
+            retry.after(timedelta(0))
+
+    await docket.add(poll)()
+    await run_everything(docket)
+
+    assert attempts == list(range(1, 11))

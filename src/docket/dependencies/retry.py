@@ -20,7 +20,7 @@ ExceptionTypes = tuple[type[BaseException], ...]
 
 
 class ForcedRetry(DocketError):
-    """Raised by `retry.after` and `retry.at`: run this task again then, whatever the number of attempts."""
+    """Raised by `retry.after` and `retry.at`: run this task again then, if an attempt is left."""
 
 
 class Retry(FailureHandler[Any]):
@@ -72,12 +72,12 @@ class Retry(FailureHandler[Any]):
         return bound
 
     def after(self, delay: timedelta) -> NoReturn:
-        """Gives up this run; the task runs again after the delay."""
+        """Gives up this run; the task runs again after the delay, if an attempt is left."""
         self.delay = delay
         raise ForcedRetry(f"to be run again in {delay}")
 
     def at(self, when: datetime) -> NoReturn:
-        """Gives up this run; the task runs again at that time."""
+        """Gives up this run; the task runs again at that time, if an attempt is left."""
         self._when = when
         raise ForcedRetry(f"to be run again at {when}")
 
@@ -93,17 +93,16 @@ class Retry(FailureHandler[Any]):
         return self.on is None or isinstance(error, self.on)
 
     async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        if self.attempts is not None and execution.attempt >= self.attempts:
+            return False
         if isinstance(outcome.exception, ForcedRetry):
-            if self._when is not None:
-                execution.run_again(attempt=execution.attempt + 1, when=self._when)
-                return True
-            delay = self.delay
-        elif (self.attempts is None or execution.attempt < self.attempts) and self.is_worth_it(outcome.exception):
+            delay = None if self._when is not None else self.delay
+        elif self.is_worth_it(outcome.exception):
             delay = self.delay_after(execution.attempt)
             delay += delay * random.uniform(-self.jitter, self.jitter)
         else:
             return False
-        execution.run_again(attempt=execution.attempt + 1, delay=delay)
+        execution.run_again(attempt=execution.attempt + 1, delay=delay, when=self._when if delay is None else None)
         return True
 
 
@@ -121,8 +120,8 @@ class ExponentialRetry(Retry):
         never: ExceptionTypes | type[BaseException] = (),
     ) -> None:
         super().__init__(attempts, minimum_delay, jitter=jitter, on=on, never=never)
-        if maximum_delay < minimum_delay:
-            raise ValueError(f"ExponentialRetry: maximum_delay {maximum_delay} is below minimum_delay {minimum_delay}")
+        if maximum_delay < timedelta(0):
+            raise ValueError(f"ExponentialRetry(maximum_delay={maximum_delay}): a delay cannot be negative")
         self.minimum_delay = minimum_delay
         self.maximum_delay = maximum_delay
 
