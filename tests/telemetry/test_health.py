@@ -98,7 +98,7 @@ def test_health_follows_the_worker_through_every_state(
     until(lambda: ask(port)[0] == 200)
     assert ask(port, "/")[0] == 200
     assert ask(port, "/ready")[0] == 200
-    assert ask(port, "/secrets")[0] == 404
+    assert ask(port, "/healthz") == (200, "OK")
 
     schedule(url, "block", 8.0)
     until(lambda: ask(port)[0] == 503)

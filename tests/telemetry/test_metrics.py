@@ -82,7 +82,7 @@ async def test_prometheus_is_served_without_any_set_up_of_opentelemetry() -> Non
     async def work() -> None: ...
 
     async with Docket(name="prom", url=f"memory://{uuid4()}") as docket:
-        with metrics_server(0, "127.0.0.1") as port:
+        with metrics_server("127.0.0.1", 0) as port:
             for _ in range(3):
                 await docket.add(work)()
             await docket.add(work, when=datetime.now(UTC) + timedelta(hours=1))()

@@ -42,7 +42,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
-        with healthcheck_server(self._health_port, health=self.problem):
+        with healthcheck_server(port=self._health_port, health=self.problem):
             watching = asyncio.create_task(self._watch_sources()) if self._reload else None
             try:
                 return await self._keep_all_filled()

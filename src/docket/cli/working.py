@@ -27,9 +27,10 @@ def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
     signal.signal(signal.SIGTERM, _end_at_once)
     find_modules_here()
     check_tasks(Docket(options.docket, options.url), options.tasks, options.fallback_task)
-    announced = _worker_class(options, load_dependencies(options.dependencies), report_to)
+    dependencies = load_dependencies(options.dependencies)
+    announced = _worker_class(options, report_to)
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
-        runner.run(announced.run(**_arguments(options)))
+        runner.run(announced.run(**_arguments(options), dependencies=dependencies))
     return 0
 
 
@@ -45,14 +46,11 @@ def _arguments(options: WorkerOptions) -> dict[str, Any]:
     return arguments
 
 
-def _worker_class(options: WorkerOptions, dependencies: Any, report_to: int | None) -> type[Worker]:
+def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]:
     """A worker that says what it is when it starts, and tells its supervisor how it is, if it has one."""
 
     class AnnouncedWorker(Worker):
         _report: Report | None = None
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs, dependencies=dependencies)
 
         async def __aenter__(self) -> Self:
             await super().__aenter__()

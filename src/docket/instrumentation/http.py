@@ -14,8 +14,12 @@ from typing import Any
 Page = Callable[[], tuple[int, bytes]]
 
 
+# The page of every path that has none of its own.
+ELSEWHERE = "*"
+
+
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET for the known paths; tells nothing else, and logs nothing."""
+    """Answers GET; tells nothing else, and logs nothing."""
 
     protocol_version = "HTTP/1.1"
     server_version = "docket"
@@ -27,7 +31,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        page = self._pages.get(self.path.partition("?")[0])
+        page = self._pages.get(self.path.partition("?")[0]) or self._pages.get(ELSEWHERE)
         status, body = page() if page is not None else (404, b"not found\n")
         self.send_response(status)
         self.send_header("Content-Type", self._content_type)
@@ -65,20 +69,21 @@ Verdict = Callable[[], str | None]
 def _verdict_page(verdict: Verdict | None) -> Page:
     def page() -> tuple[int, bytes]:
         problem = verdict() if verdict is not None else None
-        return (200, b"OK\n") if problem is None else (503, f"{problem}\n".encode())
+        return (200, b"OK") if problem is None else (503, f"{problem}\n".encode())
 
     return page
 
 
 @contextlib.contextmanager
 def healthcheck_server(
-    port: int | None = None,
     host: str = "0.0.0.0",
+    port: int | None = None,
     *,
     health: Verdict | None = None,
     ready: Verdict | None = None,
 ) -> Generator[int | None]:
-    """Serves `/` and `/health` (200 while all is well, else 503 with the reason) and `/ready`. Without a port, nothing.
+    """Serves `/ready`, and on any other path the health: 200 while all is well, else 503 with the reason. Without a
+    port, nothing.
 
     Raises OSError if the port is taken. Port 0 picks a free one; the port is the value of the context.
     """
@@ -86,13 +91,14 @@ def healthcheck_server(
         yield None
         return
     well = _verdict_page(health)
-    pages = {"/": well, "/health": well, "/ready": _verdict_page(ready or health)}
+    # Probes ask for whatever path their owners are used to.
+    pages = {ELSEWHERE: well, "/ready": _verdict_page(ready or health)}
     with _serving(host, port, pages, "text/plain; charset=utf-8", "health") as bound:
         yield bound
 
 
 @contextlib.contextmanager
-def metrics_server(port: int | None = None, host: str = "0.0.0.0") -> Generator[int | None]:
+def metrics_server(host: str = "0.0.0.0", port: int | None = None) -> Generator[int | None]:
     """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as healthcheck_server."""
     if port is None:
         yield None

@@ -60,8 +60,8 @@ class Worker:
 
     `concurrency` tasks run at a time. A worker that dies loses its tasks to the others after `redelivery_timeout` or the
     docket's heartbeat time-out, whichever is sooner; one that lives keeps them, however long they take. On shutdown running
-    tasks have `grace_period` to finish; the rest is handed back. Nothing is polled: `minimum_check_interval` and
-    `scheduling_resolution` are accepted and unused.
+    tasks have `grace_period` to finish; the rest is handed back. Nothing is polled, and no more is taken than there are
+    free slots: `minimum_check_interval`, `scheduling_resolution` and `message_batch` are accepted and unused.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Worker:
         enable_internal_instrumentation: bool = False,
         fallback_task: TaskFunction | None = None,
         dependencies: Mapping[str, Any] | Sequence[Any] | None = None,
+        message_batch: int = 1000,
         *,
         grace_period: timedelta = timedelta(minutes=5),
     ) -> None:
@@ -84,6 +85,8 @@ class Worker:
             raise ValueError(f"concurrency={concurrency}: it must be at least 1")
         if redelivery_timeout <= timedelta(0):
             raise ValueError(f"redelivery_timeout={redelivery_timeout}: it must be positive")
+        if message_batch < 1:
+            raise ValueError(f"message_batch={message_batch}: it must be at least 1")
         self.docket = docket
         self.name = name or f"{socket.gethostname()}#{os.getpid()}"
         self.name_json = as_json(self.name)
@@ -317,9 +320,13 @@ class Worker:
         metrics_port: int | None = None,
         tasks: Sequence[str] = ("docket.tasks:standard_tasks",),
         fallback_task: str | None = None,
+        message_batch: int = 1000,
+        dependencies: Mapping[str, Any] | Sequence[Any] | str | None = None,
+        *,
         grace_period: timedelta = timedelta(minutes=5),
     ) -> None:
-        """Runs a worker as a program does: loads the tasks, serves health and metrics, and stops on SIGTERM and SIGINT."""
+        """Runs a worker as a program does: loads the tasks (and what else is named as `module:name`), serves health and
+        metrics, and stops on SIGTERM and SIGINT."""
         async with Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation) as docket:
             for path in tasks:
                 docket.register_collection(path)
@@ -334,14 +341,16 @@ class Worker:
                 schedule_automatic_tasks,
                 enable_internal_instrumentation,
                 load_object(fallback_task) if fallback_task else None,
+                load_object(dependencies) if isinstance(dependencies, str) else dependencies,
+                message_batch,
                 grace_period=grace_period,
             )
             async with worker:
                 with (
                     stopped_by_signals(worker.stop),
-                    instrumentation.metrics_server(metrics_port),
+                    instrumentation.metrics_server(port=metrics_port),
                     instrumentation.healthcheck_server(
-                        healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
+                        port=healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
                     ),
                 ):
                     await (worker.run_until_finished() if until_finished else worker.run_forever())
