@@ -167,3 +167,14 @@ async def test_the_standard_tasks_can_be_added_by_name(docket: Docket) -> None:
     await execution.sync()
 
     assert execution.state == ExecutionState.COMPLETED
+
+
+async def test_some_of_the_keywords_are_enough_to_find_a_task(docket: Docket) -> None:
+    await docket.add(serve)(customer="ada", region="south")
+
+    await testing.assert_task_scheduled(docket, serve, kwargs={"region": "south"})
+    await testing.assert_task_scheduled(docket, serve, kwargs={})
+    with pytest.raises(AssertionError):
+        await testing.assert_task_not_scheduled(docket, serve, kwargs={"customer": "ada"})
+    await testing.assert_task_not_scheduled(docket, serve, kwargs={"region": "south", "customer": "bob"})
+    await testing.assert_task_not_scheduled(docket, serve, kwargs={"floor": 3})

@@ -307,3 +307,37 @@ async def test_partial_functions_with_a_name_are_tasks(docket: Docket) -> None:
     await run_everything(docket)
 
     assert seen == [("given", "later")]
+
+
+async def test_run_at_most_nothing_runs_nothing(docket: Docket, worker: Worker) -> None:
+    ran: list[str] = []
+
+    async def note(text: str) -> None:
+        ran.append(text)
+
+    never = await docket.add(note, key="never")("never")
+    await docket.add(note, key="free")("free")
+    await ends(worker.run_at_most({"never": 0}))
+    await never.sync()
+
+    assert ran == ["free"]
+    assert never.state == ExecutionState.CANCELLED
+
+
+async def test_run_at_most_counts_a_key_that_is_scheduled_again(docket: Docket, worker: Worker) -> None:
+    ran: list[str] = []
+
+    async def note(text: str) -> None:
+        ran.append(text)
+
+    async def bring_back() -> None:
+        first = await docket.get_execution("k")
+        assert first is not None
+        await first.get_result()
+        await docket.add(note, key="k")("second")
+
+    await docket.add(note, key="k")("first")
+    await docket.add(bring_back)()
+    await ends(worker.run_at_most({"k": 1}))
+
+    assert ran == ["first"]

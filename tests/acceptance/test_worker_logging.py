@@ -120,3 +120,18 @@ async def test_an_unknown_task_is_warned_about(docket: Docket, caplog: pytest.Lo
         await run_everything(elsewhere)
 
     assert any(record.levelno >= logging.WARNING and "stranger" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_further_run_is_told_by_the_dependencies_logger(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def flaky(retry: Retry = Retry(attempts=2)) -> None:
+        if retry.attempt == 1:
+            raise ValueError("once")
+
+    await docket.add(flaky)()
+    await run_everything(docket)
+
+    tellers = {record.getMessage()[0]: record.name for record in caplog.records}
+    assert tellers["↫"] == "docket.dependencies"
+    assert tellers["↪"] == tellers["↬"] == tellers["↩"] == "docket.worker"

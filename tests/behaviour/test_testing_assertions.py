@@ -26,7 +26,14 @@ async def test_a_scheduled_task_is_found_by_function_name_arguments_and_key(dock
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"args": ("bob",)}, {"args": ()}, {"kwargs": {}}, {"kwargs": {"amount": 6}}, {"key": "other"}]
+    "wanted",
+    [
+        {"args": ("bob",)},
+        {"args": ()},
+        {"kwargs": {"amount": 5, "note": ""}},
+        {"kwargs": {"amount": 6}},
+        {"key": "other"},
+    ],
 )
 async def test_what_does_not_fit_is_not_found(docket: Docket, wanted: dict[str, Any]) -> None:
     await docket.add(send, key="k")("ann", amount=5)

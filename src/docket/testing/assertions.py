@@ -22,7 +22,8 @@ async def assert_task_scheduled(
     kwargs: dict[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Fails unless a call of the function waits; with exactly these arguments and that key, where they are given."""
+    """Fails unless a call of the function waits; where they are given, with exactly these `args`, with these `kwargs` among
+    its own, and with that key."""
     waiting = (await docket.snapshot()).future
     if not any(_fits(execution, function, args, kwargs, key) for execution in waiting):
         raise AssertionError(f"{_wanted(function, args, kwargs, key)} is not scheduled; {_what_is_there(waiting)}")
@@ -36,7 +37,7 @@ async def assert_task_not_scheduled(
     kwargs: dict[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Fails if a call of the function waits; with exactly these arguments and that key, where they are given."""
+    """Fails if a call of the function waits; `args`, `kwargs` and `key` narrow it down as in assert_task_scheduled."""
     waiting = (await docket.snapshot()).future
     found = [execution for execution in waiting if _fits(execution, function, args, kwargs, key)]
     if found:
@@ -71,8 +72,12 @@ def _fits(
         execution.function_name == _name(function)
         and (key is None or execution.key == key)
         and (args is None or _equal(execution.args, args))
-        and (kwargs is None or _equal(execution.kwargs, kwargs))
+        and (kwargs is None or _contains(execution.kwargs, kwargs))
     )
+
+
+def _contains(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(name in stored and _equal(stored[name], value) for name, value in wanted.items())
 
 
 def _equal(stored: Any, wanted: Any) -> bool:

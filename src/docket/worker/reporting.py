@@ -26,6 +26,8 @@ from docket.instrumentation import (
 )
 
 logger = logging.getLogger("docket.worker")
+# What a task's behaviours decided, such as another run, is theirs to tell.
+behaviours = logging.getLogger("docket.dependencies")
 
 
 @dataclass(slots=True)
@@ -96,14 +98,14 @@ class Reporter:
 
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
         seconds = outcome.duration.total_seconds()
-        arrow = "↫" if again else "↩"
+        arrow, teller = ("↫", behaviours) if again else ("↩", logger)
         if outcome.exception is not None:
-            logger.error(
+            teller.error(
                 "%s [%s] %s", arrow, format_duration(seconds), execution.call_repr(),
                 exc_info=outcome.exception, extra=self._extra(execution),
             )  # fmt: skip
-        elif logger.isEnabledFor(logging.INFO):
-            logger.info(
+        elif teller.isEnabledFor(logging.INFO):
+            teller.info(
                 "%s [%s] %s",
                 arrow,
                 format_duration(seconds),

@@ -97,7 +97,7 @@ class Runner:
     async def _run(self, run: Run) -> None:
         try:
             execution = self._open(run)
-            if execution is None or self._is_struck(run, execution):
+            if execution is None or self._is_turned_away(run, execution):
                 return
             if execution.function is not unknown_function or await self._is_left_to_us(run, execution):
                 await self._call_and_settle(run, execution)
@@ -127,12 +127,17 @@ class Runner:
 
     # Admit
 
-    def _is_struck(self, run: Run, execution: Execution) -> bool:
+    def _is_turned_away(self, run: Run, execution: Execution) -> bool:
+        """Struck, or beyond what run_at_most allows: ended without a run."""
         strikes = self._docket.strike_list
-        if strikes.is_empty or not strikes.is_stricken(execution):
+        if not strikes.is_empty and strikes.is_stricken(execution):
+            self._report.struck(execution)
+            reason = "struck"
+        elif self._is_spent(run):
+            reason = "run_at_most allows no further run"
+        else:
             return False
-        self._report.struck(execution)
-        ending = Ending(self._worker.name, "struck")
+        ending = Ending(self._worker.name, reason)
         self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
         return True
 
