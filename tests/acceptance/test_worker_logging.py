@@ -122,7 +122,7 @@ async def test_an_unknown_task_is_warned_about(docket: Docket, caplog: pytest.Lo
     assert any(record.levelno >= logging.WARNING and "stranger" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_further_run_is_told_by_the_dependencies_logger(
+async def test_a_failure_is_told_by_the_worker_and_the_next_run_by_the_dependencies(
     docket: Docket, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def flaky(retry: Retry = Retry(attempts=2)) -> None:
@@ -132,6 +132,11 @@ async def test_a_further_run_is_told_by_the_dependencies_logger(
     await docket.add(flaky)()
     await run_everything(docket)
 
-    tellers = {record.getMessage()[0]: record.name for record in caplog.records}
-    assert tellers["↫"] == "docket.dependencies"
-    assert tellers["↪"] == tellers["↬"] == tellers["↩"] == "docket.worker"
+    told = [(record.getMessage()[0], record.name, record.levelname, bool(record.exc_info)) for record in caplog.records]
+    assert [line for line in told if line[0] in "↪↬↩↫"] == [
+        ("↪", "docket.worker", "INFO", False),
+        ("↩", "docket.worker", "ERROR", True),
+        ("↫", "docket.dependencies", "INFO", False),
+        ("↬", "docket.worker", "INFO", False),
+        ("↩", "docket.worker", "INFO", False),
+    ]

@@ -97,21 +97,28 @@ class Reporter:
             TASKS_PERPETUATED.add(1, attributes)
 
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
-        seconds = outcome.duration.total_seconds()
-        arrow, teller = ("↫", behaviours) if again else ("↩", logger)
+        """A failure is the worker's to tell, with its traceback; that the task comes again, its behaviours'."""
         if outcome.exception is not None:
-            teller.error(
-                "%s [%s] %s", arrow, format_duration(seconds), execution.call_repr(),
-                exc_info=outcome.exception, extra=self._extra(execution),
-            )  # fmt: skip
-        elif teller.isEnabledFor(logging.INFO):
-            teller.info(
-                "%s [%s] %s",
-                arrow,
-                format_duration(seconds),
-                execution.call_repr(),
-                extra=self._extra(execution),
-            )
+            self._log_end(logger, logging.ERROR, "↩", execution, outcome)
+        if again:
+            self._log_end(behaviours, logging.INFO, "↫", execution, outcome)
+        elif outcome.exception is None:
+            self._log_end(logger, logging.INFO, "↩", execution, outcome)
+
+    def _log_end(
+        self, teller: logging.Logger, level: int, arrow: str, execution: Execution, outcome: TaskOutcome
+    ) -> None:
+        if not teller.isEnabledFor(level):
+            return
+        teller.log(
+            level,
+            "%s [%s] %s",
+            arrow,
+            format_duration(outcome.duration.total_seconds()),
+            execution.call_repr(),
+            exc_info=outcome.exception if level == logging.ERROR else None,
+            extra=self._extra(execution),
+        )
 
     def cancelled(self, execution: Execution, seconds: float) -> None:
         logger.info(
