@@ -432,3 +432,19 @@ async def test_gathered_arguments_do_not_stand_in_for_dependencies(docket: Docke
     await run_everything(docket)
 
     assert seen == [(1, 2, 3, 4), "k", 10]
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside others", "alone"])
+async def test_a_value_given_by_position_stands_in_for_the_dependency(docket: Docket, beside: bool) -> None:
+    seen: list[object] = []
+
+    async def alone(number: int, key: str = TaskKey()) -> None:
+        seen.extend([number, key])
+
+    async def with_another(number: int, key: str = TaskKey(), *, five: int = Depends(lambda: 5)) -> None:
+        seen.extend([number, key])
+
+    await docket.add(with_another if beside else alone)(1, "mine")
+    await run_everything(docket)
+
+    assert seen == [1, "mine"]

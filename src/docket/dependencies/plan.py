@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -12,6 +13,8 @@ from uncalled_for import validate_dependencies as validate_declarations
 from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
 )
+
+from docket.execution.arguments import positions_of
 
 from .admission import Admission
 from .base import CompletionHandler, FailureHandler, Runtime
@@ -27,7 +30,7 @@ class Plan:
 
     parameters: dict[str, Dependency[Any]]
     annotations: dict[str, list[Dependency[Any]]]
-    immediate: list[tuple[str, Any]]
+    immediate: list[tuple[str, int, Any]]
     admissions: list[tuple[str, Admission]]
     is_plain: bool
     is_immediate: bool
@@ -62,7 +65,8 @@ def plan_count() -> int:
 def _make_plan(function: Callable[..., Any]) -> Plan:
     parameters = cast(dict[str, Dependency[Any]], get_dependency_parameters(function))
     annotations = cast(dict[str, list[Dependency[Any]]], get_annotation_dependencies(function))
-    immediate = [(name, d) for name, d in parameters.items() if isinstance(d, Immediate)]
+    positions = positions_of(function)
+    immediate = [(n, positions.get(n, sys.maxsize), d) for n, d in parameters.items() if isinstance(d, Immediate)]
     is_immediate = not annotations and len(immediate) == len(parameters)
     marks = [(name, d) for name, found in annotations.items() for d in found]
     admissions = [(name, d) for name, d in [*parameters.items(), *marks] if isinstance(d, Admission)]

@@ -43,8 +43,9 @@ class Resolved:
 
 def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerView) -> None:
     """For functions all of whose dependencies are at hand: no context managers, no caches."""
-    for name, dependency in plan.immediate:
-        if name not in execution.kwargs:
+    given = len(execution.args)
+    for name, position, dependency in plan.immediate:
+        if position >= given and name not in execution.kwargs:
             value = resolved.values[name] = dependency.provide(execution, worker)
             resolved.note(value)
 

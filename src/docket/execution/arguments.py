@@ -17,9 +17,16 @@ def arguments_by_name(function: Callable[..., Any], args: tuple[Any, ...], kwarg
     if not args:
         return dict(kwargs)
     parameters = get_signature(function).parameters.values()
-    names = [parameter.name for parameter in parameters if parameter.kind in _ONE_EACH]
-    named = dict(zip(names, args, strict=False))
+    positions = positions_of(function)
+    named = dict(zip(positions, args, strict=False))
     gathering = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
-    if gathering is not None and len(args) > len(names):
-        named[gathering] = args[len(names) :]
+    if gathering is not None and len(args) > len(positions):
+        named[gathering] = args[len(positions) :]
     return {**named, **kwargs}
+
+
+def positions_of(function: Callable[..., Any]) -> dict[str, int]:
+    """The parameters that take one positional argument each, in order."""
+    parameters = get_signature(function).parameters.values()
+    names = (parameter.name for parameter in parameters if parameter.kind in _ONE_EACH)
+    return {name: position for position, name in enumerate(names)}
