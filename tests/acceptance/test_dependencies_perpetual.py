@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from docket import Docket, Execution, ExecutionState, Perpetual, Retry, Worker
+from docket import Docket, Execution, ExecutionState, Perpetual, Retry, TaskKey, Worker
 from docket.dependencies import CompletionHandler, current_execution
 from docket.testing import Clock
 
@@ -355,3 +355,31 @@ async def test_a_perpetual_task_that_was_replaced_while_it_ran_does_not_come_ove
     await ends(worker.run_until_finished())
 
     assert ran == ["original", "replacement"]
+
+
+@pytest.mark.parametrize(
+    ("names", "key"), [(["tick", "alias"], "tick"), (["alias", "tick"], "tick"), (["one", "two"], "one")]
+)
+async def test_an_automatic_task_of_several_names_is_seeded_once(
+    docket: Docket, worker: Worker, names: list[str], key: str
+) -> None:
+    ran: list[str] = []
+
+    async def tick(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True), key: str = TaskKey()) -> None:
+        ran.append(key)
+
+    docket.register(tick, names=names)
+    async with running(worker):
+        await waits_for_an_hour(docket, key)
+        waiting = [execution.key for execution in (await docket.snapshot()).future]
+
+    assert ran == [key]
+    assert waiting == [key]
+
+
+async def waits_for_an_hour(docket: Docket, key: str) -> None:
+    async def is_there() -> bool:
+        execution = await docket.get_execution(key)
+        return execution is not None and execution.when > now() + HOUR / 2
+
+    await eventually(is_there)

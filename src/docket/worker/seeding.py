@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
-from docket.execution import TaskCall
+from docket.execution import TaskCall, TaskFunction
 from docket.storage.faults import PASSING
 from docket.storage.keys import text_bytes
 
@@ -53,7 +53,7 @@ class Seeder(Service):
 
     async def seed(self) -> None:
         calls: list[TaskCall] = []
-        for name, function in list(self._docket.tasks.items()):
+        for function, name in self._names().items():
             perpetual = plan_for(function).single(Perpetual)
             if perpetual is None or not perpetual.automatic or await self._is_buried(name):
                 continue
@@ -62,6 +62,14 @@ class Seeder(Service):
             for execution in await self._docket.add_many(calls):
                 if execution.schedule_exception is not None:
                     raise execution.schedule_exception
+
+    def _names(self) -> dict[TaskFunction, str]:
+        """Every function once, by its own name; one that is known by other names only, by the first of them."""
+        names: dict[TaskFunction, str] = {}
+        for name, function in self._docket.tasks.items():
+            if function not in names or name == getattr(function, "__name__", None):
+                names[function] = name
+        return names
 
     async def _is_buried(self, name: str) -> bool:
         """An automatic task that kills its workers must not be brought back to kill more."""
