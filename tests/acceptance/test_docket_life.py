@@ -1,9 +1,11 @@
 """Opening and closing a docket, its places, and where results go."""
 
+import socket
 from datetime import timedelta
 
 import pytest
 from key_value.aio.stores.memory import MemoryStore
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from docket import Docket, ExecutionState
 
@@ -160,3 +162,16 @@ async def test_a_record_is_gone_after_the_time_it_may_live(name: str, url: str) 
             return await docket.get_execution("k") is None
 
         await eventually(is_gone)
+
+
+@pytest.mark.parametrize("caught", [RedisConnectionError, ConnectionError], ids=["client library", "builtin"])
+async def test_a_server_that_is_not_there_is_caught_as_its_callers_catch_it(caught: type[Exception]) -> None:
+    with socket.socket() as taken:
+        # Bound and not listening: nobody answers there, and nobody else can.
+        taken.bind(("127.0.0.1", 0))
+        docket = Docket(url=f"redis://127.0.0.1:{taken.getsockname()[1]}/0")
+        with pytest.raises(caught) as raised:
+            await docket.__aenter__()
+
+    assert "127.0.0.1" in str(raised.value)
+    assert "127.0.0.1" in repr(raised.value)

@@ -25,7 +25,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from docket.model.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsuitable
 
 
-class ServerUnavailable(ServerUnreachable):
+class ServerGone(RedisConnectionError, ServerUnreachable):
+    """ServerUnreachable for callers who catch the client library's error, as they do round its own calls."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class ServerUnavailable(ServerGone):
     """The server answers, but cannot serve right now (loading, read-only, failing over)."""
 
 
@@ -74,7 +81,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, ResponseError) and _is_passing_text(str(error)):
         return ServerUnavailable(text)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
-        return ServerUnreachable(text)
+        return ServerGone(text)
     if isinstance(error, RedisError):
         return ServerUnsuitable(text)
     return None
