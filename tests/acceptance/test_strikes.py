@@ -418,3 +418,15 @@ async def test_a_condition_of_ones_own_strikes(docket: Docket, journal: Journal)
         Disposition.SCHEDULED,
         Disposition.SCHEDULED,
     ]
+
+
+async def test_strikes_that_another_client_left_behind_do_no_harm(name: str, url: str) -> None:
+    async with Docket(name=name, url=url) as before, before.redis() as redis:
+        await redis.xadd(before.key("strikes"), {b"direction": b"strike", b"function": b"serve"})
+
+    async with Docket(name=name, url=url) as docket:
+        await docket.strike("other")
+        await docket.wait_for_strikes_loaded()
+
+        assert docket.strike_list.is_stricken("other")
+        assert not docket.strike_list.is_stricken("serve")

@@ -65,7 +65,8 @@ class Keys:
         self.running = self.key("running")
         self.dead = self.key("dead")
         self.dead_records = self.key("dead-records")
-        self.strikes = self.key("strikes")
+        # Not plain "strikes": a docket of that name that another client has used before keeps a stream there.
+        self.strikes = self.key("strike-rules")
         self.results = self.key("results")
         self.channels = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
 
