@@ -104,7 +104,13 @@ class Execution:
     @property
     def message_id(self) -> str | None:
         """The id of its stream entry, where it has one."""
-        return self.record.entry if self.record is not None else self._message_id
+        if self._message_id is None and self.record is not None:
+            return self.record.entry
+        return self._message_id
+
+    @message_id.setter
+    def message_id(self, id: str | None) -> None:
+        self._message_id = id
 
     @property
     def progress(self) -> ExecutionProgress:
