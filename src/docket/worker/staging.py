@@ -11,8 +11,8 @@ from docket.storage.subscriptions import Subscriptions
 
 from .service import Service
 
-# The stager looks at least this often: a message about an earlier time may have been lost.
-LONGEST_SLEEP = 10.0
+# A backstop. A message about an earlier time may be lost, but a subscription that was deaf for a while wakes us too.
+LONGEST_SLEEP = 30.0
 
 
 class Stager(Service):
