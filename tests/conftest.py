@@ -1,5 +1,6 @@
 """Fixtures shared by every test."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,10 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+# A script's background jobs ignore SIGINT, and what they start inherits that: no test could be interrupted by Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ForWhoeverListens(SpanProcessor):
