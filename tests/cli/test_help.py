@@ -173,5 +173,11 @@ def test_the_shell_completes_commands_and_options(typed: str, expected: str) -> 
     assert expected in completed.stdout.split()
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_breaks_lines_where_the_terminal_does(name: str) -> None:
+    for paragraph in find(name).help.split("\n\n"):
+        assert "\n" not in paragraph
+
+
 def test_the_app_is_what_the_installed_command_runs() -> None:
     assert get_command(app).name == "docket"

@@ -28,7 +28,13 @@ class Entry:
         module, _, attribute = self.path.partition(":")
         command = get_command(getattr(importlib.import_module(module), attribute))
         command.name = name
+        command.help = _unwrapped(command.help or "")
         return command
+
+
+def _unwrapped(text: str) -> str:
+    """A paragraph on one line: the terminal's width decides where it breaks, not the source's."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 class LazyCommands(TyperGroup):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
 from docket.cli.demo import shop
 from docket.docket import Docket
@@ -42,7 +41,7 @@ class Story:
                 f"Each courier has {shop.COURIER_LINES} telephone lines: further calls wait in line.",
                 self._nothing,
             ),
-            (0.62, f"The books are closed at every full minute, next at {_next_minute():%H:%M}.", self._nothing),
+            (0.62, "The books are closed at every full minute, by the clock on the wall.", self._nothing),
             (SHARE_OF_ORDERS, "The shop closes; what is still on its way is finished.", self._nothing),
         ]
         for share, caption, happen in chapters:
@@ -70,7 +69,3 @@ class Story:
         self.index_began = asyncio.get_running_loop().time()
         call = self._docket.call(shop.index_page)
         await self._docket.add_many(call(page) for page in range(PAGES_TO_INDEX))
-
-
-def _next_minute() -> datetime:
-    return datetime.now() + timedelta(minutes=1)
