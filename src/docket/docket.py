@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
@@ -20,8 +20,8 @@ from docket.instrumentation import (
 )
 from docket.ledger import Batcher, Ledger
 from docket.ledger.ledger import BATCH
-from docket.model.errors import Undecodable
-from docket.model.times import duration_ms, from_ms
+from docket.model.errors import NotOpen, Undecodable
+from docket.model.times import check_durations, duration_ms, from_ms
 from docket.places import Places
 from docket.registry import Registry, TaskCollection, load_object, name_of
 from docket.scheduling import Scheduling, new_key
@@ -73,6 +73,7 @@ class Docket(Places):
         *,
         max_payload: int = MAX_PAYLOAD,
     ) -> None:
+        check_durations("Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl)
         if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
             raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
         self.name = name
@@ -92,7 +93,7 @@ class Docket(Places):
         self._ledger: Ledger | None = None
         self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
-        self._scheduling: Scheduling
+        self._scheduling: Scheduling | None = None
         self._progressing: Batcher[tuple[str, int, bytes, str], bool]
 
     def _name_keys(self) -> Keys:
@@ -127,20 +128,26 @@ class Docket(Places):
 
     @property
     def ledger(self) -> Ledger:
-        assert self._stack is not None, "open the docket first: async with docket: …"
-        assert self._ledger is not None
+        if self._stack is None or self._ledger is None:
+            raise _not_open()
         return self._ledger
 
     @property
     def subscriptions(self) -> Subscriptions:
-        assert self._stack is not None, "open the docket first: async with docket: …"
-        assert self._subscriptions is not None
+        if self._stack is None or self._subscriptions is None:
+            raise _not_open()
         return self._subscriptions
+
+    def _open_scheduling(self) -> Scheduling:
+        if self._stack is None or self._scheduling is None:
+            raise _not_open()
+        return self._scheduling
 
     @asynccontextmanager
     async def redis(self) -> AsyncGenerator[Redis]:
         """A redis-py client (bytes in, bytes out) on the docket's server."""
-        assert self._stack is not None, "open the docket first"
+        if self._stack is None:
+            raise _not_open()
         yield self.server.client
 
     # Names
@@ -174,17 +181,17 @@ class Docket(Places):
     @overload
     def add(
         self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
-    ) -> Callable[P, Awaitable[Execution]]: ...
+    ) -> Callable[P, Coroutine[Any, Any, Execution]]: ...
     @overload
     def add(
         self, function: str, when: datetime | None = None, key: str | None = None
-    ) -> Callable[..., Awaitable[Execution]]: ...
+    ) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
     def add(
         self,
         function: Callable[..., Awaitable[Any]] | str,
         when: datetime | None = None,
         key: str | None = None,
-    ) -> Callable[..., Awaitable[Execution]]:
+    ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
         A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for an unknown name,
@@ -196,12 +203,12 @@ class Docket(Places):
     @overload
     def replace(
         self, function: Callable[P, Awaitable[R]], when: datetime, key: str
-    ) -> Callable[P, Awaitable[Execution]]: ...
+    ) -> Callable[P, Coroutine[Any, Any, Execution]]: ...
     @overload
-    def replace(self, function: str, when: datetime, key: str) -> Callable[..., Awaitable[Execution]]: ...
+    def replace(self, function: str, when: datetime, key: str) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
     def replace(
         self, function: Callable[..., Awaitable[Any]] | str, when: datetime, key: str
-    ) -> Callable[..., Awaitable[Execution]]:
+    ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call in place of whatever that key has waiting. A run of the key that is going on no longer counts.
 
         Raises as `add`.
@@ -222,6 +229,7 @@ class Docket(Places):
     ) -> Callable[..., TaskCall]:
         """A call to be scheduled later, by `add_many` or `replace_many`."""
         found, name = self.registry.find(function)
+        _check_place(when, key, name)
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
             task_key = new_key() if key is None else key
@@ -244,7 +252,7 @@ class Docket(Places):
         """Schedules an execution as it stands."""
         with self._span("schedule", execution):
             execution.trace_context = execution.trace_context or inject_context()
-            await self._scheduling.write_down(execution, replace)
+            await self._open_scheduling().write_down(execution, replace)
 
     def _scheduler(
         self,
@@ -253,19 +261,22 @@ class Docket(Places):
         key: str | None,
         *,
         replace: bool,
-    ) -> Callable[..., Awaitable[Execution]]:
+    ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         found, name = self.registry.find(function)
+        _check_place(when, key, name)
 
         async def scheduler(*args: Any, **kwargs: Any) -> Execution:
             execution = self._new_execution(found, name, args, kwargs, key, when)
             if is_tracing():
                 with self._span("replace" if replace else "add", execution):
                     execution.trace_context = inject_context()
-                    await self._scheduling.write_down(execution, replace)
+                    await self._open_scheduling().write_down(execution, replace)
             else:
-                await self._scheduling.write_down(execution, replace)
+                await self._open_scheduling().write_down(execution, replace)
             return execution
 
+        # Python names it when it warns that the call was never awaited.
+        scheduler.__qualname__ = f"docket.{'replace' if replace else 'add'}({name})"
         return scheduler
 
     def _span(
@@ -315,7 +326,7 @@ class Docket(Places):
             executions.append(execution)
         size = chunk_size or max(len(executions), 1)
         for start in range(0, len(executions), size):
-            await self._scheduling.write_down_many(executions[start : start + size], replace)
+            await self._open_scheduling().write_down_many(executions[start : start + size], replace)
         return executions
 
     # Tasks that are there
@@ -417,6 +428,21 @@ class Docket(Places):
         except PASSING as error:
             # A task must not fail because nobody could be told how far it is.
             logger.warning("progress of task %r was not written: %s", key, error)
+
+
+def _not_open() -> NotOpen:
+    return NotOpen("the docket is not open: use it inside `async with Docket(…) as docket:`")
+
+
+def _check_place(when: object, key: object, name: str) -> None:
+    """The two arguments that are easily taken for the task's own."""
+    if when is not None and not isinstance(when, datetime):
+        raise TypeError(
+            f"when={when!r} is no datetime (a delay reads when=docket.now() + timedelta(…)); "
+            f"the task's own arguments go into the second pair of parentheses: docket.add({name})(…)"
+        )
+    if key is not None and not isinstance(key, str):
+        raise TypeError(f"key={key!r}: the key of a task is text, for instance key=f'{name}-{{number}}'")
 
 
 def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from types import FunctionType
+from typing import Any, cast, get_origin, get_type_hints
 
 from docket.dependencies import validate_dependencies
 from docket.execution import TaskFunction
 from docket.model.errors import TaskNotRegistered
 
 TaskCollection = Iterable[TaskFunction]
+LAMBDA = "<lambda>"
 
 
 def name_of(function: Any) -> str:
@@ -21,6 +25,57 @@ def name_of(function: Any) -> str:
     return name
 
 
+def own_name(function: Any) -> str:
+    """The name a function is registered under if none is given: one by which workers find the same function."""
+    name = name_of(function)
+    if name == LAMBDA:
+        raise TypeError(
+            "a lambda has no name by which a worker could find it: write an `async def`, or register it with names=[…]"
+        )
+    return name
+
+
+def check_awaitable(function: Any) -> None:
+    """Refuses what can be told to be no task where it is written, and not by a worker later."""
+    if inspect.iscoroutine(function):
+        function.close()
+        name = function.__name__
+        raise TypeError(f"{name}(…) has been called already: pass the function itself, as in docket.add({name})(…)")
+    if not callable(function):
+        raise TypeError(f"{function!r} is no function, so it cannot be a task")
+    body = _body(function)
+    if not isinstance(body, FunctionType) or inspect.iscoroutinefunction(body):
+        return
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        kind = "a generator"
+    elif _may_return_awaitable(body):
+        return
+    else:
+        kind = "not async"
+    raise TypeError(
+        f"{describe(function)} is {kind}, so it cannot be a task: a task is an `async def` that returns; "
+        "what blocks goes to a thread inside it, with `await asyncio.to_thread(…)`"
+    )
+
+
+def _body(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = cast(Any, function).func
+    return getattr(function, "__func__", function)
+
+
+def _may_return_awaitable(body: FunctionType) -> bool:
+    """A function that is not async may still return something to await, if it is decorated or says so."""
+    if body.__name__ == LAMBDA or hasattr(body, "__wrapped__"):
+        return True
+    try:
+        returned = get_type_hints(body).get("return", None)
+    except Exception:
+        return True
+    kind = get_origin(returned) or returned
+    return kind is Any or not isinstance(kind, type | None) or hasattr(kind, "__await__")
+
+
 class Registry:
     """Names and the functions behind them."""
 
@@ -28,8 +83,12 @@ class Registry:
         self.tasks: dict[str, TaskFunction] = {}
 
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
-        """Makes a function known. Raises ValueError if its dependencies contradict each other."""
-        given = list(names) if names else [name_of(function)]
+        """Makes a function known.
+
+        Raises TypeError for what cannot be a task, ValueError if its dependencies contradict each other.
+        """
+        check_awaitable(function)
+        given = list(names) if names else [own_name(function)]
         validate_dependencies(function)
         for name in given:
             taken = self.tasks.get(name)

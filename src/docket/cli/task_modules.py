@@ -73,6 +73,8 @@ def _import(option: str, path: str, name: str) -> Any:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
             where = f"there is no module {missing!r}, neither installed nor in {os.getcwd()}"
+            if name.endswith(".py"):
+                where = f"name the module, not its file: {path.replace('.py:', ':').replace('/', '.')}"
         else:
             where = _in_module(error)
         raise WrongUsage(f"{option} {path}: {where}") from error

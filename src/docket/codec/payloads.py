@@ -27,11 +27,22 @@ def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], trace_context: di
     try:
         body = seal((args, kwargs))
     except Exception as error:
-        raise Unserializable(f"arguments cannot be serialised: {error_text(error)}"[:500]) from error
+        raise Unserializable(f"{_culprit(args, kwargs)} cannot be serialised: {error_text(error)}"[:500]) from error
     if not trace_context:
         return b"\0\0" + body
     headers = pack(trace_context)
     return len(headers).to_bytes(2, "little") + headers + body
+
+
+def _culprit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The first argument that cannot be stored by itself."""
+    for place, value in [*enumerate(args, 1), *kwargs.items()]:
+        try:
+            seal(value)
+        except Exception:
+            which = f"argument {place}" if isinstance(place, int) else f"argument {place!r}"
+            return f"{which}, of type {type(value).__name__},"
+    return "the arguments together"
 
 
 def decode_trace(data: bytes) -> dict[str, str]:

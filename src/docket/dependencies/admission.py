@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from uncalled_for import Dependency, get_dependency_parameters, get_signature
 
 from docket.execution.arguments import arguments_by_name
-from docket.model.times import duration_ms
+from docket.model.times import check_durations, duration_ms
 from docket.storage.faults import PASSING
 
 from .base import AdmissionBlocked
@@ -145,6 +145,7 @@ async def if_possible(tell: Callable[[], Awaitable[None]]) -> None:
 
 def positive_ms(owner: str, name: str, duration: timedelta) -> int:
     """A duration in whole milliseconds, at least one. Raises ValueError if it is not positive."""
+    check_durations(owner, **{name: duration})
     if duration <= timedelta(0):
         raise ValueError(f"{owner}({name}={duration}): it must be longer than nothing")
     return max(duration_ms(duration), 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket.model.times import check_durations
+
 from .base import CompletionHandler, TaskOutcome
 from .context import WorkerView, current_execution, current_worker
 
@@ -21,6 +23,7 @@ class Perpetual(CompletionHandler[Any]):
     """
 
     def __init__(self, every: timedelta = timedelta(0), automatic: bool = False) -> None:
+        check_durations(type(self).__name__, every=every)
         if every < timedelta(0):
             raise ValueError(f"{type(self).__name__}(every={every}): it cannot be negative")
         self.every = every

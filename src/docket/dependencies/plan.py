@@ -16,6 +16,7 @@ from uncalled_for.introspection import (
 
 from docket.execution.arguments import positions_of
 
+from . import contextual
 from .admission import Admission
 from .base import CompletionHandler, FailureHandler, Runtime
 from .context import Immediate
@@ -77,6 +78,7 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
 def validate_dependencies(function: Callable[..., Any]) -> None:
     """Raises ValueError, naming the task, if its dependencies contradict each other."""
     name = getattr(function, "__name__", repr(function))
+    _validate_defaults(function, name)
     try:
         validate_declarations(function)
     except ValueError as error:
@@ -92,6 +94,30 @@ def _declared(function: Callable[..., Any]) -> list[tuple[str, Dependency[Any]]]
     plan = plan_for(function)
     marks = [(name, d) for name, found in plan.annotations.items() for d in found]
     return [*plan.parameters.items(), *marks]
+
+
+def _validate_defaults(function: Callable[..., Any], name: str) -> None:
+    """What looks like a dependency and is none would reach the task as it stands."""
+    for parameter in get_signature(function).parameters.values():
+        mistake = _mistake(parameter.default)
+        if mistake:
+            raise ValueError(f"{name}: the default of {parameter.name!r} is {mistake}")
+
+
+def _mistake(default: Any) -> str | None:
+    if _is_not_called(default):
+        return f"{default.__name__} itself; call it: {default.__name__}(…)"
+    if str(type(cast(object, default))) == "<class 'fastapi.params.Depends'>":
+        return "FastAPI's Depends, which is for its routes; a task needs `from docket import Depends`"
+    if isinstance(default, Dependency) and not callable(factory := getattr(cast(Any, default), "factory", callable)):
+        return f"a dependency on {factory!r}, which is no function; write Depends(function), not Depends(function())"
+    return None
+
+
+def _is_not_called(default: Any) -> bool:
+    if isinstance(default, type):
+        return issubclass(default, Dependency)
+    return inspect.isfunction(default) and default.__module__ == contextual.__name__
 
 
 def _validate_automatic(function: Callable[..., Any], name: str) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from docket.model.errors import DocketError
+from docket.model.times import check_durations
 
 from .base import FailureHandler, TaskOutcome
 from .context import WorkerView, current_execution
@@ -40,6 +41,7 @@ class Retry(FailureHandler[Any]):
     ) -> None:
         if attempts is not None and attempts < 1:
             raise ValueError(f"Retry(attempts={attempts}): it takes at least one run; None means for ever")
+        check_durations("Retry", delay=delay)
         if delay < timedelta(0):
             raise ValueError(f"Retry(delay={delay}): a delay cannot be negative")
         if not 0 <= jitter <= 1:
@@ -119,6 +121,7 @@ class ExponentialRetry(Retry):
         on: ExceptionTypes | type[BaseException] | None = None,
         never: ExceptionTypes | type[BaseException] = (),
     ) -> None:
+        check_durations("ExponentialRetry", minimum_delay=minimum_delay, maximum_delay=maximum_delay)
         super().__init__(attempts, minimum_delay, jitter=jitter, on=on, never=never)
         if maximum_delay < timedelta(0):
             raise ValueError(f"ExponentialRetry(maximum_delay={maximum_delay}): a delay cannot be negative")

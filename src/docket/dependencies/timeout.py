@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket.model.times import check_durations
+
 from .base import Runtime
 from .context import WorkerView
 from .durations import format_duration
@@ -25,6 +27,7 @@ class Timeout(Runtime[Any]):
     """Ends a run with TimeoutError after `base`, unless it asks for more time."""
 
     def __init__(self, base: timedelta) -> None:
+        check_durations("Timeout", base=base)
         if base <= timedelta(0):
             raise ValueError(f"Timeout({base}): it must be positive")
         self.base = base

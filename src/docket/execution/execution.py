@@ -15,7 +15,7 @@ from docket.codec import decode_call, decode_error, decode_result, encode_call, 
 from docket.ledger import Ending, Look, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
 from docket.ledger.ledger import as_json, worker_name
-from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed, UnknownVersion
+from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed, UnknownVersion, Unserializable
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import RECORD_VERSION, FinishedRecord, TaskRecord
@@ -148,7 +148,10 @@ class Execution:
         self.next_run = NextRun(attempt, delay, when, self.function_name if new_call else None, call)
 
     def encode(self) -> bytes:
-        return encode_call(self.args, self.kwargs, self.trace_context or None)
+        try:
+            return encode_call(self.args, self.kwargs, self.trace_context or None)
+        except Unserializable as error:
+            raise Unserializable(f"{self.function_name}: {error}") from error.__cause__
 
     # Running by hand
 

@@ -11,6 +11,10 @@ class UnknownScheme(DocketError, ValueError):
     """The URL names no kind of server docket knows."""
 
 
+class NotOpen(DocketError, RuntimeError):
+    """A docket or a worker was used outside its `async with`."""
+
+
 class ServerUnreachable(DocketError, ConnectionError):
     """The server cannot be reached, or went away before it answered."""
 

@@ -21,5 +21,14 @@ def from_ms(ms: float) -> datetime:
         return LAST if ms > 0 else FIRST
 
 
+def check_durations(owner: str, **durations: object) -> None:
+    """Raises TypeError for a number, of which nobody knows whether it means seconds."""
+    for name, duration in durations.items():
+        if not isinstance(duration, timedelta):
+            raise TypeError(
+                f"{owner}({name}={duration!r}): a duration is a timedelta, for instance timedelta(seconds=5)"
+            )
+
+
 def duration_ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)

@@ -49,8 +49,8 @@ class Server:
 
     def __init__(self, url: str, credential_provider: CredentialProvider | None = None) -> None:
         self.url = url
-        self.shown_url = hide_password(url)
         self.address: Address = parse(url)
+        self.shown_url = hide_password(url)
         self.database = self.address.database
         self.clock = shared_clock(self.address.name) if self.address.kind is Kind.MEMORY else TaskClock()
         self._credentials = credential_provider

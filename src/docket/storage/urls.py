@@ -53,6 +53,9 @@ class Address:
 
 
 def parse(url: str) -> Address:
+    """What the URL names. Raises UnknownScheme if it cannot be read, TypeError if there is none."""
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance] - an environment variable that is not set
+        raise TypeError(f"url={url!r}: the URL of a server is text, for instance 'redis://localhost:6379/0'")
     scheme = url.partition("://")[0].lower() if "://" in url else ""
     kind = SCHEMES.get(scheme)
     if kind is None:
@@ -66,6 +69,9 @@ def parse(url: str) -> Address:
         return _parse_sentinel(url)
     plain = _plain_scheme(url)
     options = _options(plain)
+    path = urlsplit(plain).path.strip("/")
+    if path and not path.isdigit() and not plain.startswith("unix:"):
+        raise UnknownScheme(f"the database in {hide_password(url)!r} is no number")
     database = int(options.pop("db", 0) or 0)
     return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=scheme.startswith(("rediss", "valkeys")))
 

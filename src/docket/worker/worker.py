@@ -19,7 +19,8 @@ from docket.docket import Docket
 from docket.execution import Execution, TaskFunction
 from docket.ledger import Renewal
 from docket.ledger.ledger import as_json
-from docket.model.times import duration_ms, from_ms
+from docket.model.errors import NotOpen
+from docket.model.times import check_durations, duration_ms, from_ms
 from docket.registry import load_object
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
@@ -52,7 +53,11 @@ SHORTEST_CHECK_SECONDS = 0.002
 
 async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
     """The fallback for tasks whose function no live worker knows: they are dropped, with a warning."""
-    logger.warning("no worker knows the task %r: %s is dropped", execution.function_name, execution.call_repr())
+    logger.warning(
+        "no worker knows the task %r: %s is dropped; register the function with the worker's docket, or give --tasks",
+        execution.function_name,
+        execution.call_repr(),
+    )
 
 
 class Worker:
@@ -81,8 +86,18 @@ class Worker:
         *,
         grace_period: timedelta = timedelta(minutes=5),
     ) -> None:
+        if isinstance(docket, str):
+            raise TypeError(
+                f"Worker({docket!r}): a worker takes an open docket; to start from a URL use Worker.run(url=…)"
+            )
         if concurrency < 1:
             raise ValueError(f"concurrency={concurrency}: it must be at least 1")
+        check_durations(
+            "Worker",
+            redelivery_timeout=redelivery_timeout,
+            reconnection_delay=reconnection_delay,
+            grace_period=grace_period,
+        )
         if redelivery_timeout <= timedelta(0):
             raise ValueError(f"redelivery_timeout={redelivery_timeout}: it must be positive")
         if message_batch < 1:
@@ -208,7 +223,8 @@ class Worker:
             return False
 
     async def _work(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        assert self._stack is not None, "open the worker first: async with Worker(docket) as worker: …"
+        if self._stack is None:
+            raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert not self._working, "this worker is already running"
         self._working = True
         self._stop.clear()
