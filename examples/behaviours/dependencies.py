@@ -1,7 +1,7 @@
 """What a task needs: opened for one run, or once for the worker; with access to the task's own arguments."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from docket import CurrentDocket, Depends, Docket, Shared, TaskArgument, TaskKey, Worker
@@ -20,13 +20,13 @@ class Pool:
 
 
 @asynccontextmanager
-async def pool() -> AsyncIterator[Pool]:
+async def pool() -> AsyncGenerator[Pool]:
     yield Pool()
     events.append("pool closed")
 
 
 @asynccontextmanager
-async def connection(customer: str = TaskArgument(), shared: Pool = Shared(pool)) -> AsyncIterator[str]:
+async def connection(customer: str = TaskArgument(), shared: Pool = Shared(pool)) -> AsyncGenerator[str]:
     yield shared.connection(customer)
     events.append(f"closed {customer}")
 

@@ -1,0 +1,8 @@
+"""What the service leaves to its workers: `docket worker --docket shop --tasks tasks:tasks`."""
+
+
+async def send_welcome(email: str) -> str:
+    return f"welcome, {email}"
+
+
+tasks = [send_welcome]
