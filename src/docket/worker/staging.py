@@ -41,6 +41,8 @@ class Stager(Service):
 
     async def step(self) -> None:
         self._wake.clear()
+        # What is heard before the answer is news, whatever was next before: the answer may be older.
+        self._next_ms = float("inf")
         moved, now_ms, next_ms = await self._ledger.stage()
         self._next_ms = float("inf") if next_ms is None else next_ms
         if moved == BATCH:
