@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from .servers import Server
 
+# For as many as may knock at once: what does not fit into the kernel's queue is delayed for seconds, or reset.
+ROOM = 128
+
 
 @dataclass(eq=False)
 class Link:
@@ -49,7 +52,7 @@ class Proxy:
     async def __aenter__(self) -> Proxy:
         self._listener.setblocking(False)
         self._listener.bind(("127.0.0.1", 0))
-        self._listener.listen(0)
+        self._listener.listen(ROOM)
         self.port = self._listener.getsockname()[1]
         self._accept()
         return self
@@ -73,6 +76,7 @@ class Proxy:
         self.freeze()
         self._stop_accepting()
         # Once its queue is full, the kernel drops whatever else knocks.
+        self._listener.listen(0)
         for _ in range(4):
             filler = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             filler.setblocking(False)
@@ -85,6 +89,7 @@ class Proxy:
         for filler in self._fillers:
             filler.close()
         self._fillers.clear()
+        self._listener.listen(ROOM)
         self._accept()
 
     def refuse(self, refusing: bool) -> None:
