@@ -66,7 +66,7 @@ def _body(function: Any) -> Any:
 
 def _may_return_awaitable(body: FunctionType) -> bool:
     """A function that is not async may still return something to await, if it is decorated or says so."""
-    if body.__name__ == LAMBDA or hasattr(body, "__wrapped__"):
+    if body.__name__ == LAMBDA or hasattr(body, "__wrapped__") or hasattr(body, "__signature__"):
         return True
     try:
         returned = get_type_hints(body).get("return", None)

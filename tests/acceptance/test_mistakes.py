@@ -2,11 +2,12 @@
 
 import functools
 import gc
+import inspect
 import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -112,6 +113,11 @@ async def test_whatever_may_return_something_to_await_is_a_task(docket: Docket, 
 
         return shell
 
+    def with_a_signature():  # type: ignore[no-untyped-def]
+        return send(1)
+
+    cast(Any, with_a_signature).__signature__ = inspect.Signature()
+
     def annotated() -> Awaitable[str]:
         return send(1)
 
@@ -121,6 +127,7 @@ async def test_whatever_may_return_something_to_await_is_a_task(docket: Docket, 
     tasks: dict[str, Any] = {
         "in a shell": in_a_shell(functools.partial(send, 1)),
         "made async": made_async(functools.partial(blocking, 1)),
+        "with a signature": with_a_signature,
         "annotated": annotated,
         "vague": vague,
         "partial": functools.partial(send, 1),
