@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -181,6 +182,21 @@ def test_a_removed_folder_takes_its_server_with_it(scene: Any) -> None:
     scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
     client.close()
     assert scene.connect(engine.ensure()).ping()
+
+
+def test_a_folder_removed_right_after_its_server_was_started_again_takes_that_server_with_it(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So long that the keeper sleeps through both.
+    monkeypatch.setenv("DOCKET_ENGINE_LINGER", "60")
+    engine = scene.engine()
+    engine.start()
+    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
+    scene.eventually(lambda: {"server.group"} & {Path(f.path).name for f in keeper.open_files()}, "it has looked")
+    scene.kill(*scene.servers())
+    engine.ensure()
+    shutil.rmtree(scene.folder)
+    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
 
 
 def test_a_folder_removed_after_use_leaves_nothing_behind(scene: Any) -> None:

@@ -41,14 +41,17 @@ class Keeper:
     def __init__(self, linger_seconds: float, lock: int, server_group: int | None) -> None:
         self._linger_seconds = linger_seconds
         self._lock = lock
-        # Remembered, for the case that the folder is removed and these cannot be read any more.
+        # Remembered, for the case that the folder is removed and these cannot be found any more. The record of the group is
+        # kept open: a server that was started again just before has written its own there.
         self._server_group = server_group
+        self._group_record: int | None = None
         self._alias: str | None = None
         self._unused_since: float | None = None
         self._unreachable_since: float | None = None
 
     def keep(self) -> None:
         """Look after the server until it has ended."""
+        self._read_records()
         while not self._look():
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(self._linger_seconds / 4, 0.05)))
 
@@ -69,12 +72,19 @@ class Keeper:
         except FileNotFoundError:
             # The folder is gone or on its way: nobody can find this server any more.
             self._read_records()
-            self._stop_server()
+            if not self._stop_server() and self._server_group is not None:
+                return False
             self._leave()
             return True
 
     def _read_records(self) -> None:
-        self._server_group = _group(_text_of(SERVER_GROUP)) or self._server_group
+        with contextlib.suppress(FileNotFoundError):
+            opened = os.open(SERVER_GROUP, os.O_RDONLY)
+            if self._group_record is not None:
+                os.close(self._group_record)
+            self._group_record = opened
+        if self._group_record is not None:
+            self._server_group = _group(os.pread(self._group_record, 64, 0).decode().strip()) or self._server_group
         self._alias = _text_of(ALIAS) or self._alias
 
     def _is_replaced(self) -> bool:
