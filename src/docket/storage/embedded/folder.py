@@ -126,17 +126,20 @@ class FolderEngine:
                 raise failed_to_start(binary, self._folder, last_words(self._folder / LOG, earlier[-1]))
             check_space(self._folder)
             command = server_command(binary, "--appendonly", "yes", "--appendfsync", self._fsync)
+            # First the keeper: there is never a server without one, even if we are killed now.
+            self._ensure_keeper(launching=True)
             return self._spawn("run_server.sh", command, server_lock)
         finally:
             os.close(server_lock)
 
-    def _ensure_keeper(self) -> None:
+    def _ensure_keeper(self, *, launching: bool = False) -> None:
         keeper_lock = try_lock(self._folder / keeper.KEEPER_LOCK)
         if keeper_lock is None:
             return
         try:
             group = self._folder / keeper.SERVER_GROUP
-            server_group = group.read_text().strip() if group.exists() else ""
+            # What an earlier server left there is no longer true.
+            server_group = group.read_text().strip() if group.exists() and not launching else ""
             script = os.path.abspath(keeper.__file__)
             command = [python_program(), "-I", "-S", script, str(self._linger_seconds), str(keeper_lock)]
             self._spawn("run_keeper.sh", [server_group, *command], keeper_lock)
