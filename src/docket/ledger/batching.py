@@ -26,14 +26,13 @@ class Batcher(Generic[Item, Result]):
         self._allowed = in_flight
         self._name = name
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
-        self._scheduled = False
+        self._starting: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        self._schedule(loop)
+        self._start_carrier()
         return future
 
     async def drain(self) -> None:
@@ -44,26 +43,26 @@ class Batcher(Generic[Item, Result]):
             else:
                 await asyncio.sleep(0)
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._scheduled and len(self._under_way) < self._allowed:
-            self._scheduled = True
-            loop.call_soon(self._start)
-
-    def _start(self) -> None:
-        self._scheduled = False
-        loop = asyncio.get_running_loop()
-        while self._waiting and len(self._under_way) < self._allowed:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            task = loop.create_task(self._carry(batch), name=self._name)
+    def _start_carrier(self) -> None:
+        """One at a time: it starts in the next tick and takes along whatever has come by then."""
+        if self._starting is None and len(self._under_way) < self._allowed:
+            task = self._starting = asyncio.get_running_loop().create_task(self._carry(), name=self._name)
             self._under_way.add(task)
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
+        if self._starting is task:
+            # Cancelled before its first step.
+            self._starting = None
         if self._waiting:
-            self._schedule(asyncio.get_running_loop())
+            self._start_carrier()
 
-    async def _carry(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+    async def _carry(self) -> None:
+        self._starting = None
+        batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        if self._waiting:
+            self._start_carrier()
         try:
             answers = await self._send([item for item, _ in batch])
         except BaseException as error:
