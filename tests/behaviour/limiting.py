@@ -6,13 +6,28 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from docket import Docket, Execution, ExecutionState, Worker
+from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 
 PATIENCE = 20.0
 _numbers = itertools.count()
+
+
+class NotOnTheFirstTry(Dependency[None]):
+    """Puts every task off once."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    async def __aenter__(self) -> None:
+        execution = current_execution.get()
+        if execution.key not in self.seen:
+            self.seen.add(execution.key)
+            raise AdmissionBlocked(execution, "a test", retry_delay=timedelta(milliseconds=10))
 
 
 class Diary:

@@ -4,14 +4,24 @@ import asyncio
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 
 from docket import ConcurrencyLimit, Depends, Docket, ExecutionState, Retry, Worker
 from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 
-from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, parked, reaches
+from .limiting import (
+    Diary,
+    NotOnTheFirstTry,
+    assert_nothing_is_left,
+    at_work,
+    eventually,
+    finish,
+    open_docket,
+    parked,
+    reaches,
+)
 
 
 @pytest.fixture
@@ -370,33 +380,6 @@ async def test_a_slot_is_free_when_another_dependency_fails(diary: Diary) -> Non
     assert diary.began == []
 
 
-class NotOnTheFirstTry(Dependency[None]):
-    """Puts every task off once."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    async def __aenter__(self) -> None:
-        execution = current_execution.get()
-        if execution.key not in self.seen:
-            self.seen.add(execution.key)
-            raise AdmissionBlocked(execution, "a test", retry_delay=timedelta(milliseconds=10))
-
-
-async def test_a_slot_is_free_when_another_dependency_blocks_the_task(diary: Diary) -> None:
-    async def limited(
-        n: int, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1), gate: None = NotOnTheFirstTry()
-    ) -> None:
-        await diary.nap(n)
-
-    async with open_docket() as docket:
-        await add_all(docket, limited, *((n,) for n in range(10)))
-        await finish(docket)
-        await assert_nothing_is_left(docket)
-    assert sorted(diary.began) == list(range(10))
-    assert diary.most_at_once[None] == 1
-
-
 class ReplacedByItself(Dependency[None]):
     """Replaces every task by one that is due now, once, and says that it has dealt with it."""
 
@@ -412,17 +395,20 @@ class ReplacedByItself(Dependency[None]):
             raise AdmissionBlocked(execution, "a test", handled=True)
 
 
-async def test_a_slot_is_free_when_another_dependency_has_replaced_the_task(diary: Diary) -> None:
+@pytest.mark.parametrize("kind", [NotOnTheFirstTry, ReplacedByItself])
+async def test_a_slot_is_free_when_another_dependency_puts_the_task_off_or_replaces_it(
+    diary: Diary, kind: type[Dependency[None]]
+) -> None:
     async def limited(
-        n: int, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1), gate: None = ReplacedByItself()
+        n: int, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1), gate: None = cast(Any, kind())
     ) -> None:
         await diary.nap(n)
 
     async with open_docket() as docket:
-        await add_all(docket, limited, *((n,) for n in range(5)))
+        await add_all(docket, limited, *((n,) for n in range(10)))
         await finish(docket)
         await assert_nothing_is_left(docket)
-    assert sorted(diary.began) == list(range(5))
+    assert sorted(diary.began) == list(range(10))
     assert diary.most_at_once[None] == 1
 
 

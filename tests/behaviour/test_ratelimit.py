@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import pytest
 
 from docket import ConcurrencyLimit, Docket, ExecutionState, Perpetual, RateLimit, Retry
-from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 
-from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, reaches
+from .limiting import Diary, NotOnTheFirstTry, assert_nothing_is_left, at_work, eventually, finish, open_docket, reaches
 
 # The way from the decision to the body takes its time on a busy machine. To the millisecond: test_limits_by_the_clock.py.
 SURELY = 0.4
@@ -212,19 +211,6 @@ async def test_a_retry_needs_a_place_of_its_own(diary: Diary) -> None:
         await finish(docket)
     assert diary.began == [1, 2, 3]
     assert_window_holds(diary.times, 1, 0.6)
-
-
-class NotOnTheFirstTry(Dependency[None]):
-    """Puts every task off once."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    async def __aenter__(self) -> None:
-        execution = current_execution.get()
-        if execution.key not in self.seen:
-            self.seen.add(execution.key)
-            raise AdmissionBlocked(execution, "a test", retry_delay=ms(5))
 
 
 async def test_a_task_that_something_else_blocks_gives_its_place_back(diary: Diary) -> None:

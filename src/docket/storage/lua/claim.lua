@@ -5,7 +5,7 @@
 --- include records
 --- include moves
 --- include claiming
---- include roster
+--- include calling
 local worker, worker_json, delivered = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 if not has_lease(worker) then

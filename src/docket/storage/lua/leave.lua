@@ -5,6 +5,7 @@
 --- include keys
 --- include records
 --- include moves
+--- include calling
 --- include roster
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
 insist()

@@ -6,6 +6,7 @@
 --- include records
 --- include moves
 --- include ending
+--- include calling
 --- include roster
 local asking, gap, thorough, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5

@@ -1,4 +1,5 @@
--- Takes a worker off the roster; needs records and moves.
+-- Takes a worker off the roster; needs records, moves and calling.
+
 -- A blocking read of a worker that is gone may still be answered for this long.
 local AFTERMATH_MS = 7000
 
@@ -34,11 +35,6 @@ local function strike_off(worker)
   call('HDEL', SUSPECTS, worker)
   call('HDEL', LENGTHS, worker)
   call('HDEL', GRACED, worker)
-end
-
--- Whoever renews after this time looks for lost workers.
-local function call_for_reclaiming(at)
-  call('ZADD', LEASES, math.min(tonumber(call('ZSCORE', LEASES, CALL) or at), at), CALL)
 end
 
 -- Once more a while after a worker is gone, for what its last read brought. Who starts alone looks anyway.
