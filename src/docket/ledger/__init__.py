@@ -4,7 +4,7 @@ from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
 from .settlements import Answer, Settlement, finish, hand_back, reschedule
-from .values import Delivery, Entry, Order, Renewal, StrayEntry
+from .values import Delivery, Entry, KeptSlot, Order, Renewal, StrayEntry
 
 __all__ = [
     "Answer",
@@ -13,6 +13,7 @@ __all__ = [
     "Delivery",
     "Ending",
     "Entry",
+    "KeptSlot",
     "Ledger",
     "Look",
     "Order",

@@ -24,10 +24,12 @@ from docket.storage.server import Server
 
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
 from .settlements import ANSWERS, Answer, Settlement
-from .values import Delivery, Entry, Order, Renewal, StrayEntry
+from .values import Delivery, Entry, KeptSlot, Order, Renewal, StrayEntry
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
+# How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
+OFFER_MS = 8000
 _FRESH, _REPLACE, _NOW = 1, 2, 4
 _PAGE = 500
 
@@ -94,6 +96,7 @@ class Ledger:
         self.keys = keys
         self.ttl_ms = ttl_ms
         self._channels = text_bytes(keys.channels)
+        self._root = [keys.root]
         self._lost_tail, self._lost_event = lost_ending(encode_error(LOST_ERROR))
 
     async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
@@ -122,9 +125,19 @@ class Ledger:
             for i in range(1, len(reply), 4)
         ]
 
-    async def take(self, worker: str, worker_json: str, count: int) -> list[Delivery] | None:
-        """Claims up to `count` ready tasks without waiting; None if the worker has no lease."""
-        return _deliveries(await self._run("take", (worker.encode(), worker_json, min(count, BATCH))))
+    async def take(
+        self, worker: str, worker_json: str, count: int, kept: KeptSlot | None = None
+    ) -> list[Delivery] | None:
+        """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
+
+        A slot that is kept for an offer is beside the count. It is used, too, unless a hand-over is on its way for it; if
+        there is nothing to take it is offered. `kept.answer` tells which.
+        """
+        terms = (0, 0, 0) if kept is None else (OFFER_MS, int(kept.offered), kept.last_epoch)
+        reply = await self._run("take", (worker.encode(), worker_json, min(count, BATCH), *terms))
+        if kept is not None and reply[0] != -1:
+            kept.answer = reply[1]
+        return _deliveries(reply)
 
     async def claim(self, worker: str, worker_json: str, entries: Sequence[Entry]) -> list[Delivery] | None:
         """Claims what a blocking read delivered."""
@@ -135,9 +148,14 @@ class Ledger:
         reply = await self._run("strays", (worker.encode(), [text_bytes(key) for key in known], list(seen)))
         return [StrayEntry(bool(front), id.decode(), key, bool(before)) for front, id, key, before in reply]
 
-    async def settle(self, settlements: Sequence[Settlement]) -> tuple[int, list[Answer]]:
-        """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement."""
-        reply = await self._run("settle", (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, [s.item for s in settlements]))
+    async def settle(self, settlements: Sequence[Settlement], offering: str | None = None) -> tuple[int, list[Answer]]:
+        """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement.
+
+        A worker that is `offering` has a slot to spare, which the next task that comes may fill.
+        """
+        offer = offering.encode() if offering is not None else False
+        items = [s.item for s in settlements]
+        reply = await self._run("settle", (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, offer, OFFER_MS, items))
         return reply[0], [ANSWERS[code] for code in reply[1:]]
 
     async def stage(self, most: int = BATCH) -> tuple[int, float, float | None]:
@@ -229,9 +247,11 @@ class Ledger:
 
     # For the thread that keeps the lease; `client` is a blocking one of its own.
 
-    def renew(self, client: Any, worker: str, lease_ms: int, *, busy: bool) -> Renewal:
-        """Extends the lease; an order is shown to a busy worker at every renewal until its run is over."""
-        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, int(busy)))
+    def renew(self, client: Any, worker: str, lease_ms: int, *, busy: bool, offering: bool = False) -> Renewal:
+        """Extends the lease, and the offer of a slot if there is one; an order is shown to a busy worker at every renewal
+        until its run is over."""
+        offer_ms = OFFER_MS if offering else 0
+        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, int(busy), offer_ms))
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[3:])]
         return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), orders)
 
@@ -253,16 +273,16 @@ class Ledger:
         return await self._run(script, arguments)
 
     async def _run(self, script: str, arguments: Any) -> Any:
-        return await self.server.run(script, self.keys.all, self._channels, pack_for_script(arguments))
+        return await self.server.run(script, self._root, self._channels, pack_for_script(arguments))
 
     def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
-        return self.server.run_blocking(client, script, self.keys.all, self._channels, pack_for_script(arguments))
+        return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))
 
 
 def _deliveries(reply: list[Any]) -> list[Delivery] | None:
     if reply[0] == -1:
         return None
-    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2]) for i in range(1, len(reply), 3)]
+    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2]) for i in range(2, len(reply), 3)]
 
 
 def _limit_segment(name: str) -> bytes:

@@ -30,6 +30,16 @@ class Delivery:
 
 
 @dataclass(slots=True)
+class KeptSlot:
+    """A slot that a worker keeps for an offer: whether it may have offered it before, the last hand-over that it knows, and
+    what the server says."""
+
+    offered: bool
+    last_epoch: int
+    answer: int = 0
+
+
+@dataclass(slots=True)
 class Entry:
     """A stream entry that a blocking read delivered and that is not claimed yet."""
 

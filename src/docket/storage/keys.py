@@ -4,7 +4,7 @@ from __future__ import annotations
 
 GROUP = "docket-workers"
 
-# The order in which scripts receive them: lua/parts/keys.lua names them in the same order.
+# All that there is, as lua/parts/keys.lua names them too.
 _FIXED = (
     "stream",
     "queue",
@@ -31,6 +31,8 @@ _FIXED = (
     "lengths",
     "graced",
     "swept",
+    "offers",
+    "handed",
 )
 
 
@@ -57,6 +59,8 @@ class Keys:
         self.prefix = f"{{{name}}}" if cluster else name
         self.database = database
         self.all = [text_bytes(self.key(suffix)) for suffix in _FIXED]
+        # What they all begin with: the one key that scripts are given. It has the slot of them all, and nothing is stored there.
+        self.root = text_bytes(self.key(""))
         self.stream = self.key("stream")
         self.front = self.key("front")
         self.queue = self.key("queue")
@@ -110,6 +114,9 @@ class Keys:
 
     def worker_channel(self, worker: str) -> bytes:
         return text_bytes(f"{self.channels}worker/{worker}")
+
+    def hand_channel(self, worker: str) -> bytes:
+        return text_bytes(f"{self.channels}hand/{worker}")
 
     @property
     def wake_channel(self) -> bytes:

@@ -253,7 +253,7 @@ class Worker:
         self.runner = Runner(self)
         for lifecycle in self._lifecycles():
             await stack.enter_async_context(lifecycle)
-        await docket.server.warn_of_eviction(docket.keys.all[0])
+        await docket.server.warn_of_eviction(docket.keys.root)
         self.tenure = self._new_tenure()
         await self.tenure.open(list(docket.tasks))
         stack.push_async_callback(self.tenure.leave)

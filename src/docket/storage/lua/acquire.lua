@@ -1,11 +1,7 @@
 -- Takes a slot of every limit for a run, in the order of their names. At the first that is full the task waits in line, and
 -- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
--- KEYS: all. ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event}.
+-- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event}.
 -- Returns: 1 acquired, 2 parked, 0 lost.
---- include keys
---- include records
---- include moves
---- include ending
 local key, epoch, limits, ttl, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)

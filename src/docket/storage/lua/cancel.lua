@@ -1,10 +1,6 @@
 -- Cancels a task: a waiting one ends at once; a running one gets the mark, and its worker the order.
--- KEYS: all. ARGV[2]: msgpack {key, ttl ms, tail, event}.
+-- ARGV[2]: msgpack {key, ttl ms, tail, event}.
 -- Returns: 0 nothing there, 1 cancelled, 2 its worker was told.
---- include keys
---- include records
---- include moves
---- include ending
 local key, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)

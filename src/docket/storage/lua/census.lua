@@ -1,7 +1,6 @@
 -- How much there is of what.
--- KEYS: all.
+-- No arguments.
 -- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in use, oldest ready entry id or false.
---- include keys
 local slots = 0
 for i, limit in ipairs(call('HKEYS', LIMITS)) do
   if i > 1000 then break end

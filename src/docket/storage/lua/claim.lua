@@ -1,11 +1,6 @@
 -- Claims entries that a blocking read delivered.
--- KEYS: all. ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}}.
+-- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}}.
 -- Returns: as take.
---- include keys
---- include records
---- include moves
---- include claiming
---- include calling
 local worker, worker_json, delivered = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 if not has_lease(worker) then

@@ -1,12 +1,7 @@
 -- Lets a run begin if no window is open, and opens one.
--- KEYS: all. ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, window, window ms}.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, window, window ms}.
 --   window: string, when it closes and the submission that opened it.
 -- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, what to give back.
---- include keys
---- include records
---- include moves
---- include ending
---- include admitting
 local key, epoch, _, _, _, window, window_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local SPARE_MS = 60000
 local now = server_ms()

@@ -1,14 +1,9 @@
 -- Lets one submission through when it has been quiet for `settle` ms, and drops the others.
--- KEYS: all. ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, state, settle ms, latest (0/1), tail and event of
+-- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, state, settle ms, latest (0/1), tail and event of
 --   a task that was overtaken}.
 --   state: hash. leader, due: the task that waits and until when; order: its place among the submissions; last: when the last
 --   one arrived; winner: the submission that was let through; again: the task that is to be let through once more.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through.
---- include keys
---- include records
---- include moves
---- include ending
---- include admitting
 local key, epoch, ttl, tail, event, state, settle, latest, overtaken_tail, overtaken_event = unpack(cmsgpack.unpack(ARGV[2]))
 -- A state outlives its use by this: after a longer absence of all workers a leader waits once more.
 local SPARE_MS = 600000

@@ -1,7 +1,6 @@
 -- Gives back what a run took and did not use, since something else kept it from beginning.
--- KEYS: all. ARGV[2]: msgpack {key of a sorted set or a string, member or value}.
+-- ARGV[2]: msgpack {key of a sorted set or a string, member or value}.
 -- Returns: nothing of interest.
---- include keys
 local place, receipt = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 if call('TYPE', place).ok == 'zset' then

@@ -1,8 +1,6 @@
 -- The submission that was let through is kept from beginning by something else: when it is back it is let through again.
--- KEYS: all. ARGV[2]: msgpack {key, state, the submission that was let through}.
+-- ARGV[2]: msgpack {key, state, the submission that was let through}.
 -- Returns: nothing of interest.
---- include keys
---- include records
 local key, state, receipt = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)

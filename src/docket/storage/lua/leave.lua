@@ -1,12 +1,7 @@
 -- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others; what it had not begun is
 -- not counted.
--- KEYS: all. ARGV[2]: msgpack {worker id}.
+-- ARGV[2]: msgpack {worker id}.
 -- Returns: whether it left deliveries behind.
---- include keys
---- include records
---- include moves
---- include calling
---- include roster
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local suspect = call('HGET', SUSPECTS, worker)

@@ -1,7 +1,6 @@
 -- Everything known of one task.
--- KEYS: all. ARGV[2]: msgpack {key}.
+-- ARGV[2]: msgpack {key}.
 -- Returns: task record, run record, progress, finished record; false for what there is not.
---- include keys
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local bytes = call('HGET', TASKS, key)
 if bytes then return {bytes, call('HGET', RUNNING, key), call('HGET', PROGRESS, key), false} end

@@ -1,8 +1,6 @@
 -- Writes down the progress of runs, each fenced by its epoch (0: whoever runs it).
--- KEYS: all. ARGV[2]: msgpack list of {key, epoch, progress, event}.
+-- ARGV[2]: msgpack list of {key, epoch, progress, event}.
 -- Returns: per item 1 written, 0 lost.
---- include keys
---- include records
 insist()
 local items, answer = cmsgpack.unpack(ARGV[2]), {}
 for i, item in ipairs(items) do

@@ -1,12 +1,7 @@
 -- Lets a run begin if fewer than `most` have begun within the last `per` ms; else gives it a place in the future.
--- KEYS: all. ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, log, line, most, per ms, drop (0/1)}.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, log, line, most, per ms, drop (0/1)}.
 --   log: sorted set, submission → when it began. line: sorted set, task key → when it is to come back.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, what to give back.
---- include keys
---- include records
---- include moves
---- include ending
---- include admitting
 local key, epoch, ttl, tail, event, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
 local PRUNED_AT_ONCE, SPARE_MS = 500, 60000
 local now = server_ms()

@@ -1,13 +1,7 @@
 -- Declares workers dead whose lease has ended and puts their work back.
--- KEYS: all. ARGV[2]: msgpack {worker that asks, ms since it last looked or -1 if never, thorough (0/1), execution ttl ms,
+-- ARGV[2]: msgpack {worker that asks, ms since it last looked or -1 if never, thorough (0/1), execution ttl ms,
 --   tail of a lost task, its event, tail of a cancelled task, its event}.
 -- Returns: workers declared dead now, deliveries put back, buried, cancelled, dying workers left.
---- include keys
---- include records
---- include moves
---- include ending
---- include calling
---- include roster
 local asking, gap, thorough, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5
 local now = server_ms()

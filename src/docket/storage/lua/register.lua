@@ -1,7 +1,6 @@
 -- Puts a worker on the roster with the names of the tasks it knows, and sees to it that the consumer group exists.
--- KEYS: all. ARGV[2]: msgpack {worker id, lease ms, list of task names}.
+-- ARGV[2]: msgpack {worker id, lease ms, list of task names}.
 -- Returns: server ms.
---- include keys
 local worker, lease, names = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 insist()

@@ -1,10 +1,8 @@
 -- Extends a worker's lease, tells it whether somebody should look for lost workers, and shows it the orders that wait for it.
--- KEYS: all. ARGV[2]: msgpack {worker id, lease ms, runs something (0/1)}.
+-- ARGV[2]: msgpack {worker id, lease ms, runs something (0/1), for how many ms an offer of a slot stands (0: there is none)}.
 -- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms; whether reclaiming is due;
 --   then the orders: "epoch key".
---- include keys
---- include records
-local worker, lease, busy = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, lease, busy, offer_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local extend = {'ZADD', LEASES, 'XX', 'CH', now + lease, worker}
 local changed = redis.pcall(unpack(extend))
@@ -17,6 +15,8 @@ if changed == 0 and not call('ZSCORE', LEASES, worker) then
 end
 local soonest = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
 local answer = {1, now, tonumber(soonest[2]) <= now and 1 or 0}
+
+if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 
 -- An order stands until its run is over: whoever missed the answer, or was too busy to read it, sees it again.
 local orders = ORDERS .. worker

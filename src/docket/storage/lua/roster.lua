@@ -1,7 +1,6 @@
 -- Who works here, all of them or those who know a task.
--- KEYS: all. ARGV[2]: msgpack {task name or false}.
+-- ARGV[2]: msgpack {task name or false}.
 -- Returns: per worker: id, last seen (server ms), list of task names.
---- include keys
 local name = unpack(cmsgpack.unpack(ARGV[2]))
 local ids = name and call('SMEMBERS', TASK_WORKERS .. segment(name)) or call('ZRANGE', LEASES, 0, -1)
 local answer = {}

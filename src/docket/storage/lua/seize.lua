@@ -1,10 +1,6 @@
 -- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has no stream entry.
--- KEYS: all. ARGV[2]: msgpack {key, worker, worker as JSON}.
+-- ARGV[2]: msgpack {key, worker, worker as JSON}.
 -- Returns: server ms and the epoch, or an epoch of 0 if it does not wait.
---- include keys
---- include records
---- include moves
---- include claiming
 local key, worker, worker_json = unpack(cmsgpack.unpack(ARGV[2]))
 local now, now_us = server_ms()
 local bytes = call('HGET', TASKS, key)

@@ -1,7 +1,6 @@
 -- Deliveries that the server counts as this worker's and the worker does not know: their answer was lost.
--- KEYS: all. ARGV[2]: msgpack {worker id, list of task keys the worker knows of, list of stray entry ids seen last time}.
+-- ARGV[2]: msgpack {worker id, list of task keys the worker knows of, list of stray entry ids seen last time}.
 -- Returns: list of {from the front (0/1), entry id, key or false, seen last time (0/1)}.
---- include keys
 local worker, known_keys, seen_ids = unpack(cmsgpack.unpack(ARGV[2]))
 local known, seen, answer = {}, {}, {}
 for _, key in ipairs(known_keys) do known[key] = true end

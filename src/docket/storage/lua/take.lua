@@ -1,27 +1,21 @@
 -- Reads as many ready entries as asked for, without blocking, and claims them. What was put back goes first.
--- KEYS: all. ARGV[2]: msgpack {worker id, worker name as JSON, count}.
--- Returns: server ms (or -1: this worker has no lease), then per claimed task: key, task record, epoch.
---- include keys
---- include records
---- include moves
---- include claiming
-local worker, worker_json, count = unpack(cmsgpack.unpack(ARGV[2]))
+-- ARGV[2]: msgpack {worker id, worker name as JSON, count, ms for which a slot is offered (0: none is kept for that),
+--   may have offered it before (0/1), epoch of the last hand-over it knows}. The slot kept for an offer is beside the count.
+-- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task record, epoch.
+--   offer: 0 none, 1 the slot is offered, else the epoch of a hand-over that is on its way and takes the slot.
+local worker, worker_json, count, offer_ms, offered, last = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
-local entries = {}
-
-local function read(stream, most)
-  local command = {'XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', most, 'STREAMS', stream, '>'}
-  local reply = redis.pcall(unpack(command))
-  if type(reply) == 'table' and reply.err then
-    if not string.find(reply.err, 'NOGROUP', 1, true) then error(reply.err) end
-    ensure_groups()
-    reply = call(unpack(command))
-  end
-  if reply and reply[1] then add_entries(entries, stream, reply[1][2]) end
+local offer = 0
+if offered == 1 and call('ZREM', OFFERS, worker) == 0 then
+  local handed = tonumber(call('HGET', HANDED, worker) or '0')
+  if handed ~= last then offer = handed end
 end
-
--- A count of 0 would mean all.
-if count <= 0 then return {(server_ms())} end
-if call('XLEN', FRONT) > 0 then read(FRONT, count) end
-if #entries < count then read(STREAM, count - #entries) end
-return claim_entries(worker, worker_json, entries)
+local spare = offer_ms > 0 and offer == 0
+local answer = claim_entries(worker, worker_json, read_ready(worker, spare and count + 1 or count))
+if spare and not answer[3] then
+  insist()
+  call('ZADD', OFFERS, real_ms() + offer_ms, worker)
+  offer = 1
+end
+answer[2] = offer
+return answer

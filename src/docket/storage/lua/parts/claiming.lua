@@ -19,60 +19,83 @@ local function running_event(worker_json, now)
   return '{"type":"state","state":"running","worker":' .. worker_json .. ',"started_at":' .. string.format('%.0f', now) .. '}'
 end
 
+-- Answers {server ms, 0, then per claimed task: key, task record, epoch}.
 local function claim_entries(worker, worker_json, entries)
   local now, now_us = server_ms()
-  local answer = {now}
+  local answer = {now, 0}
   if #entries == 0 then return answer end
   local keys = {}
   for i, e in ipairs(entries) do keys[i] = e[3] or '' end
   local tasks, runs = call('HMGET', TASKS, unpack(keys)), call('HMGET', RUNNING, unpack(keys))
   local epoch = next_epochs(#entries, now_us)
-  local stale, fields = {[STREAM] = {}, [FRONT] = {}}, {}
-  local event = running_event(worker_json, now)
+  local fields, stale = {}, nil
+  local channels, event = CHANNELS .. 'task/', running_event(worker_json, now)
+  local claim_known
 
-  local function add(key, bytes, run)
-    local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, run.epoch
+  local function begin(key, bytes, entry_ms, entry_seq, flags)
+    local n, m = #answer, #fields
+    fields[m + 1] = key
+    fields[m + 2] = struct.pack(RUN, epoch, now, entry_ms, entry_seq, flags, #worker, worker, 0, '')
+    answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
+    epoch = epoch + 1
+    call('PUBLISH', channels .. key, event)
+  end
+
+  -- Whatever is not simply ready: broken, stale, claimed before, suspect.
+  local function claimer()
+    --- parts
+    stale = {[STREAM] = {}, [FRONT] = {}}
+    return function(stream, id, key, bytes, run_bytes)
+      local task = bytes and key and unpack_task(bytes)
+      if task and task.broken then
+        set_entry(task, id)
+        task.place = stream == FRONT and FIRST or QUEUED
+        bytes = pack_task(task)
+        call('HSET', TASKS, key, bytes)
+      end
+      if not task or not is_at(task, stream, id) then
+        table.insert(stale[stream], id)
+      elseif run_bytes then
+        -- Claimed before: our own claim whose answer was lost, or the group was made anew while another runs it.
+        local run = unpack_run(run_bytes)
+        if run.worker == worker then
+          local n = #answer
+          answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, run.epoch
+        else
+          call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
+        end
+      elseif task.recoveries >= SUSPECT_AFTER and not may_run_suspect(worker, key) then
+        table.insert(stale[stream], id)
+        task.due = now + 500
+        to_queue(key, task)
+        call('HSET', TASKS, key, pack_task(task))
+      else
+        local flags = (task.recoveries >= SUSPECT_AFTER and SUSPECT or 0) + (stream == FRONT and FROM_FRONT or 0)
+        begin(key, bytes, task.entry_ms, task.entry_seq, flags)
+      end
+    end
   end
 
   for i, e in ipairs(entries) do
     local stream, id, key, bytes = e[1], e[2], e[3], tasks[i]
-    local task = bytes and key and unpack_task(bytes)
-    if task and task.broken then
-      set_entry(task, id)
-      task.place = stream == FRONT and FIRST or QUEUED
-      bytes = pack_task(task)
-      call('HSET', TASKS, key, bytes)
+    local place, recoveries, due, ms, seq, length, _
+    if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
+      _, place, _, recoveries, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if not task or not is_at(task, stream, id) then
-      table.insert(stale[stream], id)
-    elseif runs[i] then
-      -- Claimed before: our own claim whose answer was lost, or the group was made anew while another runs it.
-      local run = unpack_run(runs[i])
-      if run.worker == worker then
-        add(key, bytes, run)
-      else
-        call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
-      end
-    elseif task.recoveries >= SUSPECT_AFTER and not may_run_suspect(worker, key) then
-      table.insert(stale[stream], id)
-      task.due = now + 500
-      to_queue(key, task)
-      call('HSET', TASKS, key, pack_task(task))
+    if place == QUEUED and stream == STREAM and recoveries == 0 and due > -MOST and due < MOST
+      and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
+      begin(key, bytes, ms, seq, 0)
     else
-      local flags = (task.recoveries >= SUSPECT_AFTER and SUSPECT or 0) + (stream == FRONT and FROM_FRONT or 0)
-      local run = {epoch = epoch, started = now, entry_ms = task.entry_ms, entry_seq = task.entry_seq, flags = flags,
-        worker = worker, limits = ''}
-      epoch = epoch + 1
-      fields[#fields + 1] = key
-      fields[#fields + 1] = pack_run(run)
-      add(key, bytes, run)
-      publish(key, event)
+      claim_known = claim_known or claimer()
+      claim_known(stream, id, key, bytes, runs[i])
     end
   end
   if #fields > 0 then call('HSET', RUNNING, unpack(fields)) end
-  drop_entries(STREAM, stale[STREAM])
-  drop_entries(FRONT, stale[FRONT])
+  if stale then
+    --- parts
+    drop_entries(STREAM, stale[STREAM])
+    drop_entries(FRONT, stale[FRONT])
+  end
   return answer
 end
 
@@ -82,6 +105,27 @@ local function add_entries(entries, stream, raw)
     local fields = e[2]
     entries[#entries + 1] = {stream, e[1], fields and fields[1] == 'k' and fields[2] or false}
   end
+end
+
+-- Adds what a stream has for the worker, which is its own from now on.
+local function read_from(stream, worker, most, entries)
+  local reply = redis.pcall('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', most, 'STREAMS', stream, '>')
+  if type(reply) == 'table' and reply.err then
+    --- parts
+    if not string.find(reply.err, 'NOGROUP', 1, true) then error(reply.err) end
+    ensure_groups()
+    reply = call('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', most, 'STREAMS', stream, '>')
+  end
+  if reply and reply[1] then add_entries(entries, stream, reply[1][2]) end
+  return entries
+end
+
+-- As much of what waits as asked for; what was put back comes first. A count of 0 would mean all.
+local function read_ready(worker, count)
+  local entries = {}
+  if count > 0 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end
+  if #entries < count then read_from(STREAM, worker, count - #entries, entries) end
+  return entries
 end
 
 -- Only a worker with a lease may take work: a paused one that was given up must learn it first.

@@ -1,13 +1,23 @@
 -- Ends a task for good: its record moves from the books to a finished record with a time to live.
 
+-- A small record goes along with the event: whoever waits for the end need not ask for it.
+local LARGEST_TOLD = 2048
+
+local function publish_ending(key, event, record)
+  if record and #record <= LARGEST_TOLD then event = event .. '\n' .. record end
+  publish(key, event)
+end
+
 local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, event)
+  local record
   if ttl > 0 then
     local progress = call('HGET', PROGRESS, key) or ''
-    call('SET', RUNS .. segment(key), pack_finished(state, epoch, started, now, task_bytes, progress, tail), 'PX', ttl)
+    record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
+    call('SET', RUNS .. segment(key), record, 'PX', ttl)
   end
   call('HDEL', TASKS, key)
   call('HDEL', PROGRESS, key)
-  publish(key, event)
+  publish_ending(key, event, record)
 end
 
 local DEAD_LETTERS = 10000

@@ -1,9 +1,32 @@
--- Names for KEYS, in the order in which storage/keys.py lists them, and the arguments every script shares.
-local STREAM, QUEUE, TASKS, RUNNING, GHOSTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local PROGRESS, LEASES, LOST, DYING, SUSPECTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local EPOCH, DEAD, DEAD_RECORDS, LIMITS, PARKED = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local SLOTS, LINE, ORDERS, WORKER_TASKS, TASK_WORKERS = KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local RUNS, FRONT, LENGTHS, GRACED, SWEPT = KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25]
+-- The names of keys, as storage/keys.py lists them, and the arguments every script shares. One key is passed: what they begin with.
+local P = KEYS[1]
+local STREAM = P .. 'stream'
+local QUEUE = P .. 'queue'
+local TASKS = P .. 'tasks'
+local RUNNING = P .. 'running'
+local GHOSTS = P .. 'ghosts'
+local PROGRESS = P .. 'progress'
+local LEASES = P .. 'leases'
+local LOST = P .. 'lost'
+local DYING = P .. 'dying'
+local SUSPECTS = P .. 'suspects'
+local EPOCH = P .. 'epoch'
+local DEAD = P .. 'dead'
+local DEAD_RECORDS = P .. 'dead-records'
+local LIMITS = P .. 'limits'
+local PARKED = P .. 'parked'
+local SLOTS = P .. 'slots:='
+local LINE = P .. 'line:='
+local ORDERS = P .. 'orders:='
+local WORKER_TASKS = P .. 'worker-tasks:='
+local TASK_WORKERS = P .. 'task-workers:='
+local RUNS = P .. 'runs:='
+local FRONT = P .. 'front'
+local LENGTHS = P .. 'lengths'
+local GRACED = P .. 'graced'
+local SWEPT = P .. 'swept'
+local OFFERS = P .. 'offers'
+local HANDED = P .. 'handed'
 local GROUP = 'docket-workers'
 -- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
 local CALL = ''
@@ -12,6 +35,7 @@ local call = redis.call
 
 -- A user's text as the last segment of a key name; the same rule as keys.segment() in storage/keys.py.
 local function segment(text)
+  if not string.find(text, '%', 1, true) and not string.find(text, ':', 1, true) then return text end
   return (string.gsub(text, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
 end
 
@@ -21,10 +45,10 @@ local function real_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000), t[1] * 1000000 + t[2]
 end
 
--- The same for tasks. A test may hold their clock (model/clock.py): then a last key, a NUL and digits, tells the time.
+-- The same for tasks. A test may hold their clock (model/clock.py): then a second key, a NUL and digits, tells the time.
 local function server_ms()
-  local held = string.match(KEYS[#KEYS], '^%z(%d+)$')
-  if not held then return real_ms() end
+  if not KEYS[2] then return real_ms() end
+  local held = string.match(KEYS[2], '^%z(%d+)$')
   return tonumber(held), held * 1000
 end
 

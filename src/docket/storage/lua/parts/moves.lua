@@ -19,12 +19,16 @@ local function to_front(key, task)
 end
 
 -- An earlier due time than any before wakes the stagers, which sleep until the earliest they know.
+local function wait_for_time(key, due)
+  call('ZADD', QUEUE, due, key)
+  if call('ZRANGE', QUEUE, 0, 0)[1] == key then
+    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', due))
+  end
+end
+
 local function to_queue(key, task)
   task.place, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
-  call('ZADD', QUEUE, task.due, key)
-  if call('ZRANGE', QUEUE, 0, 0)[1] == key then
-    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', task.due))
-  end
+  wait_for_time(key, task.due)
 end
 
 local function place(key, task, now)

@@ -44,15 +44,17 @@ local function set_entry(record, id)
   record.entry_ms, record.entry_seq = tonumber(ms), tonumber(seq)
 end
 
+local RUN = '<dddI4BHc0Hc0'
+
 local function unpack_run(bytes)
   local run = {}
   run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, run.worker, run.limits =
-    struct.unpack('<dddI4BHc0Hc0', bytes)
+    struct.unpack(RUN, bytes)
   return run
 end
 
 local function pack_run(run)
-  return struct.pack('<dddI4BHc0Hc0', run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, #run.worker,
+  return struct.pack(RUN, run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, #run.worker,
     run.worker, #run.limits, run.limits)
 end
 

@@ -35,6 +35,8 @@ local function strike_off(worker)
   call('HDEL', SUSPECTS, worker)
   call('HDEL', LENGTHS, worker)
   call('HDEL', GRACED, worker)
+  call('ZREM', OFFERS, worker)
+  call('HDEL', HANDED, worker)
 end
 
 -- Once more a while after a worker is gone, for what its last read brought. Who starts alone looks anyway.
