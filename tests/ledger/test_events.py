@@ -43,7 +43,9 @@ class Listener:
             assert message is not None, "the last message never came"
             if message["channel"] == self.END:
                 return messages
-            messages.append((message["channel"], message["data"]))
+            data: bytes = message["data"]
+            # What follows an event is the finished record, for those who wait for it.
+            messages.append((message["channel"], data.partition(b"\n")[0] if data.startswith(b"{") else data))
 
     def close(self) -> None:
         self._pubsub.close()

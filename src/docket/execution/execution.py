@@ -217,7 +217,8 @@ class Execution:
         if deadline is not None:
             timeout = deadline.astimezone(UTC) - self.docket.now()
         seconds = timeout.total_seconds() if timeout is not None else None
-        record = await wait_finished(self.docket, self.key, seconds)
+        waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
+        record = await wait_finished(self.docket, self.key, seconds, expect_to_wait=waiting)
         self._apply_finished(record)
         return await self._open_ending(record)
 

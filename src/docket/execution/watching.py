@@ -13,7 +13,7 @@ from docket.ledger.ledger import worker_name
 from docket.model.errors import ResultExpired, ServerUnreachable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import FinishedRecord
+from docket.storage.records import FinishedRecord, read_finished
 
 from .progress import ProgressEvent, progress_event, read_progress
 
@@ -50,16 +50,23 @@ async def listening(docket: TaskHome, key: str) -> AsyncGenerator[asyncio.Queue[
         yield inbox
     finally:
         subscriptions.forget_gap(inbox)
-        await subscriptions.unlisten(channel, listener)
+        subscriptions.unlisten(channel, listener)
 
 
-async def wait_finished(docket: TaskHome, key: str, timeout: float | None) -> FinishedRecord:
-    """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if there is nothing to wait for."""
-    look = await docket.ledger.look(key)
-    if look.finished is not None:
-        return look.finished
-    if timeout is not None and timeout <= 0:
-        raise TimeoutError(f"task {key!r} has not finished")
+async def wait_finished(
+    docket: TaskHome, key: str, timeout: float | None, *, expect_to_wait: bool = False
+) -> FinishedRecord:
+    """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if there is nothing to wait for.
+
+    Who has to listen anyway, as does one that has just scheduled the task, saves a look by saying so.
+    """
+    in_vain = timeout is not None and timeout <= 0
+    if in_vain or not expect_to_wait:
+        look = await docket.ledger.look(key)
+        if look.finished is not None:
+            return look.finished
+        if in_vain:
+            raise TimeoutError(f"task {key!r} has not finished")
     try:
         async with asyncio.timeout(timeout), listening(docket, key) as inbox:
             while True:
@@ -76,22 +83,28 @@ async def wait_finished(docket: TaskHome, key: str, timeout: float | None) -> Fi
                         f"there is no record of task {key!r}: it expired, was never scheduled, or the docket keeps none "
                         "(execution_ttl=0)"
                     )
-                await _something_decisive(inbox)
+                told = await _something_decisive(inbox)
+                if told is not None:
+                    return told
     except TimeoutError:
         raise TimeoutError(f"task {key!r} has not finished") from None
 
 
-async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> None:
-    """Returns when an event says that the task has ended, or when it is time to look."""
+async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> FinishedRecord | None:
+    """Returns when an event says that the task has ended, with the record if that came along, or when it is time to look."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SAFETY_SECONDS):
             while True:
                 message = await inbox.get()
                 if message is None:
-                    return
-                event = json.loads(message)
+                    return None
+                text, _, record = message.partition(b"\n")
+                if record:
+                    return read_finished(record)
+                event = json.loads(text)
                 if event["type"] == "state" and ExecutionState(event["state"]).finished:
-                    return
+                    return None
+    return None
 
 
 async def watch(
@@ -112,7 +125,7 @@ async def watch(
                 yield state
                 yield progress
                 continue
-            event = json.loads(message)
+            event = json.loads(message.partition(b"\n")[0])
             if event["type"] == "progress":
                 yield progress_event(key, event)
             else:

@@ -139,6 +139,11 @@ class Ledger:
             kept.answer = reply[1]
         return _deliveries(reply)
 
+    async def withdraw_offer(self, worker: str) -> bool:
+        """Whether the offer still stood; nothing is handed over from now on."""
+        offers = text_bytes(self.keys.offers)
+        return bool(await self.server.ask(offers, "ZREM", offers, worker.encode()))
+
     async def claim(self, worker: str, worker_json: str, entries: Sequence[Entry]) -> list[Delivery] | None:
         """Claims what a blocking read delivered."""
         rows = [(int(e.from_front), e.id, e.key) for e in entries]

@@ -65,6 +65,7 @@ class Keys:
         self.front = self.key("front")
         self.queue = self.key("queue")
         self.leases = self.key("leases")
+        self.offers = self.key("offers")
         self.tasks = self.key("tasks")
         self.running = self.key("running")
         self.dead = self.key("dead")

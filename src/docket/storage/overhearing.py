@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from .keys import Keys, bytes_text
-from .server import ANSWER_SECONDS, Server
+from .server import Server
+from .wire import stay
 
 # After this much silence the connection has to prove that it lives.
 SILENCE_SECONDS = 10.0
@@ -25,37 +25,24 @@ async def overhear(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event)
     A lost connection is opened again. What was said meanwhile is not heard: this is for rates and for the curious, not
     for those who must know.
     """
-    while True:
-        client = connection = None
-        try:
-            client = await server.subscription_client()
-            connection = client.connection_pool.make_connection()
-            async with asyncio.timeout(ANSWER_SECONDS * 2):
-                await connection.connect()
-            await _listen(connection, keys, hear, ready)
-        except (TimeoutError, RedisError, OSError, EOFError):
-            await asyncio.sleep(PAUSE_SECONDS)
-        finally:
-            for closing in (connection and connection.disconnect, client and client.aclose):
-                if closing:
-                    with contextlib.suppress(RedisError, OSError, EOFError):
-                        await closing()
-
-
-async def _listen(connection: Any, keys: Keys, hear: Hear, ready: asyncio.Event) -> None:
     beginning, pattern = keys.any_task_channel
-    await connection.send_command("PSUBSCRIBE", pattern)
-    silent = False
-    while True:
-        message = await connection.read_response(timeout=SILENCE_SECONDS, disconnect_on_error=False)
-        if message is None:
-            if silent:
-                raise EOFError("the connection does not answer")
-            silent = True
-            await connection.send_command("PING", check_health=False)
-            continue
-        silent = False
+
+    def on_message(message: list[Any]) -> None:
+        if isinstance(message, Exception):
+            raise message
         if message[0] == b"pmessage":
-            hear(bytes_text(message[2][len(beginning) :]), message[3])
+            hear(bytes_text(message[2][len(beginning) :]), message[3].partition(b"\n")[0])
         elif message[0] == b"psubscribe":
             ready.set()
+
+    while True:
+        wire = None
+        try:
+            wire = await server.subscription_wire(on_message)
+            wire.tell("PSUBSCRIBE", pattern)
+            await stay(wire, SILENCE_SECONDS)
+        except (TimeoutError, RedisError, OSError):
+            await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            if wire is not None:
+                wire.close()

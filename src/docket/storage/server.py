@@ -28,10 +28,11 @@ from docket.model.errors import DocketError, ServerUnsuitable
 from .embedded import FolderEngine, memory_engine
 from .faults import SERVER_ERRORS, is_from_the_wrong_node, translate
 from .keys import text_bytes
-from .lines import Lines
+from .line import Line, open_wire
 from .nodes import Nodes, Place, nodes_of
 from .scripts import load
 from .urls import Address, Kind, hide_password, parse
+from .wire import Wire
 
 logger = logging.getLogger("docket.worker")
 
@@ -57,7 +58,7 @@ class Server:
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
-        self._lines: dict[int, Lines] = {}
+        self._lines: dict[int, Line] = {}
         self._places: dict[int, Place] = {}
         self._locating = asyncio.Lock()
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -89,38 +90,38 @@ class Server:
         if self.clock.script_keys:
             keys = [*keys, *self.clock.script_keys]
         loaded = load(script)
-        return await self._on_node(keys[0], lambda lines: lines.run(loaded, keys, args))
+        return await self._on_node(keys[0], lambda line: line.run(loaded, keys, args))
 
     async def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """One command on the node that has the key, answered as the server answers it."""
-        return await self._on_node(key, lambda lines: lines.ask(*words))
+        return await self._on_node(key, lambda line: line.ask(*words))
 
-    async def _on_node(self, key: bytes, call: Callable[[Lines], Awaitable[Any]]) -> Any:
+    async def _on_node(self, key: bytes, call: Callable[[Line], Awaitable[Any]]) -> Any:
         slot = self._nodes.slot(key) if self._nodes is not None else 0
         try:
             try:
-                return await call(await self._lines_to(slot))
+                return await call(await self._line_to(slot))
             except MovedError:
                 # The slot has a new home, and nothing was done at the old one.
                 self._places.pop(slot, None)
-                return await call(await self._lines_to(slot))
+                return await call(await self._line_to(slot))
         except SERVER_ERRORS as error:
             if self._nodes is not None and is_from_the_wrong_node(error):
                 self._places.pop(slot, None)
             raise self.explain(error) from error
 
-    async def _lines_to(self, slot: int) -> Lines:
-        lines = self._lines.get(slot)
-        if lines is not None and (self._nodes is None or slot in self._places):
-            return lines
+    async def _line_to(self, slot: int) -> Line:
+        line = self._lines.get(slot)
+        if line is not None and (self._nodes is None or slot in self._places):
+            return line
         place = await self._place(slot)
-        lines = self._lines.get(slot)
-        if lines is None:
-            lines = self._lines[slot] = Lines(self._plain_client(1, None, place), CONNECTIONS, ANSWER_SECONDS)
-            self._stack.push_async_callback(lines.aclose)
+        line = self._lines.get(slot)
+        if line is None:
+            line = self._lines[slot] = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
+            self._stack.push_async_callback(line.aclose)
         elif place is not None:
-            await lines.move(*place)
-        return lines
+            await line.move(*place)
+        return line
 
     async def _place(self, slot: int) -> Place | None:
         """Where the slot is, as far as we know; asks the cluster or the sentinels if we do not."""
@@ -163,8 +164,8 @@ class Server:
         """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
         again with its data."""
         self._places.clear()
-        for lines in self._lines.values():
-            await lines.hang_up_idle()
+        for line in self._lines.values():
+            line.hang_up()
         if self._engine is None:
             return
         found = await asyncio.to_thread(self._engine.ensure)
@@ -207,18 +208,17 @@ class Server:
         self._pools.add(pool)
         return aioredis.Redis.from_pool(pool)
 
-    async def blocking_client(self, key: str) -> Any:
-        """A client for blocking reads of one key, on the node that has it. The reader sets the deadline itself."""
+    async def blocking_line(self, key: str) -> Line:
+        """A line for blocking reads of one key, to the node that has it."""
         slot = self._nodes.slot(text_bytes(key)) if self._nodes is not None else 0
-        return self._plain_client(1, None, await self._place(slot))
+        return Line(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
 
-    async def subscription_client(self) -> Any:
-        """A client for subscriptions; any node of a cluster hears all channels. Silence is normal, so reads have no
-        deadline of their own: pings show that the connection lives."""
+    async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Wire:
+        """A connection for subscriptions; any node of a cluster hears all channels."""
         place = None
         if self._nodes is not None:
             place = self._nodes.any() or await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
-        return self._plain_client(1, None, place)
+        return await open_wire(self._plain_client(1, None, place), ANSWER_SECONDS, on_message)
 
     def threaded_client(self, answer_seconds: float, key: str = "") -> Any:
         """A blocking client for use in a thread, of the node that has the key."""
@@ -266,13 +266,13 @@ class Server:
     async def _introduce(self) -> bytes:
         """What a server that answers says of itself."""
         if self._nodes is None:
-            return await (await self._lines_to(0)).ask("INFO", "server")
+            return await (await self._line_to(0)).ask("INFO", "server")
         place = await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
-        lines = Lines(self._plain_client(1, None, place), 1, ANSWER_SECONDS)
+        line = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
         try:
-            return await lines.ask("INFO", "server")
+            return await line.ask("INFO", "server")
         finally:
-            await lines.aclose()
+            await line.aclose()
 
     async def _greet(self) -> None:
         try:

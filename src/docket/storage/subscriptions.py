@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
+from .wire import Wire, stay
 
 logger = logging.getLogger("docket.worker")
 
@@ -35,8 +35,7 @@ class Subscriptions:
         self._name = name
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
-        self._client: Any = None
-        self._connection: Any = None
+        self._wire: Wire | None = None
         self._reader: asyncio.Task[None] | None = None
         # Per channel: subscribe commands that are not answered yet, and the future of those who wait for the answer.
         self._asked: dict[bytes, int] = {}
@@ -55,18 +54,18 @@ class Subscriptions:
             if confirmation is None:
                 confirmation = self._confirmed[channel] = asyncio.get_running_loop().create_future()
                 self._start_reading()
-                await self._ask("SUBSCRIBE", channel)
+                self._ask("SUBSCRIBE", channel)
             async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.shield(confirmation)
         except BaseException as error:
-            await self.unlisten(channel, listener)
+            self.unlisten(channel, listener)
             if isinstance(error, TimeoutError):
                 raise self._server.explain(self._trouble) from self._trouble
             if isinstance(error, RedisError):
                 raise self._server.explain(error) from error
             raise
 
-    async def unlisten(self, channel: bytes, listener: Listener) -> None:
+    def unlisten(self, channel: bytes, listener: Listener) -> None:
         listeners = self._listeners.get(channel)
         if listeners is None or listener not in listeners:
             return
@@ -75,7 +74,7 @@ class Subscriptions:
             del self._listeners[channel]
             self._confirmed.pop(channel, None)
             self._heard_again(channel)
-            await self._ask("UNSUBSCRIBE", channel)
+            self._ask("UNSUBSCRIBE", channel)
 
     def on_gap(self, owner: object, listener: Callable[[], None]) -> None:
         self._gap_listeners[id(owner)] = listener
@@ -89,73 +88,50 @@ class Subscriptions:
             if reader is not None:
                 await cancel_and_wait([reader], "docket closes")
         finally:
-            await self._hang_up()
+            self._hang_up()
 
     def _start_reading(self) -> None:
         if self._reader is None:
             self._reader = asyncio.create_task(self._read_forever(), name=f"{self._name} - subscriptions")
 
-    async def _ask(self, command: str, *channels: bytes) -> None:
+    def _ask(self, command: str, *channels: bytes) -> None:
         """Sends a command if there is a connection; else the reader, once it has one, asks for all that is wanted."""
-        connection = self._connection
-        if connection is None or not connection.is_connected:
+        wire = self._wire
+        if wire is None or wire.trouble is not None:
             return
         if command == "SUBSCRIBE":
             for channel in channels:
                 self._asked[channel] = self._asked.get(channel, 0) + 1
-        try:
-            await connection.send_command(command, *channels, check_health=False)
-        except (RedisError, OSError):
-            # The reader finds the connection closed and opens another.
-            await _close(connection)
+        wire.tell(command, *channels)
 
     async def _read_forever(self) -> None:
         pause = _FIRST_PAUSE
         while True:
             try:
-                await self._open()
+                wire = await self._open()
                 pause = _FIRST_PAUSE
-                await self._read()
+                await stay(wire, SILENCE_SECONDS)
             except Exception as error:
                 # Whatever it was, the answer is a new connection.
                 self._note_trouble(error)
             finally:
-                await self._hang_up()
+                self._hang_up()
             await asyncio.sleep(random.uniform(pause / 2, pause))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _open(self) -> None:
-        self._client = await self._server.subscription_client()
-        connection = self._client.connection_pool.make_connection()
-        try:
-            # Reads have no deadline here, but a greeting is answered or the connection is of no use.
-            async with asyncio.timeout(ANSWER_SECONDS * 2):
-                await connection.connect()
-        except BaseException:
-            await _close(connection)
-            raise
+    async def _open(self) -> Wire:
+        wire = await self._server.subscription_wire(self._dispatch)
         # Nothing may happen between these: who comes later finds the connection and asks for itself.
-        self._connection, self._asked = connection, {}
+        self._wire, self._asked = wire, {}
         channels = list(self._listeners)
         self._missed = {channel for channel in channels if channel not in self._confirmed}
         if channels:
-            await self._ask("SUBSCRIBE", *channels)
-
-    async def _read(self) -> None:
-        """Handles messages until the connection fails. Silence is answered with a ping."""
-        connection, silent = self._connection, False
-        while True:
-            message = await connection.read_response(timeout=SILENCE_SECONDS, disconnect_on_error=False)
-            if message is not None:
-                silent = False
-                self._dispatch(message)
-            elif silent:
-                raise EOFError("the subscription connection does not answer")
-            else:
-                silent = True
-                await connection.send_command("PING", check_health=False)
+            self._ask("SUBSCRIBE", *channels)
+        return wire
 
     def _dispatch(self, message: list[Any]) -> None:
+        if isinstance(message, Exception):
+            raise message
         kind, channel = message[0], message[1]
         if kind == b"message":
             for listener in list(self._listeners.get(channel, ())):
@@ -192,15 +168,7 @@ class Subscriptions:
                     # Those who wait have their own copy; if nobody does, nobody needs to know.
                     confirmation.exception()
 
-    async def _hang_up(self) -> None:
-        connection, client, self._connection, self._client = self._connection, self._client, None, None
-        if connection is not None:
-            await _close(connection)
-        if client is not None:
-            with contextlib.suppress(RedisError, OSError):
-                await client.aclose()
-
-
-async def _close(connection: Any) -> None:
-    with contextlib.suppress(RedisError, OSError):
-        await connection.disconnect(nowait=True)
+    def _hang_up(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()

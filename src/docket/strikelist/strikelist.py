@@ -114,7 +114,7 @@ class StrikeList:
         self._replace_all(0, {})
         if book is not None and subscriptions is not None:
             subscriptions.forget_gap(self)
-            await subscriptions.unlisten(book.channel, self._heard)
+            subscriptions.unlisten(book.channel, self._heard)
 
     async def __aenter__(self) -> Self:
         await self.connect()

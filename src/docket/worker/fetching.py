@@ -9,15 +9,18 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from docket.ledger import Delivery, Entry, Ledger
-from docket.model.errors import ServerUnreachable
 from docket.storage.cancelling import wait_out
 from docket.storage.faults import SERVER_ERRORS, translate
 from docket.storage.keys import GROUP, text_bytes
+from docket.storage.line import Line
 from docket.storage.server import BLOCK_SECONDS
+from docket.storage.subscriptions import Subscriptions
 
+from .offering import Offer, Offering
 from .running import Runner
 from .runs import Runs
 from .service import Service
+from .slots import Slots
 
 # While some run, the server hands out the next: asked for all at once, worker and server would take turns at waiting.
 TAKE_AT_MOST = 50
@@ -40,27 +43,6 @@ class LeaseView(Protocol):
     def renew_now(self) -> None: ...
 
 
-class Slots:
-    """How many runs may start. Freed slots wake the fetcher."""
-
-    def __init__(self, count: int) -> None:
-        self.free = count
-        self._freed = asyncio.Event()
-
-    def take(self) -> None:
-        self.free -= 1
-
-    def give_back(self) -> None:
-        self.free += 1
-        self._freed.set()
-
-    async def wait(self) -> int:
-        while self.free <= 0:
-            self._freed.clear()
-            await self._freed.wait()
-        return self.free
-
-
 class Fetcher(Service):
     """Claims deliveries and hands them to the runner."""
 
@@ -69,6 +51,7 @@ class Fetcher(Service):
     def __init__(
         self,
         ledger: Ledger,
+        subscriptions: Subscriptions,
         slots: Slots,
         runner: Runner,
         runs: Runs,
@@ -78,12 +61,17 @@ class Fetcher(Service):
     ) -> None:
         super().__init__(labels, most_pause)
         self._ledger = ledger
+        self._subscriptions = subscriptions
         self._slots = slots
         self._runner = runner
         self._runs = runs
         self._lease = lease
         self._context = contextvars.copy_context()
-        self._client: Any = None
+        self._line: Line | None = None
+        # For how many the blocked read waits.
+        self._reading = 0
+        self._offering = Offering(ledger, subscriptions, slots, self._handed, runner.refuse)
+        self._late_starts: set[asyncio.Task[None]] = set()
         self._stray_ids: list[str] = []
         self._next_stray_check = 0.0
         self._may_be_work = True
@@ -94,35 +82,114 @@ class Fetcher(Service):
     async def step(self) -> None:
         loop = asyncio.get_running_loop()
         self.last_step = loop.time()
-        free = await self._slots.wait()
+        await self._wait_for_slot()
         if loop.time() >= self._next_stray_check:
             await self._adopt_strays()
             self._next_stray_check = loop.time() + (STRAY_AGAIN_SECONDS if self._stray_ids else STRAY_CHECK_SECONDS)
         worker = self.worker
-        if self._may_be_work or self._lease.lapsed:
-            deliveries = await self._whole(self._ledger.take(worker, self.worker_json, min(free, TAKE_AT_MOST)))
+        if self._slots.free < 1 and self._offering.state is not Offer.OFFERED:
+            return
+        if self._may_be_work or self._lease.lapsed or self._slots.free < 1:
+            deliveries = await self._take(worker)
             if deliveries or deliveries is None:
                 await self._begin(worker, deliveries)
                 return
+            if self._slots.free < 1:
+                # A hand-over is on its way for the only slot there was.
+                return
         # A read that ends without work needs no second look: the next one is told of whatever comes.
         self._may_be_work = False
-        entries = await self._wait_for_entries(max(self._slots.free, 1))
+        entries = await self._wait_for_entries(self._slots.free)
         if entries:
             self._may_be_work = True
             await self._begin(worker, await self._whole(self._ledger.claim(worker, self.worker_json, entries)))
 
+    async def open(self, worker: str, worker_json: str) -> None:
+        self.worker, self.worker_json = worker, worker_json
+        await self._offering.open(worker)
+        self._subscriptions.on_gap(self, self.unsure)
+
+    async def move(self, worker: str) -> None:
+        """We go on under a new id."""
+        self.worker = worker
+        self._may_be_work = True
+        await self._offering.open(worker)
+
+    def offer_slot(self) -> str | None:
+        """The id under which a slot is offered along with a settlement, if there is one to spare."""
+        return self._offering.with_settlement(self._reading)
+
+    @property
+    def is_offering(self) -> bool:
+        return self._offering.state is Offer.OFFERED
+
+    async def withdraw(self) -> None:
+        """Nothing is to come any more."""
+        await self._offering.withdraw()
+
+    async def close(self) -> None:
+        self._subscriptions.forget_gap(self)
+        await self._offering.close()
+        await self._hang_up()
+
     async def recover(self) -> None:
         """A read whose answer was lost may have delivered something: look for it soon."""
-        await self.close()
+        await self._hang_up()
         self._next_stray_check = 0.0
         self._may_be_work = True
         await self._ledger.server.revive()
 
-    async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
+    async def _hang_up(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
             with contextlib.suppress(*SERVER_ERRORS):
-                await client.aclose()
+                await line.aclose()
+
+    def unsure(self) -> None:
+        """Something that was said about an offer was lost, or may have been: the server has to be asked."""
+        self._next_stray_check = 0.0
+        self._may_be_work = True
+
+    async def _take(self, worker: str) -> Claimed:
+        kept = self._offering.keep_for_take()
+        count = min(self._slots.free, TAKE_AT_MOST)
+        deliveries = await self._whole(self._ledger.take(worker, self.worker_json, count, kept))
+        if kept is not None and self.worker == worker:
+            self._offering.taken(kept)
+        if self._offering.state is Offer.DUE:
+            self._look_for_strays_soon()
+        return deliveries
+
+    async def _wait_for_slot(self) -> None:
+        """A slot that is offered may be taken back; one for which a hand-over is due may have to be looked for."""
+        if self._offering.state is Offer.NONE:
+            await self._slots.wait()
+        elif self._offering.state is Offer.DUE:
+            try:
+                async with asyncio.timeout(STRAY_AGAIN_SECONDS):
+                    await self._slots.wait()
+            except TimeoutError:
+                self._next_stray_check = 0.0
+
+    def _look_for_strays_soon(self) -> None:
+        soon = asyncio.get_running_loop().time() + STRAY_AGAIN_SECONDS
+        self._next_stray_check = min(self._next_stray_check, soon)
+
+    def _handed(self, delivery: Delivery) -> None:
+        """The server has claimed this for us. After a pause longer than the lease it has to say first whether it is ours."""
+        if self._lease.lapsed:
+            task = asyncio.create_task(
+                self._begin(self.worker, [delivery]), name=f"{self._labels['docket.name']} - claiming"
+            )
+            self._late_starts.add(task)
+            task.add_done_callback(self._late_starts.discard)
+        elif not self._runs.find(delivery.epoch):
+            self._start(delivery)
+
+    def _start(self, delivery: Delivery) -> None:
+        self._slots.take()
+        # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
+        self._context.run(self._runner.start, delivery)
 
     async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
         """A claim is not left half-way: if we are told to stop meanwhile, what it brought goes back untouched."""
@@ -148,9 +215,7 @@ class Fetcher(Service):
         for delivery in deliveries:
             # A group that was made anew delivers again what we run already.
             if not self._runs.find(delivery.epoch):
-                self._slots.take()
-                # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
-                self._context.run(self._runner.start, delivery)
+                self._start(delivery)
 
     async def _is_still_ours(self, worker: str) -> bool:
         """After a pause longer than the lease others may have what lay in our socket: the server has to say first."""
@@ -162,21 +227,26 @@ class Fetcher(Service):
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""
         front, stream = text_bytes(self._ledger.keys.front), text_bytes(self._ledger.keys.stream)
-        seconds = STRAY_AGAIN_SECONDS if self._stray_ids else BLOCK_SECONDS
+        looking = self._stray_ids or self._offering.state is Offer.DUE
+        seconds = STRAY_AGAIN_SECONDS if looking else BLOCK_SECONDS
+        self._reading = count
         try:
-            async with asyncio.timeout(seconds + LATE_SECONDS):
-                if self._client is None:
-                    self._client = await self._ledger.server.blocking_client(self._ledger.keys.stream)
-                reply: Any = await self._client.execute_command(
-                    "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
-                    "STREAMS", front, stream, ">", ">",
-                )  # fmt: skip
-        except TimeoutError:
-            raise ServerUnreachable(f"{self._ledger.server.shown_url}: a read was not answered in time") from None
+            if self._line is None:
+                self._line = await self._ledger.server.blocking_line(self._ledger.keys.stream)
+            reply: Any = await self._line.ask(
+                "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
+                "STREAMS", front, stream, ">", ">", patience=seconds + LATE_SECONDS,
+            )  # fmt: skip
         except SERVER_ERRORS as error:
             raise translate(error, self._ledger.server.shown_url) or error from error
+        except asyncio.CancelledError:
+            # Else the server would go on waiting, and give us what nobody here reads.
+            await self._hang_up()
+            raise
+        finally:
+            self._reading = 0
         return [
-            Entry(name == front, id.decode(), fields[b"k"] if fields and b"k" in fields else b"")
+            Entry(name == front, id.decode(), fields[1] if fields and fields[0] == b"k" else b"")
             for name, rows in (reply or ())
             for id, fields in rows
         ]
@@ -188,5 +258,9 @@ class Fetcher(Service):
         known = set(self._runs.keys())
         ours = [s for s in strays if s.seen_before and s.key.decode("utf-8", "surrogatepass") not in known]
         self._stray_ids = [s.id for s in strays if not s.seen_before]
+        if not self._stray_ids:
+            self._offering.nothing_due()
         if ours:
-            await self._begin(worker, await self._whole(self._ledger.claim(worker, self.worker_json, ours)))
+            deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, ours))
+            self._offering.adopted({delivery.epoch for delivery in deliveries or ()})
+            await self._begin(worker, deliveries)

@@ -12,10 +12,11 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Renewal
+from docket.ledger.ledger import OFFER_MS
 from docket.model.errors import DocketError, ServerUnreachable
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
@@ -46,6 +47,15 @@ class LeaseEvents:
     off_roster: Callable[[], None]
 
 
+class Occupation(NamedTuple):
+    """What a worker is at: it runs something, it has offered a slot."""
+
+    busy: bool
+    offering: bool
+
+
+# A share of the life of an offer.
+OFFER_AGAIN_AT = 0.35
 # A share of the lease, and seconds.
 CUT_OFF_AT = 0.9
 SHORTEST_PATIENCE = 0.25
@@ -63,7 +73,7 @@ class LeaseKeeper:
         worker: str,
         lease_ms: int,
         beat: float,
-        busy: Callable[[], bool],
+        occupation: Callable[[], Occupation],
         events: LeaseEvents,
         name: str,
         labels: dict[str, str],
@@ -73,7 +83,8 @@ class LeaseKeeper:
         self._worker = worker
         self._lease_ms = lease_ms
         self._beat = min(beat, lease_ms / 3000, LONGEST_BEAT)
-        self._busy = busy
+        self._occupation = occupation
+        self._next_offer = time.monotonic()
         self._looked_ms: float | None = None
         self._next_thorough = self._next_sweep = time.monotonic()
         self._events = events
@@ -171,7 +182,12 @@ class LeaseKeeper:
 
     def _renew(self) -> Renewal:
         sent_at = time.monotonic()
-        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, busy=self._busy())
+        busy, offering = self._occupation()
+        # Not of one that could not keep it: while the event loop is blocked an offer runs out.
+        offering = offering and sent_at >= self._next_offer and self.loop_lag < self._beat
+        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, busy=busy, offering=offering)
+        if offering:
+            self._next_offer = sent_at + OFFER_MS / 1000 * OFFER_AGAIN_AT
         if renewal.lost:
             # As lapsed from now on: nothing may start under this lease.
             self._renewed_at = -math.inf

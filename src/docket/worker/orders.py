@@ -29,7 +29,7 @@ class Orders:
     async def close(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            await self._subscriptions.unlisten(channel, self._heard)
+            self._subscriptions.unlisten(channel, self._heard)
 
     def carry_out(self, orders: Sequence[tuple[int, str]]) -> int:
         for epoch, _ in orders:

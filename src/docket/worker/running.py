@@ -74,7 +74,7 @@ class Runner:
         self._nothing_packed = self._nothing.pack()
 
     def start(self, delivery: Delivery) -> None:
-        run = Run(delivery.key, delivery.record, delivery.epoch)
+        run = Run(delivery.key, delivery.record, delivery.epoch, holds_slot=True)
         self._runs.add(run)
         run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
         run.task.add_done_callback(lambda task: self._ended(run, task))
@@ -86,8 +86,6 @@ class Runner:
         self._settle(run, None, hand_back(run.key, run.epoch))
 
     def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
-        """The body is done, so the slot is free; the run stays on the books until its ending is written."""
-        self._worker.slots.give_back()
         if not run.over:
             # Cancelled before its first step: it never began.
             self._settle(run, None, hand_back(run.key, run.epoch))
@@ -403,7 +401,7 @@ class Runner:
         self, run: Run, execution: Execution | None, settlement: Settlement, tally: Tally | None = None
     ) -> None:
         """Counts only what is written down: a run that no longer counts does not count in the metrics either."""
-        run.over = True
+        self._over(run)
 
         def answered(answer: Answer) -> None:
             self._runs.remove(run)
@@ -426,5 +424,12 @@ class Runner:
 
     def _close(self, run: Run) -> None:
         """The run is over and needs no settlement."""
-        run.over = True
+        self._over(run)
         self._runs.remove(run)
+
+    def _over(self, run: Run) -> None:
+        """The body is done, so the slot is free; the run stays on the books until its ending is written."""
+        run.over = True
+        if run.holds_slot:
+            run.holds_slot = False
+            self._worker.slots.give_back()

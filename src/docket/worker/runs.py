@@ -25,6 +25,7 @@ class Run:
     task: asyncio.Task[None] | None = None
     reason: CancelReason | None = None
     over: bool = False
+    holds_slot: bool = False
 
     def cancel(self, reason: CancelReason) -> None:
         if self.task is not None and not self.task.done() and self.reason is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from docket.ledger import Answer, Ledger, Settlement
 from docket.ledger.ledger import BATCH
@@ -16,6 +17,14 @@ from .backoff import Backoff
 logger = logging.getLogger("docket.worker")
 
 OnAnswer = Callable[[Answer], None]
+
+
+class SlotOffers(Protocol):
+    """What may be said along with a settlement."""
+
+    def offer_slot(self) -> str | None: ...
+
+    def unsure(self) -> None: ...
 
 
 class Settler:
@@ -32,6 +41,7 @@ class Settler:
         self._backoff = Backoff(most=1.0)
         self._closed = False
         self.unfinished: int | None = None
+        self.offers: SlotOffers | None = None
 
     @property
     def backlog(self) -> int:
@@ -65,10 +75,16 @@ class Settler:
             self._flushing = None
 
     async def _send(self, batch: list[tuple[Settlement, OnAnswer]]) -> None:
+        offering = self.offers.offer_slot() if self.offers is not None else None
         while True:
             try:
-                self.unfinished, answers = await self._ledger.settle([settlement for settlement, _ in batch])
+                settlements = [settlement for settlement, _ in batch]
+                self.unfinished, answers = await self._ledger.settle(settlements, offering)
             except PASSING as error:
+                if offering is not None and self.offers is not None:
+                    # The server may have taken it, and somebody it: it is not made twice.
+                    offering = None
+                    self.offers.unsure()
                 logger.warning("settling: %s; trying again", error)
                 await self._backoff.pause()
                 continue

@@ -33,7 +33,7 @@ class Stager(Service):
 
     async def close(self) -> None:
         self._subscriptions.forget_gap(self)
-        await self._subscriptions.unlisten(self._ledger.keys.wake_channel, self._heard)
+        self._subscriptions.unlisten(self._ledger.keys.wake_channel, self._heard)
 
     def _heard(self, message: bytes) -> None:
         if float(message) < self._next_ms:

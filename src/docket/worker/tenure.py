@@ -16,7 +16,7 @@ from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 
 from .backoff import Backoff
-from .lease import LeaseEvents, LeaseKeeper
+from .lease import LeaseEvents, LeaseKeeper, Occupation
 
 logger = logging.getLogger("docket.worker")
 
@@ -42,7 +42,7 @@ class Tenure:
         name: str,
         lease_ms: int,
         beat: float,
-        busy: Callable[[], bool],
+        occupation: Callable[[], Occupation],
         labels: dict[str, str],
         events: TenureEvents,
     ) -> None:
@@ -50,7 +50,7 @@ class Tenure:
         self._name = name
         self._lease_ms = lease_ms
         self._beat = beat
-        self._busy = busy
+        self._occupation = occupation
         self._labels = labels
         self._events = events
         self._thread_name = f"{labels['docket.name']} - renewing"
@@ -95,7 +95,7 @@ class Tenure:
     def _new_keeper(self) -> LeaseKeeper:
         events = LeaseEvents(self._events.renewed, self._lost, self._events.cut_off, self._off_roster)
         return LeaseKeeper(
-            self._ledger, self.id, self._lease_ms, self._beat, self._busy, events, self._thread_name, self._labels
+            self._ledger, self.id, self._lease_ms, self._beat, self._occupation, events, self._thread_name, self._labels
         )
 
     async def _register(self) -> None:

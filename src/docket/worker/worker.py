@@ -26,9 +26,9 @@ from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 
 from .draining import Draining
-from .fetching import Fetcher, Slots
+from .fetching import Fetcher
 from .health import health_problem, readiness_problem
-from .lease import LeaseKeeper, lease_length_ms
+from .lease import LeaseKeeper, Occupation, lease_length_ms
 from .orders import Orders
 from .own_dependencies import worker_dependencies
 from .reporting import Reporter
@@ -40,6 +40,7 @@ from .service import Service
 from .settling import Settler
 from .sharing import SharedValues
 from .signals import stopped_by_signals
+from .slots import Slots
 from .staging import Stager
 from .tenure import Tenure, TenureEvents
 
@@ -262,9 +263,12 @@ class Worker:
         self.orders = Orders(docket.ledger, docket.subscriptions, self.runs)
         await self.orders.open(self.id)
         stack.push_async_callback(self.orders.close)
-        self.fetcher = Fetcher(docket.ledger, self.slots, self.runner, self.runs, self.tenure, labels, pause)
-        self.fetcher.worker, self.fetcher.worker_json = self.id, self.name_json
+        self.fetcher = Fetcher(
+            docket.ledger, docket.subscriptions, self.slots, self.runner, self.runs, self.tenure, labels, pause
+        )
         stack.push_async_callback(self.fetcher.close)
+        await self.fetcher.open(self.id, self.name_json)
+        self.settler.offers = self.fetcher
         self.stager = Stager(docket.ledger, docket.subscriptions, labels, pause)
         await self.stager.open()
         stack.push_async_callback(self.stager.close)
@@ -302,6 +306,10 @@ class Worker:
             with contextlib.suppress(asyncio.CancelledError):
                 await cancel_and_wait([*staff, *ends], "docket: the worker stops")
             self._draining = True
+            try:
+                await self.fetcher.withdraw()
+            except asyncio.CancelledError:
+                cancelled = True
             cancelled = await self.draining.run() or cancelled
         if cancelled:
             _forget_cancels()
@@ -386,10 +394,10 @@ class Worker:
             self._renewed, self._note_time, self._lease_lost, self._cut_off, self._forgotten, self._moved
         )
         beat = self.docket.heartbeat_interval.total_seconds()
-        return Tenure(self.docket.ledger, self.name, self.lease_ms, beat, self._is_busy, self.labels(), events)
+        return Tenure(self.docket.ledger, self.name, self.lease_ms, beat, self._occupation, self.labels(), events)
 
-    def _is_busy(self) -> bool:
-        return len(self.runs) > 0
+    def _occupation(self) -> Occupation:
+        return Occupation(len(self.runs) > 0, self.fetcher.is_offering)
 
     def _renewed(self, renewal: Renewal) -> None:
         self._note_time(renewal.server_ms)
@@ -419,8 +427,9 @@ class Worker:
 
     async def _moved(self, id: str) -> None:
         """We go on under a new id."""
-        self.fetcher.worker = self.sampler.worker = id
+        self.sampler.worker = id
         await self.orders.open(id)
+        await self.fetcher.move(id)
 
 
 def _notice_cancel() -> None:

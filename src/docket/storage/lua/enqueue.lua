@@ -58,7 +58,7 @@ end
 
 for _, c in ipairs(calls) do
   local n, due, mode = #answer, c[2], c[3]
-  if band(mode, FRESH) == 0 then
+  if band(mode, FRESH) == 0 or known[c[1]] then
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_known(c)
   else
     local key, name = c[1], c[4]
@@ -70,9 +70,9 @@ for _, c in ipairs(calls) do
     else
       wait_for_time(key, due)
     end
-    local at = #fields
-    fields[at + 1] = key
-    fields[at + 2] = struct.pack(TASK_HEADER, 1, where, c[6], 0, 1, due, ms, seq, #name) .. name .. c[5]
+    local at = #fields + 1
+    local bytes = struct.pack(TASK_HEADER, 1, where, c[6], 0, 1, due, ms, seq, #name) .. name .. c[5]
+    known[key], place_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, where
   end
 end

@@ -1,0 +1,90 @@
+"""The line to one node: a connection that is opened when it is needed, and again when it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from .scripts import Script
+from .wire import Wire
+
+
+class Line:
+    """All calls to a node go over one connection, in the order in which they are made."""
+
+    def __init__(self, client: Any, answer_seconds: float) -> None:
+        self._client = client
+        self._answer_seconds = answer_seconds
+        self._wire: Wire | None = None
+        self._connecting = asyncio.Lock()
+
+    async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+        """Runs a script, which is loaded first where the server does not know it."""
+        try:
+            return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self.ask("EVAL", script.source, len(keys), *keys, *args)
+
+    async def ask(self, *words: bytes | str | int, patience: float | None = None) -> Any:
+        """One command, answered as the server answers it."""
+        wire = self._wire
+        if wire is None or wire.trouble is not None:
+            wire = await self._connected()
+        try:
+            return await wire.ask(words, patience or self._answer_seconds)
+        except ReadOnlyError:
+            # A master that became a replica: a new connection may find the new one behind the same name.
+            self._retire(wire)
+            raise
+
+    async def move(self, host: str, port: int) -> None:
+        """From now on calls go to that node; those under way end where they began."""
+        options = self._client.connection_pool.connection_kwargs
+        if (options.get("host"), options.get("port")) == (host, port):
+            return
+        options.update(host=host, port=port)
+        if self._wire is not None:
+            self._retire(self._wire)
+
+    async def aclose(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        await self._client.aclose()
+
+    def hang_up(self) -> None:
+        """The next call opens a new connection."""
+        if self._wire is not None:
+            self._retire(self._wire)
+
+    def _retire(self, wire: Wire) -> None:
+        wire.close_when_idle()
+        if self._wire is wire:
+            self._wire = None
+
+    async def _connected(self) -> Wire:
+        async with self._connecting:
+            if self._wire is None or self._wire.trouble is not None:
+                self._wire = await open_wire(self._client, self._answer_seconds)
+            return self._wire
+
+
+async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Wire:
+    """A connection as that client makes them."""
+    connection = client.connection_pool.make_connection()
+    # Twice: connecting has a deadline of its own, and then the server has to answer our greeting.
+    patience = answer_seconds * 2
+    try:
+        async with asyncio.timeout(patience):
+            await connection.connect()
+        return Wire(connection, on_message)
+    except BaseException as error:
+        with contextlib.suppress(RedisError, OSError):
+            await connection.disconnect(nowait=True)
+        if isinstance(error, TimeoutError) and not isinstance(error, RedisError):
+            raise RedisTimeoutError(f"no answer within {patience:g} s") from None
+        raise
