@@ -166,7 +166,7 @@ class Ledger:
     async def stage(self, most: int = BATCH) -> tuple[int, float, float | None]:
         """Moves due tasks to the stream: how many, the server's time, when the next one is due."""
         moved, now, following = await self._run("stage", (most,))
-        return moved, now, None if following < 0 else following
+        return moved, float(now), None if following == b"-1" else float(following)
 
     async def cancel(self, key: str) -> int:
         """0 nothing there, 1 cancelled, 2 its worker was told."""

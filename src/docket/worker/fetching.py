@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from docket.ledger import Delivery, Entry, Ledger
-from docket.storage.cancelling import wait_out
+from docket.storage.cancelling import cancel_and_wait, wait_out
 from docket.storage.faults import SERVER_ERRORS, translate
 from docket.storage.keys import GROUP, text_bytes
 from docket.storage.line import Line
@@ -75,9 +75,23 @@ class Fetcher(Service):
         self._stray_ids: list[str] = []
         self._next_stray_check = 0.0
         self._may_be_work = True
+        self._claiming = self._halting = False
         self.worker = ""
         self.worker_json = ""
         self.last_step = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled; but a cancel waits for a claim that is under way, and ends only what may be left half-way."""
+        self._halting = False
+        fetching = asyncio.create_task(super().run(), name=f"{self._labels['docket.name']} - claiming")
+        try:
+            await asyncio.shield(fetching)
+        except asyncio.CancelledError:
+            self._halting = True
+            if not self._claiming:
+                await cancel_and_wait([fetching], "docket: the worker stops")
+            await wait_out(fetching)
+            raise
 
     async def step(self) -> None:
         loop = asyncio.get_running_loop()
@@ -193,16 +207,20 @@ class Fetcher(Service):
 
     async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
         """A claim is not left half-way: if we are told to stop meanwhile, what it brought goes back untouched."""
-        claiming = asyncio.create_task(claim, name=f"{self._labels['docket.name']} - claiming")
+        self._claiming, claimed = True, None
         try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await wait_out(claiming)
-            if claiming.exception() is None:
-                for delivery in claiming.result() or ():
-                    if not self._runs.find(delivery.epoch):
-                        self._runner.refuse(delivery)
-            raise
+            claimed = await claim
+        except Exception:
+            if not self._halting:
+                raise
+        finally:
+            self._claiming = False
+        if not self._halting:
+            return claimed
+        for delivery in claimed or ():
+            if not self._runs.find(delivery.epoch):
+                self._runner.refuse(delivery)
+        raise asyncio.CancelledError
 
     async def _begin(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:

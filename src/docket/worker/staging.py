@@ -47,8 +47,7 @@ class Stager(Service):
         self._next_ms = float("inf") if next_ms is None else next_ms
         if moved == BATCH:
             return
-        # One more, since the server counts in whole milliseconds.
-        delay = min((self._next_ms - now_ms + 1) / 1000, LONGEST_SLEEP)
+        delay = min((self._next_ms - now_ms) / 1000, LONGEST_SLEEP)
         if delay > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):

@@ -1,10 +1,11 @@
 -- Moves tasks that have fallen due from the queue to the stream, in order of their time.
 -- ARGV[2]: msgpack {at most this many}.
--- Returns: how many were moved, server ms, due time of the next one or -1.
+-- Returns: how many were moved, server ms with its fraction, due time of the next one or -1.
 local most = unpack(cmsgpack.unpack(ARGV[2]))
-local now = server_ms()
+local _, now_us = server_ms()
+local now = now_us / 1000
 local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-if not head[2] or tonumber(head[2]) > now then return {0, now, head[2] and tonumber(head[2]) or -1} end
+if not head[2] or tonumber(head[2]) > now then return {0, string.format('%.3f', now), head[2] or '-1'} end
 insist()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then
@@ -24,4 +25,4 @@ if #due > 0 then
   try_to_hand_over(#fields / 2, size)
 end
 head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-return {#due, now, head[2] and tonumber(head[2]) or -1}
+return {#due, string.format('%.3f', now), head[2] or '-1'}

@@ -22,7 +22,7 @@ end
 local function wait_for_time(key, due)
   call('ZADD', QUEUE, due, key)
   if call('ZRANGE', QUEUE, 0, 0)[1] == key then
-    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', due))
+    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', math.floor(due)))
   end
 end
 
