@@ -37,7 +37,7 @@ class Scheduling:
     async def write_down(self, execution: Execution, replace: bool) -> None:
         order = self._order(execution, replace)
         if order is not None:
-            self._note(execution, await self._batcher.submit(order), replace)
+            self._note(execution, await self._batcher.call(order), replace)
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Each is judged on its own: an error marks its execution and touches no other."""

@@ -99,3 +99,39 @@ async def test_drain_returns_when_all_have_their_answer() -> None:
     await batcher.drain()
     assert [future.result() for future in futures] == [20, 40, 60]
     await batcher.drain()
+
+
+async def test_a_call_on_an_idle_line_goes_out_at_once_and_what_follows_gathers_behind_it() -> None:
+    line = Line()
+    batcher = line.batcher()
+    line.may_answer.clear()
+    calls = [asyncio.create_task(batcher.call(n)) for n in (2, 4, 6)]
+    await asyncio.sleep(0)
+    assert line.batches == [[2]]
+    line.may_answer.set()
+    assert await asyncio.gather(*calls) == [20, 40, 60]
+    assert line.batches == [[2], [4, 6]]
+
+
+async def test_a_call_that_is_refused_or_broken_raises_and_the_next_one_works() -> None:
+    batcher = Line().batcher()
+    with pytest.raises(ValueError, match="3 is odd"):
+        await batcher.call(3)
+    with pytest.raises(ConnectionResetError):
+        await batcher.call(13)
+    assert await batcher.call(2) == 20
+
+
+async def test_a_cancelled_call_holds_up_nobody_and_drain_waits_for_calls() -> None:
+    line = Line()
+    batcher = line.batcher()
+    line.may_answer.clear()
+    given_up, patient = asyncio.create_task(batcher.call(2)), asyncio.create_task(batcher.call(4))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    draining = asyncio.create_task(batcher.drain())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    line.may_answer.set()
+    await draining
+    assert patient.result() == 40

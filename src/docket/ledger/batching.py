@@ -1,4 +1,4 @@
-"""Calls made in one tick of the event loop share a round trip."""
+"""Calls that are made while another is under way share a round trip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,23 @@ class Batcher(Generic[Item, Result]):
         self._name = name
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._starting: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[None]] = set()
+
+    async def call(self, item: Item) -> Result:
+        """The answer to one item. Where nothing is under way it goes out now, in the caller's own turn; what comes meanwhile
+        gathers behind it."""
+        if self._waiting or self._under_way:
+            return await self.submit(item)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.add(done)
+        try:
+            (answer,) = await self._send([item])
+        finally:
+            done.set_result(None)
+            self._done(done)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -50,7 +66,7 @@ class Batcher(Generic[Item, Result]):
             self._under_way.add(task)
             task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Future[None]) -> None:
         self._under_way.discard(task)
         if self._starting is task:
             # Cancelled before its first step.
