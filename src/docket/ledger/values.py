@@ -32,11 +32,11 @@ class Delivery:
 @dataclass(slots=True)
 class KeptSlot:
     """A slot that a worker keeps for an offer: whether it may have offered it before, the last hand-over that it knows, and
-    what the server says."""
+    what the server says, if it was heard."""
 
     offered: bool
     last_epoch: int
-    answer: int = 0
+    answer: int | None = None
 
 
 @dataclass(slots=True)

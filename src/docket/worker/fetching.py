@@ -167,9 +167,11 @@ class Fetcher(Service):
     async def _take(self, worker: str) -> Claimed:
         kept = self._offering.keep_for_take()
         count = min(self._slots.free, TAKE_AT_MOST)
-        deliveries = await self._whole(self._ledger.take(worker, self.worker_json, count, kept))
-        if kept is not None and self.worker == worker:
-            self._offering.taken(kept)
+        try:
+            deliveries = await self._whole(self._ledger.take(worker, self.worker_json, count, kept))
+        finally:
+            if kept is not None and self.worker == worker:
+                self._offering.taken(kept)
         if self._offering.state is Offer.DUE:
             self._look_for_strays_soon()
         return deliveries

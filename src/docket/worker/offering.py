@@ -82,8 +82,9 @@ class Offering:
         return KeptSlot(offered, self._last_epoch)
 
     def taken(self, kept: KeptSlot) -> None:
-        """The server has said what became of the slot. The message of a hand-over may have been quicker than this answer."""
-        if self.state is not Offer.OFFERED or kept.answer == 1:
+        """The server has said what became of the slot, or that is not known. The message of a hand-over may have been quicker
+        than this answer."""
+        if self.state is not Offer.OFFERED or kept.answer is None or kept.answer == 1:
             return
         if kept.answer == 0 or kept.answer == self._last_epoch:
             self._let_go()

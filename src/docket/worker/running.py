@@ -7,9 +7,10 @@ import base64
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
@@ -76,8 +77,12 @@ class Runner:
     def start(self, delivery: Delivery) -> None:
         run = Run(delivery.key, delivery.record, delivery.epoch, holds_slot=True)
         self._runs.add(run)
-        run.task = asyncio.get_running_loop().create_task(self._run(run), name=self._task_prefix + delivery.key)
-        run.task.add_done_callback(lambda task: self._ended(run, task))
+        never_began = partial(self._never_began, run)
+        run.task = asyncio.get_running_loop().create_task(
+            self._run(run, never_began), name=self._task_prefix + delivery.key
+        )
+        # Taken back by the first step: most runs need no callback.
+        run.task.add_done_callback(never_began)
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched."""
@@ -85,20 +90,21 @@ class Runner:
         self._runs.add(run)
         self._settle(run, None, hand_back(run.key, run.epoch))
 
-    def _ended(self, run: Run, task: asyncio.Task[None]) -> None:
-        if not run.over:
-            # Cancelled before its first step: it never began.
-            self._settle(run, None, hand_back(run.key, run.epoch))
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("task %r could not be run", run.key, exc_info=task.exception())
+    def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
+        """Cancelled before its first step."""
+        self._settle(run, None, hand_back(run.key, run.epoch))
 
-    async def _run(self, run: Run) -> None:
+    async def _run(self, run: Run, never_began: Callable[[asyncio.Task[None]], None]) -> None:
+        assert run.task is not None
+        run.task.remove_done_callback(never_began)
         try:
             execution = self._open(run)
             if execution is None or self._is_turned_away(run, execution):
                 return
             if execution.function is not unknown_function or await self._is_left_to_us(run, execution):
                 await self._call_and_settle(run, execution)
+        except Exception:
+            logger.exception("task %r could not be run", run.key)
         finally:
             if not run.over:
                 self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
