@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -22,6 +23,7 @@ class Line:
         self._answer_seconds = answer_seconds
         self._wire: Wire | None = None
         self._connecting = asyncio.Lock()
+        self._given_up = self._closed = False
 
     async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
         """Runs a script, which is loaded first where the server does not know it."""
@@ -48,16 +50,17 @@ class Line:
         if (options.get("host"), options.get("port")) == (host, port):
             return
         options.update(host=host, port=port)
-        if self._wire is not None:
-            self._retire(self._wire)
+        self.hang_up()
 
     async def aclose(self) -> None:
+        self._closed = True
         if self._wire is not None:
             self._wire.close()
         await self._client.aclose()
 
     def hang_up(self) -> None:
         """The next call opens a new connection."""
+        self._given_up = True
         if self._wire is not None:
             self._retire(self._wire)
 
@@ -68,8 +71,17 @@ class Line:
 
     async def _connected(self) -> Wire:
         async with self._connecting:
-            if self._wire is None or self._wire.trouble is not None:
-                self._wire = await open_wire(self._client, self._answer_seconds)
+            while self._wire is None or self._wire.trouble is not None:
+                self._given_up = False
+                wire = await open_wire(self._client, self._answer_seconds)
+                if self._closed:
+                    wire.close()
+                    raise RedisConnectionError("the connection was closed")
+                if self._given_up:
+                    # Moved or hung up meanwhile: it may lead to the wrong place.
+                    wire.close()
+                else:
+                    self._wire = wire
             return self._wire
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from redis.exceptions import RedisError
 from .keys import Keys, bytes_text
 from .server import Server
 from .wire import stay
+
+logger = logging.getLogger("docket.docket")
 
 # After this much silence the connection has to prove that it lives.
 SILENCE_SECONDS = 10.0
@@ -41,7 +44,9 @@ async def overhear(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event)
             wire = await server.subscription_wire(on_message)
             wire.tell("PSUBSCRIBE", pattern)
             await stay(wire, SILENCE_SECONDS)
-        except (TimeoutError, RedisError, OSError):
+        except (TimeoutError, RedisError, OSError, ValueError) as error:
+            # ValueError: somebody else says things on our channels that are no events.
+            logger.debug("overhearing: %s; connecting again", error)
             await asyncio.sleep(PAUSE_SECONDS)
         finally:
             if wire is not None:

@@ -108,6 +108,7 @@ def _options(url: str) -> dict[str, Any]:
         raise UnknownScheme(f"cannot read the URL {hide_password(url)!r}: {error}") from None
     # docket works on bytes; a client that decodes would break on payloads.
     options.pop("decode_responses", None)
+    options.pop("protocol", None)
     options.pop("connection_class", None)
     return options
 

@@ -58,10 +58,16 @@ class Wire(asyncio.Protocol):
         if self.trouble is not None:
             future.set_exception(type(self.trouble)(*self.trouble.args))
             return future
-        self._open.append((self._loop.time() + patience, future))
-        self._transport.write(_pack(words))
+        # First of all: words that cannot be packed must not leave somebody behind who waits for an answer.
+        packed = _pack(words)
+        deadline = self._loop.time() + patience
+        self._open.append((deadline, future))
+        self._transport.write(packed)
+        if self._watch is not None and self._watch.when() > deadline:
+            self._watch.cancel()
+            self._watch = None
         if self._watch is None:
-            self._watch = self._loop.call_later(patience, self._look_at_clock)
+            self._watch = self._loop.call_at(deadline, self._look_at_clock)
         return future
 
     def tell(self, *words: bytes | str | int) -> None:
@@ -91,7 +97,9 @@ class Wire(asyncio.Protocol):
                 else:
                     self._answer(reply)
         except Exception as error:
-            self._end(error)
+            # A listener tells why it does not go on; an answer that cannot be read is the connection's fault.
+            listens = self._on_message is not None
+            self._end(error if listens else RedisConnectionError(f"an answer cannot be read: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._before.connection_lost(exc)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
@@ -108,13 +116,11 @@ class Wire(asyncio.Protocol):
 
     def _answer(self, reply: Any) -> None:
         _, future = self._open.popleft()
-        if future.done():
-            # Whoever asked has gone.
-            return
-        if isinstance(reply, Exception):
-            future.set_exception(reply)
-        else:
-            future.set_result(reply)
+        if not future.done():
+            if isinstance(reply, Exception):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
         if self._closing and not self._open:
             self.close()
 
@@ -152,10 +158,11 @@ async def stay(wire: Wire, silence: float) -> None:
     within the same time."""
     loop = asyncio.get_running_loop()
     while wire.trouble is None:
-        await asyncio.wait([wire.ended], timeout=silence)
-        silent = loop.time() - wire.heard_at
-        if wire.trouble is None and silent >= 2 * silence:
-            raise RedisTimeoutError("the subscription connection does not answer")
-        if silent >= silence:
+        heard_at = wire.heard_at
+        await asyncio.wait([wire.ended], timeout=max(heard_at + silence - loop.time(), 0))
+        if wire.trouble is None and wire.heard_at == heard_at:
             wire.tell("PING")
+            await asyncio.wait([wire.ended], timeout=silence)
+            if wire.trouble is None and wire.heard_at == heard_at:
+                raise RedisTimeoutError("the subscription connection does not answer")
     raise wire.trouble

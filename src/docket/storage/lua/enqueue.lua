@@ -5,7 +5,7 @@
 local FRESH, REPLACE, NOW = 1, 2, 4
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
-local now = server_ms()
+local now, now_us = server_ms()
 
 -- A client may make the group itself, at '$': it must exist before the first entry.
 if call('EXISTS', STREAM) == 0 then
@@ -46,7 +46,7 @@ local function write_known(c)
   else
     task.generation = finished_generation(call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)) + 1
   end
-  place(key, task, now)
+  put(key, task, now)
   if task.place == QUEUED then ready = ready + 1 end
   known[key] = pack_task(task)
   local at = place_of[key] or #fields + 1
@@ -79,5 +79,5 @@ end
 
 if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
 if #finished > 0 then call('DEL', unpack(finished)) end
-try_to_hand_over(ready, #ARGV[2])
+try_to_hand_over(ready, #ARGV[2], known, now, now_us)
 return answer

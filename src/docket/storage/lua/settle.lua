@@ -50,7 +50,7 @@ local function otherwise()
       task.due = item[4] == 1 and now + item[5] or item[5]
       task.attempt, task.recoveries = item[6], 0
       if item[7] then task.name, task.call = item[7], item[8] end
-      place(key, task, now)
+      put(key, task, now)
     else
       -- One whose body has begun before tells its next run so.
       if item[6] == 1 then task.recoveries = math.max(task.recoveries, 1) end

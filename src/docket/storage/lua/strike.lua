@@ -2,7 +2,6 @@
 -- KEYS[1]: the rules in force. ARGV[1]: channel. ARGV[2]: msgpack list of {field, rule or false}.
 -- Returns: the version of the change, how many rules it touched.
 local STRIKES, CHANNEL, changes = KEYS[1], ARGV[1], cmsgpack.unpack(ARGV[2])
-local call = redis.call
 
 -- Versions grow also when the server has lost its data meanwhile, so that nobody takes a new change for an old one.
 local function next_version()

@@ -1,10 +1,11 @@
 -- Turns delivered stream entries into run records. Entries: list of {stream, id, key or false}.
 
 local function next_epochs(count, now_us)
-  local last = tonumber(call('GET', EPOCH) or '0')
-  local first = math.max(last + 1, now_us)
-  call('SET', EPOCH, string.format('%.0f', first + count - 1))
-  return first
+  local last = tonumber(call('SET', EPOCH, string.format('%.0f', now_us + count - 1), 'GET') or '0')
+  if last < now_us then return now_us end
+  -- Two calls within a microsecond, or a clock that was set back.
+  call('SET', EPOCH, string.format('%.0f', last + count))
+  return last + 1
 end
 
 -- A suspect runs alone among suspects: if this worker dies with it, it is to blame.

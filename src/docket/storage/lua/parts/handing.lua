@@ -6,29 +6,48 @@ local function name_json(worker)
   return cjson.encode(name)
 end
 
+-- The oldest entry of the stream, claimed for the worker: key, task record, epoch. What this script has written itself needs no look-up.
+local function claim_oldest(worker, written, now, now_us)
+  local entries = read_from(STREAM, worker, 1, {})
+  if #entries == 0 then return nil end
+  local id, key = entries[1][2], entries[1][3]
+  local bytes, ms, seq = key and written[key], 0, 0
+  if bytes then ms, seq = struct.unpack('<dI4', bytes, 20) end
+  if id ~= string.format('%.0f-%.0f', ms, seq) then
+    --- parts
+    local claimed = claim_entries(worker, name_json(worker), entries)
+    return claimed[3], claimed[4], claimed[5]
+  end
+  local epoch = next_epochs(1, now_us)
+  call('HSET', RUNNING, key, struct.pack(RUN, epoch, now, ms, seq, 0, #worker, worker, 0, ''))
+  publish(key, running_event(name_json(worker), now))
+  return key, bytes, epoch
+end
+
 local MOST_HAND_OVERS = 8
 
 -- A worker that has no lease, or does not listen, loses its offer and nothing else. What was put back may have harmed a worker
 -- before, and goes only to one that asks for it.
-local function hand_over(ready)
+local function hand_over(ready, written, now, now_us)
+  local real_now = KEYS[2] and real_ms() or now
+  if call('XLEN', FRONT) > 0 then return end
   for _ = 1, math.min(ready, MOST_HAND_OVERS) do
     local offer = call('ZPOPMAX', OFFERS)
     local worker = offer[1]
     if not worker then return end
-    if tonumber(offer[2]) < real_ms() then
+    if tonumber(offer[2]) < real_now then
       call('DEL', OFFERS)
       return
     end
     local channel = CHANNELS .. 'hand/' .. worker
-    if has_lease(worker) and tonumber(call('PUBSUB', 'NUMSUB', channel)[2]) > 0 then
-      local entries = call('XLEN', FRONT) == 0 and read_from(STREAM, worker, 1, {}) or {}
-      local claimed = claim_entries(worker, name_json(worker), entries)
-      if not claimed[3] then
+    if call('ZSCORE', LEASES, worker) and call('PUBSUB', 'NUMSUB', channel)[2] ~= 0 then
+      local key, bytes, epoch = claim_oldest(worker, written, now, now_us)
+      if not key then
         call('ZADD', OFFERS, offer[2], worker)
         return
       end
-      call('HSET', HANDED, worker, string.format('%.0f', claimed[5]))
-      call('PUBLISH', channel, cmsgpack.pack({claimed[3], claimed[4], claimed[5]}))
+      call('HSET', HANDED, worker, string.format('%.0f', epoch))
+      call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch}))
     end
   end
 end
@@ -36,9 +55,10 @@ end
 -- Not for large arguments, which would be sent twice. It is no part of what the caller asked for, so that must not fail with it.
 local LARGEST_HAND_OVER = 32768
 
-local function try_to_hand_over(ready, size)
+-- `written`: the records by key that this script has put on the stream.
+local function try_to_hand_over(ready, size, written, now, now_us)
   if ready > 0 and size <= LARGEST_HAND_OVER and call('EXISTS', OFFERS) == 1 then
     --- parts
-    pcall(hand_over, ready)
+    pcall(hand_over, ready, written, now, now_us)
   end
 end

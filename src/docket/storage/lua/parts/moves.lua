@@ -31,7 +31,7 @@ local function to_queue(key, task)
   wait_for_time(key, task.due)
 end
 
-local function place(key, task, now)
+local function put(key, task, now)
   if task.due <= now then to_stream(key, task) else to_queue(key, task) end
 end
 

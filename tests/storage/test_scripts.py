@@ -1,0 +1,101 @@
+"""Every script is complete: what it uses is defined before it, once, and where it is needed."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from docket.storage.scripts import PARTS, load
+
+from .lua import Local, Reading, common, tokens
+
+LUA = files("docket.storage") / "lua"
+SCRIPTS = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir() if file.name.endswith(".lua"))
+PART_LINES = frozenset(
+    line
+    for part in PARTS
+    for line in (LUA / "parts" / f"{part}.lua").read_text().splitlines()
+    if line.startswith("local ")
+)
+
+every_script = pytest.mark.parametrize("name", SCRIPTS)
+
+
+def definitions(reading: Reading) -> list[Local]:
+    """What came from the parts."""
+    return [local for local in reading.locals if local.line in PART_LINES]
+
+
+def test_all_parts_are_known() -> None:
+    assert sorted(PARTS) == sorted(file.name.removesuffix(".lua") for file in (LUA / "parts").iterdir())
+
+
+@every_script
+def test_a_script_compiles(any_client: Any, name: str) -> None:
+    script = load(name)
+    assert any_client.execute_command("SCRIPT", "LOAD", script.source).decode() == script.sha
+
+
+@every_script
+def test_every_name_a_script_uses_is_defined_around_it_or_the_server_knows_it(any_client: Any, name: str) -> None:
+    for unknown in sorted(Reading(load(name).source).unknown):
+        # A global that does not exist is an error of its own.
+        assert any_client.eval(f"return type({unknown})", 0) != b"nil"
+
+
+@every_script
+def test_every_place_for_parts_was_filled(name: str) -> None:
+    assert "--- parts" not in load(name).source
+
+
+@every_script
+def test_a_definition_is_not_repeated_where_an_outer_block_has_it(name: str) -> None:
+    found = definitions(Reading(load(name).source))
+    for local in found:
+        around = set(local.scope.path()) - {local.scope}
+        assert not [other for other in found if other.line == local.line and other.scope in around]
+
+
+@every_script
+def test_a_definition_that_only_a_block_needs_is_in_that_block(name: str) -> None:
+    found = definitions(Reading(load(name).source))
+    blocks = {local.scope for local in found}
+    for local in found:
+        if local.uses:
+            within = [scope for scope in common(local.uses).path() if scope in blocks]
+            assert within[0] is local.scope, local.line
+
+
+@every_script
+def test_nothing_is_linked_that_nobody_needs(name: str) -> None:
+    assert [local.line for local in definitions(Reading(load(name).source)) if not local.uses] == []
+
+
+@every_script
+def test_no_definition_is_there_twice_in_one_block(name: str) -> None:
+    reading = Reading(load(name).source)
+    assert {name for local in definitions(reading) for name in local.names}.isdisjoint(reading.twice)
+
+
+def test_a_use_before_the_definition_is_found() -> None:
+    assert Reading("local function f() return g() end\nlocal function g() end").unknown == {"g"}
+
+
+def test_a_definition_in_another_block_does_not_count() -> None:
+    assert Reading("if a then local b = 1 else c(b) end").unknown == {"a", "b", "c"}
+
+
+def test_fields_keys_and_texts_are_no_uses() -> None:
+    assert Reading("local t = {a = 1, ['b'] = 'c' .. d} -- e\nreturn t.f, t:g(\"h\")..i").unknown == {"d", "i"}
+
+
+def test_loops_and_parameters_define_names() -> None:
+    source = "for i, v in pairs({}) do f(i, v) end\nlocal function g(x, ...) return x end\nwhile i do g(v) end"
+    assert Reading(source).unknown == {"pairs", "f", "i", "v"}
+
+
+def test_all_of_every_source_is_read() -> None:
+    for name in SCRIPTS:
+        assert len(tokens(load(name).source)) > 10
