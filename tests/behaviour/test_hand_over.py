@@ -1,0 +1,476 @@
+"""An idle worker is handed its next task; whatever happens to offers and messages, every task runs once and no slot is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from docket import CurrentWorker, Docket, ExecutionState, Worker
+from docket.codec.packing import pack_for_script
+from docket.execution import TaskFunction
+from docket.ledger import Delivery, KeptSlot
+from docket.ledger import ledger as ledger_module
+from docket.storage.server import Server
+from docket.testing import Clock
+from docket.worker import fetching, lease
+from docket.worker.offering import Offer, Offering
+from docket.worker.slots import Slots
+
+from .limiting import PATIENCE, Diary, at_work, eventually, finish, reaches
+
+DONE = ExecutionState.COMPLETED
+
+
+# What the server knows
+
+
+async def offers(docket: Docket) -> set[str]:
+    """The ids of the workers that have offered a slot."""
+    return {id.decode() for id in await docket.server.client.zrange(docket.keys.offers, 0, -1)}
+
+
+async def last_handed(docket: Docket) -> dict[str, int]:
+    handed = await docket.server.client.hgetall(docket.key("handed"))
+    return {id.decode(): int(epoch) for id, epoch in handed.items()}
+
+
+async def offered_by(docket: Docket, *workers: Worker) -> None:
+    """Waits until these have offered a slot."""
+
+    async def are() -> bool:
+        return {worker.id for worker in workers} <= await offers(docket)
+
+    await eventually(are, "the workers have offered a slot")
+
+
+async def stands_until(docket: Docket, worker: str) -> float:
+    return await docket.server.client.zscore(docket.keys.offers, worker) or 0.0
+
+
+async def has_run_out(docket: Docket, worker: str) -> bool:
+    seconds, microseconds = await docket.server.client.time()
+    return await stands_until(docket, worker) < seconds * 1000 + microseconds / 1000
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the scripts that were called."""
+    names, run = list[str](), Server.run
+
+    async def noted(server: Server, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
+        names.append(script)
+        return await run(server, script, keys, *args)
+
+    monkeypatch.setattr(Server, "run", noted)
+    return names
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads end soon, and strays are looked for soon after."""
+    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 0.1)
+    monkeypatch.setattr(fetching, "STRAY_AGAIN_SECONDS", 0.05)
+
+
+@pytest.fixture
+async def lively(docket: Docket) -> AsyncIterator[Docket]:
+    """The same docket for workers whose heart beats fast and whose lease is long all the same."""
+    beat = timedelta(milliseconds=50)
+    async with Docket(docket.name, docket.url, heartbeat_interval=beat, missed_heartbeats=1200) as docket:
+        yield docket
+
+
+async def all_end(diary: Diary, count: int) -> None:
+    await eventually(lambda: len(diary.ended) >= count, f"{count} have ended")
+
+
+# What a worker gets
+
+
+async def test_a_task_for_an_idle_worker_costs_an_enqueue_and_a_settle(docket: Docket, scripts: list[str]) -> None:
+    diary = Diary()
+    async with at_work(docket) as worker:
+        await offered_by(docket, worker)
+        for n in range(3):
+            scripts.clear()
+            await reaches(await docket.add(diary.nap)(n), DONE)
+            called = [name for name in scripts if name in {"enqueue", "take", "claim", "settle"}]
+            assert called == ["enqueue", "settle"]
+            await offered_by(docket, worker)
+
+
+async def test_a_scheduled_task_is_handed_over_when_it_is_due(docket: Docket, scripts: list[str]) -> None:
+    diary = Diary()
+    async with at_work(docket) as worker:
+        await offered_by(docket, worker)
+        scripts.clear()
+        when = docket.now() + timedelta(milliseconds=50)
+        await reaches(await docket.add(diary.nap, when=when)("a"), DONE)
+        assert list(await last_handed(docket)) == [worker.id]
+        assert "claim" not in scripts
+
+
+async def test_a_task_is_handed_over_whatever_a_held_clock_says(docket: Docket) -> None:
+    """Offers go by real time."""
+    diary = Diary()
+    with Clock(docket) as clock:
+        for year in (1999, 2999):
+            clock.set(docket.now().replace(year=year))
+            async with at_work(docket) as worker:
+                await offered_by(docket, worker)
+                await reaches(await docket.add(diary.nap)(year), DONE)
+                assert list(await last_handed(docket)) == [worker.id]
+
+
+async def test_a_worker_of_one_slot_offers_none(docket: Docket) -> None:
+    diary = Diary()
+    async with at_work(docket, concurrency=1):
+        for n in range(3):
+            await reaches(await docket.add(diary.nap)(n), DONE)
+            assert await offers(docket) == set()
+    assert await last_handed(docket) == {}
+
+
+# How many run at a time
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("concurrency", [1, 2, 3, 10])
+async def test_bursts_and_single_tasks_never_run_more_at_a_time_than_there_are_slots(
+    docket: Docket, concurrency: int, workers: int
+) -> None:
+    diary, chance = Diary(), random.Random(concurrency)
+
+    async def note(n: int, worker: Worker = CurrentWorker()) -> None:
+        await diary.nap(n, worker.name, chance.choice((0.0, 0.0, 0.001, 0.004)))
+
+    added = 0
+    async with AsyncExitStack() as stack:
+        for _ in range(workers):
+            await stack.enter_async_context(at_work(docket, concurrency=concurrency))
+        for _ in range(40):
+            burst = chance.choice((1, 1, 1, 2, 3, concurrency, 2 * concurrency))
+            if chance.random() < 0.3:
+                # One script call for all of them.
+                await docket.add_many(docket.call(note)(n) for n in range(added, added + burst))
+            else:
+                await asyncio.gather(*(docket.add(note)(n) for n in range(added, added + burst)))
+            added += burst
+            if chance.random() < 0.5:
+                await all_end(diary, added)
+        await all_end(diary, added)
+    assert sorted(diary.began) == list(range(added))
+    assert max(diary.most_at_once.values()) <= concurrency
+
+
+@pytest.mark.parametrize("concurrency", [2, 3, 10])
+async def test_all_slots_of_a_worker_that_offered_one_can_be_filled(docket: Docket, concurrency: int) -> None:
+    diary = Diary()
+    async with at_work(docket, concurrency=concurrency) as worker:
+        await offered_by(docket, worker)
+        for first in range(0, 5 * concurrency, concurrency):
+            numbers = range(first, first + concurrency)
+            for n in numbers:
+                await docket.add(diary.hold)(n)
+            await diary.has(*numbers)
+            diary.let_go(*numbers)
+            await all_end(diary, first + concurrency)
+
+
+# When a message is lost or late
+
+
+def elsewhere(work: Coroutine[Any, Any, Any]) -> None:
+    """Done in another event loop, while ours stands still."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result(PATIENCE)
+
+
+async def add_from_outside(docket: Docket, function: TaskFunction, key: str) -> None:
+    async with Docket(docket.name, docket.url) as other:
+        await other.add(function, key=key)()
+        assert await last_handed(other)
+
+
+def lose_what_lies_in_the_socket(docket: Docket) -> None:
+    """The subscription's connection breaks, and takes with it what was not read yet."""
+    wire = docket.subscriptions._wire  # pyright: ignore[reportPrivateUsage]
+    assert wire is not None
+    wire.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_task_whose_message_was_lost_runs_once_and_costs_no_slot(docket: Docket) -> None:
+    diary = Diary()
+
+    async def note() -> None:
+        diary.begin("note")
+
+    docket.register(note)
+    async with at_work(docket, concurrency=2) as worker:
+        await offered_by(docket, worker)
+        elsewhere(add_from_outside(docket, note, "lost"))
+        lose_what_lies_in_the_socket(docket)
+        execution = await docket.get_execution("lost")
+        assert execution is not None
+        await reaches(execution, DONE)
+        for name in "ab":
+            await docket.add(diary.hold)(name)
+        await diary.has(*"ab")
+        diary.let_go(*"ab")
+    assert Counter(diary.began) == {"note": 1, "a": 1, "b": 1}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("concurrency", [2, 10])
+async def test_every_task_runs_once_while_the_subscription_breaks_again_and_again(
+    docket: Docket, concurrency: int
+) -> None:
+    diary = Diary()
+    async with at_work(docket, concurrency=concurrency):
+        for n in range(10):
+            adding = asyncio.gather(docket.add(diary.nap)((n, 0)), docket.add(diary.nap)((n, 1)))
+            await docket.server.client.client_kill_filter(_type="pubsub")
+            await adding
+            await all_end(diary, 2 * (n + 1))
+    assert Counter(diary.began) == {(n, i): 1 for n in range(10) for i in range(2)}
+    assert max(diary.most_at_once.values()) <= concurrency
+
+
+class Hall:
+    """An offering of its own, of a worker that is not there; what it would begin and refuse is noted."""
+
+    ID = "w~1"
+
+    def __init__(self, docket: Docket, slots: int = 2) -> None:
+        self._docket = docket
+        self.slots = Slots(slots)
+        self.begun: list[int] = []
+        self.refused: list[int] = []
+        self.offering = Offering(docket.ledger, docket.subscriptions, self.slots, self._begin, self._refuse)
+
+    def _begin(self, delivery: Delivery) -> None:
+        self.begun.append(delivery.epoch)
+
+    def _refuse(self, delivery: Delivery) -> None:
+        self.refused.append(delivery.epoch)
+
+    def offer(self) -> KeptSlot:
+        kept = self.offering.keep_for_take()
+        assert kept is not None
+        kept.answer = 1
+        self.offering.taken(kept)
+        assert self.offering.state is Offer.OFFERED
+        return kept
+
+    async def hand(self, epoch: int) -> None:
+        """Returns when the offering has heard it, too: both listen to the same channel, in this order."""
+        heard, channel = asyncio.Event(), self._docket.keys.hand_channel(self.ID)
+
+        def noted(_: bytes) -> None:
+            heard.set()
+
+        await self._docket.subscriptions.listen(channel, noted)
+        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch)))
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+        self._docket.subscriptions.unlisten(channel, noted)
+
+
+@pytest.fixture
+async def hall(docket: Docket) -> Hall:
+    hall = Hall(docket)
+    await hall.offering.open(Hall.ID)
+    return hall
+
+
+async def test_what_is_handed_over_begins_and_the_slot_is_free_for_it(hall: Hall) -> None:
+    hall.offer()
+    assert hall.slots.free == 1
+    await hall.hand(7)
+    assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 2, Offer.NONE)
+
+
+async def test_a_late_message_for_a_run_that_was_found_before_begins_nothing(hall: Hall) -> None:
+    hall.offering.adopted({7})
+    await hall.hand(7)
+    await hall.hand(8)
+    assert (hall.begun, hall.refused) == ([8], [])
+
+
+async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(hall: Hall) -> None:
+    hall.offer()
+    kept = hall.offering.keep_for_take()
+    assert kept is not None
+    assert kept.offered
+    kept.answer = 7
+    hall.offering.taken(kept)
+    assert (hall.slots.free, hall.offering.keep_for_take()) == (1, None)
+    await hall.hand(7)
+    assert (hall.begun, hall.slots.free) == ([7], 2)
+
+
+async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(hall: Hall) -> None:
+    kept = hall.offer()
+    hall.offering.nothing_due()
+    assert hall.slots.free == 1, "an offer may still stand"
+    kept.answer = 7
+    hall.offering.taken(kept)
+    hall.offering.nothing_due()
+    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+
+
+async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep_the_slot(hall: Hall) -> None:
+    kept = hall.offer()
+    await hall.hand(7)
+    kept.answer = 7
+    hall.offering.taken(kept)
+    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+    assert hall.offer().last_epoch == 7
+
+
+async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(hall: Hall) -> None:
+    assert hall.offering.with_settlement(reading=2) is None
+    assert hall.offering.with_settlement(reading=1) == Hall.ID
+    assert hall.slots.free == 1
+
+
+async def test_nothing_is_offered_on_a_cluster(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node that hands over may not know who listens at another."""
+    monkeypatch.setattr(Server, "is_cluster", True)
+    hall = Hall(docket)
+    await hall.offering.open(Hall.ID)
+    assert hall.offering.keep_for_take() is None
+    assert hall.offering.with_settlement(reading=1) is None
+
+
+async def test_what_is_handed_over_goes_back_if_there_is_no_slot(hall: Hall) -> None:
+    for _ in range(2):
+        hall.slots.take()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused) == ([], [7])
+
+
+async def test_what_is_handed_over_to_a_worker_that_stops_goes_back(hall: Hall) -> None:
+    await hall.offering.withdraw()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused) == ([], [7])
+    assert hall.offering.keep_for_take() is None
+
+
+async def test_a_message_for_a_former_id_is_not_heard(hall: Hall) -> None:
+    await hall.offering.open("w~2")
+    await hall.hand(7)
+    assert (hall.begun, hall.refused) == ([], [])
+
+
+# When a worker stops, stands still or is forgotten
+
+
+async def test_a_worker_that_stops_is_handed_nothing_and_another_has_the_task_at_once(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would not run out in time.
+    monkeypatch.setattr(ledger_module, "OFFER_MS", 600_000)
+    diary = Diary()
+
+    async def note(name: str, worker: Worker = CurrentWorker()) -> None:
+        await diary.hold(f"{name} at {worker.name}")
+
+    async with at_work(docket, concurrency=4) as first:
+        await offered_by(docket, first)
+        held = [f"{name} at {first.name}" for name in "ab"]
+        for name, who in zip("ab", held, strict=True):
+            await docket.add(note)(name)
+            await diary.has(who)
+        await offered_by(docket, first)
+        first.stop()
+        await eventually(lambda: has_run_out(docket, first.id), "the offer is withdrawn")
+        async with at_work(docket) as second:
+            held.append(f"c at {second.name}")
+            await docket.add(note)("c")
+            await diary.has(held[-1])
+            assert first.is_stopping
+            diary.let_go(*held)
+            await all_end(diary, 3)
+    assert diary.began == held
+
+
+async def test_a_task_that_is_added_as_a_worker_stops_runs_once(docket: Docket) -> None:
+    diary = Diary()
+    async with at_work(docket, concurrency=2):
+        for n in range(10):
+            async with Worker(docket, f"goes {n}") as goes:
+                working = asyncio.create_task(goes.run_forever())
+                await eventually(lambda worker=goes: worker.is_working, "it works")
+                await offered_by(docket, goes)
+                adding = asyncio.gather(*(docket.add(diary.nap)((n, i)) for i in range(3)))
+                if n % 2:
+                    await asyncio.sleep(0)
+                goes.stop()
+                await adding
+                await asyncio.wait_for(working, PATIENCE)
+            await all_end(diary, 3 * (n + 1))
+    assert Counter(diary.began) == {(n, i): 1 for n in range(10) for i in range(3)}
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_worker_whose_event_loop_is_blocked_is_soon_handed_nothing(
+    lively: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (ledger_module, lease):
+        monkeypatch.setattr(module, "OFFER_MS", 500)
+    ran: list[str] = []
+
+    async def note(worker: Worker = CurrentWorker()) -> None:
+        ran.append(worker.name)
+
+    async def when_the_offer_has_run_out(id: str) -> None:
+        async with Docket(lively.name, lively.url) as other:
+            await eventually(lambda: has_run_out(other, id), "the offer has run out")
+            await other.add(note)()
+            await finish(other, name="awake")
+
+    async with at_work(lively) as worker:
+        await offered_by(lively, worker)
+        elsewhere(when_the_offer_has_run_out(worker.id))
+        assert ran == ["awake"]
+
+
+async def test_an_offer_stands_for_as_long_as_the_worker_waits(lively: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "OFFER_MS", 5000)
+    monkeypatch.setattr(lease, "OFFER_MS", 100)
+    async with at_work(lively) as worker:
+        await offered_by(lively, worker)
+        for _ in range(3):
+            before = await stands_until(lively, worker.id)
+
+            async def is_extended(before: float = before) -> bool:
+                return await stands_until(lively, worker.id) > before
+
+            await eventually(is_extended, "the offer is extended")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("before", [0, 1, 3])
+async def test_all_slots_can_be_filled_after_the_server_came_back_empty(lively: Docket, before: int) -> None:
+    diary = Diary()
+    async with at_work(lively, concurrency=3) as worker:
+        await offered_by(lively, worker)
+        for n in range(before):
+            await lively.add(diary.nap)(n)
+        await all_end(diary, before)
+        await lively.server.client.flushdb()
+        await eventually(lambda: lively.server.client.exists(lively.keys.leases), "it is back on the roster")
+        for name in "abc":
+            await lively.add(diary.hold)(name)
+        await diary.has(*"abc")
+        diary.let_go(*"abc")
+    assert Counter(diary.began) == Counter([*range(before), *"abc"])
