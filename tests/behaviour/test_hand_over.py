@@ -185,6 +185,24 @@ async def test_all_slots_of_a_worker_that_offered_one_can_be_filled(docket: Dock
             await all_end(diary, first + concurrency)
 
 
+async def test_a_worker_whose_only_free_slot_is_the_offered_one_does_not_ask_again_and_again(
+    docket: Docket, scripts: list[str]
+) -> None:
+    diary = Diary()
+
+    async def large(_: bytes) -> None:
+        await diary.hold("large")
+
+    async with at_work(docket, concurrency=2) as worker:
+        await offered_by(docket, worker)
+        await docket.add(large)(b"x" * 40_000)
+        await diary.has("large")
+        await docket.add(diary.nap)("small")
+        await all_end(diary, 1)
+        assert scripts.count("take") < 10
+        diary.let_go("large")
+
+
 # When a message is lost or late
 
 
@@ -291,11 +309,11 @@ async def hall(docket: Docket) -> Hall:
     return hall
 
 
-async def test_what_is_handed_over_begins_and_the_slot_is_free_for_it(hall: Hall) -> None:
+async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(hall: Hall) -> None:
     hall.offer()
     assert hall.slots.free == 1
     await hall.hand(7)
-    assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 2, Offer.NONE)
+    assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 1, Offer.NONE)
 
 
 async def test_a_late_message_for_a_run_that_was_found_before_begins_nothing(hall: Hall) -> None:
@@ -314,7 +332,7 @@ async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(hall: Hal
     hall.offering.taken(kept)
     assert (hall.slots.free, hall.offering.keep_for_take()) == (1, None)
     await hall.hand(7)
-    assert (hall.begun, hall.slots.free) == ([7], 2)
+    assert (hall.begun, hall.slots.free) == ([7], 1)
 
 
 async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(hall: Hall) -> None:
@@ -332,7 +350,8 @@ async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep
     await hall.hand(7)
     kept.answer = 7
     hall.offering.taken(kept)
-    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+    assert (hall.slots.free, hall.offering.state) == (1, Offer.NONE)
+    hall.slots.give_back()
     assert hall.offer().last_epoch == 7
 
 

@@ -520,6 +520,16 @@ async def test_what_another_runs_is_not_handed_over_after_the_group_was_made_ane
     assert await desk.settle(completed(run)) == [Answer.DONE]
 
 
+async def test_what_another_runs_is_not_handed_over_though_it_is_added_again(desk: Desk, hire: Hire) -> None:
+    first, second = await hire(), await hire()
+    run = await desk.start(first.id, "old")
+    desk.client.xgroup_destroy(desk.ledger.keys.stream, GROUP)
+    set_offer(desk, second.id, OFFER_MS)
+    await desk.add("old", "new")
+    assert second.handed_keys() == []
+    assert await desk.settle(completed(run)) == [Answer.DONE]
+
+
 @pytest.mark.parametrize("broken", ["offers", "epoch", "handed", "front"])
 async def test_a_hand_over_that_fails_does_not_fail_the_add(desk: Desk, hire: Hire, broken: str) -> None:
     worker = await hire()

@@ -131,9 +131,11 @@ class Ledger:
         """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
 
         A slot that is kept for an offer is beside the count. It is used, too, unless a hand-over is on its way for it; if
-        there is nothing to take it is offered. `kept.answer` tells which.
+        there is nothing to take it is offered, where that is wanted. `kept.answer` tells which.
         """
-        terms = (0, 0, 0) if kept is None else (OFFER_MS, int(kept.offered), kept.last_epoch)
+        terms = (0, 0, 0, 0)
+        if kept is not None:
+            terms = (1, int(kept.offered), kept.last_epoch, OFFER_MS if kept.to_offer else 0)
         reply = await self._run("take", (worker.encode(), worker_json, min(count, BATCH), *terms))
         if kept is not None and reply[0] != -1:
             kept.answer = reply[1]

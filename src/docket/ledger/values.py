@@ -31,11 +31,12 @@ class Delivery:
 
 @dataclass(slots=True)
 class KeptSlot:
-    """A slot that a worker keeps for an offer: whether it may have offered it before, the last hand-over that it knows, and
-    what the server says, if it was heard."""
+    """A slot that a worker keeps for an offer: whether it may have offered it before, the last hand-over that it knows,
+    whether it is to be offered if there is nothing to take, and what the server says, if it was heard."""
 
     offered: bool
     last_epoch: int
+    to_offer: bool = True
     answer: int | None = None
 
 

@@ -16,9 +16,10 @@ from docket.storage.line import Line
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
+from .ahead import Ahead
 from .offering import Offer, Offering
 from .running import Runner
-from .runs import Runs
+from .runs import Run, Runs
 from .service import Service
 from .slots import Slots
 
@@ -71,6 +72,9 @@ class Fetcher(Service):
         # For how many the blocked read waits.
         self._reading = 0
         self._offering = Offering(ledger, subscriptions, slots, self._handed, runner.refuse)
+        self._ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
+        # Whether the last look found nothing to take ahead.
+        self._dry = False
         self._late_starts: set[asyncio.Task[None]] = set()
         self._stray_ids: list[str] = []
         self._next_stray_check = 0.0
@@ -92,6 +96,8 @@ class Fetcher(Service):
                 await cancel_and_wait([fetching], "docket: the worker stops")
             await wait_out(fetching)
             raise
+        finally:
+            self._ahead.give_up()
 
     async def step(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,15 +107,16 @@ class Fetcher(Service):
             await self._adopt_strays()
             self._next_stray_check = loop.time() + (STRAY_AGAIN_SECONDS if self._stray_ids else STRAY_CHECK_SECONDS)
         worker = self.worker
-        if self._slots.free < 1 and self._offering.state is not Offer.OFFERED:
+        if self._room() < 1 and self._offering.state is not Offer.OFFERED:
             return
-        if self._may_be_work or self._lease.lapsed or self._slots.free < 1:
+        if self._may_be_work or self._lease.lapsed or self._slots.free < 1 or self._offering.is_wanted:
             deliveries = await self._take(worker)
             if deliveries or deliveries is None:
                 await self._begin(worker, deliveries)
                 return
             if self._slots.free < 1:
-                # A hand-over is on its way for the only slot there was.
+                # Nothing to take ahead, or a hand-over is on its way for the only slot there was.
+                self._dry = True
                 return
         # A read that ends without work needs no second look: the next one is told of whatever comes.
         self._may_be_work = False
@@ -166,7 +173,7 @@ class Fetcher(Service):
 
     async def _take(self, worker: str) -> Claimed:
         kept = self._offering.keep_for_take()
-        count = min(self._slots.free, TAKE_AT_MOST)
+        count = min(self._room(), TAKE_AT_MOST)
         try:
             deliveries = await self._whole(self._ledger.take(worker, self.worker_json, count, kept))
         finally:
@@ -178,8 +185,12 @@ class Fetcher(Service):
 
     async def _wait_for_slot(self) -> None:
         """A slot that is offered may be taken back; one for which a hand-over is due may have to be looked for."""
+        dry, self._dry = self._dry, False
         if self._offering.state is Offer.NONE:
-            await self._slots.wait()
+            if dry:
+                await self._slots.wait()
+            while self._room() < 1:
+                await self._slots.wait_for_turnover()
         elif self._offering.state is Offer.DUE:
             try:
                 async with asyncio.timeout(STRAY_AGAIN_SECONDS):
@@ -193,19 +204,33 @@ class Fetcher(Service):
 
     def _handed(self, delivery: Delivery) -> None:
         """The server has claimed this for us. After a pause longer than the lease it has to say first whether it is ours."""
-        if self._lease.lapsed:
+        if self._runs.find(delivery.epoch):
+            self._slots.give_back()
+        elif self._lease.lapsed:
+            self._slots.give_back()
             task = asyncio.create_task(
                 self._begin(self.worker, [delivery]), name=f"{self._labels['docket.name']} - claiming"
             )
             self._late_starts.add(task)
             task.add_done_callback(self._late_starts.discard)
-        elif not self._runs.find(delivery.epoch):
-            self._start(delivery)
+        else:
+            self._begin_run(self._runner.accept(delivery))
+
+    def _room(self) -> int:
+        """How many could be taken now: those for which there is a slot, and those that will have one in a moment."""
+        return self._slots.free + (self._ahead.room() if self._may_be_work else 0)
 
     def _start(self, delivery: Delivery) -> None:
-        self._slots.take()
+        run = self._runner.accept(delivery)
+        if self._slots.free > 0:
+            self._slots.take()
+            self._begin_run(run)
+        else:
+            self._ahead.add(run)
+
+    def _begin_run(self, run: Run) -> bool:
         # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
-        self._context.run(self._runner.start, delivery)
+        return self._context.run(self._runner.begin, run)
 
     async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
         """A claim is not left half-way: if we are told to stop meanwhile, what it brought goes back untouched."""
@@ -226,7 +251,8 @@ class Fetcher(Service):
 
     async def _begin(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:
-            # Without a lease there is no work; the renewal that is under way tells why.
+            # Without a lease there is no work; the renewal that is under way tells why. What a read has brought is still ours.
+            self._next_stray_check = 0.0
             self._lease.renew_now()
             await self._backoff.pause()
             return

@@ -21,6 +21,7 @@ logger = logging.getLogger("docket.worker")
 # How long a worker that stops waits for a hand-over that is on its way.
 LAST_WAIT_SECONDS = 1.0
 
+# What is begun has the slot that was kept for it; what is refused has none.
 Handed = Callable[[Delivery], None]
 
 
@@ -72,14 +73,20 @@ class Offering:
 
     # What the fetcher does
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a slot could be offered and is not."""
+        return self.state is Offer.NONE and self._may_offer and self._slots.free >= 2
+
     def keep_for_take(self) -> KeptSlot | None:
         """The slot that goes along with a `take`: one that was offered, or one to offer if there is nothing to take."""
         offered = self.state is Offer.OFFERED
         if not offered:
-            if self.state is Offer.DUE or not self._may_offer or self._slots.free < 2:
+            if not self.is_wanted:
                 return None
             self._keep()
-        return KeptSlot(offered, self._last_epoch)
+        # There has to be another one, for which a read can wait.
+        return KeptSlot(offered, self._last_epoch, to_offer=self._slots.free > 0)
 
     def taken(self, kept: KeptSlot) -> None:
         """The server has said what became of the slot, or that is not known. The message of a hand-over may have been quicker
@@ -93,6 +100,7 @@ class Offering:
 
     def adopted(self, epochs: set[int]) -> None:
         """These were found without their message, which may yet come."""
+        self._last_epoch = max(self._last_epoch, *epochs, 0)
         self._adopted |= epochs
 
     def nothing_due(self) -> None:
@@ -143,10 +151,19 @@ class Offering:
         key, record, epoch = unpack_from_script(message)
         delivery = Delivery(bytes_text(key), record, epoch)
         self._last_epoch = epoch
-        self._let_go()
+        if self.state is Offer.NONE:
+            # One that we no longer count on: only if there is a slot for it.
+            if self._slots.free < 1:
+                self._refuse(delivery)
+                return
+            self._slots.take()
+        self.state = Offer.NONE
+        self._resolved.set()
         if epoch in self._adopted:
             self._adopted.discard(epoch)
-        elif self._closed or self._slots.free < 1:
+            self._slots.give_back()
+        elif self._closed:
+            self._slots.give_back()
             self._refuse(delivery)
         else:
             self._begin(delivery)

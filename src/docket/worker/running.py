@@ -74,25 +74,38 @@ class Runner:
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
 
-    def start(self, delivery: Delivery) -> None:
-        run = Run(delivery.key, delivery.record, delivery.epoch, holds_slot=True)
+    def accept(self, delivery: Delivery) -> Run:
+        """From now on it is on the books, begun or not."""
+        run = Run(delivery.key, delivery.record, delivery.epoch)
         self._runs.add(run)
+        return run
+
+    def begin(self, run: Run) -> bool:
+        """Starts it in a slot that the caller has taken for it. False if it was cancelled while it waited: that is settled."""
+        if run.reason is not None:
+            self.hand_back(run)
+            return False
+        run.holds_slot = True
         never_began = partial(self._never_began, run)
-        run.task = asyncio.get_running_loop().create_task(
-            self._run(run, never_began), name=self._task_prefix + delivery.key
-        )
+        run.task = asyncio.get_running_loop().create_task(self._run(run, never_began), name=self._task_prefix + run.key)
         # Taken back by the first step: most runs need no callback.
         run.task.add_done_callback(never_began)
+        return True
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched."""
-        run = Run(delivery.key, delivery.record, delivery.epoch)
-        self._runs.add(run)
-        self._settle(run, None, hand_back(run.key, run.epoch))
+        self.hand_back(self.accept(delivery))
+
+    def hand_back(self, run: Run) -> None:
+        """Gives back what has not begun. With the lease it was lost: then there is nothing to write."""
+        if run.reason is CancelReason.LEASE_LOST:
+            self._close(run)
+        else:
+            self._settle(run, None, hand_back(run.key, run.epoch))
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
         """Cancelled before its first step."""
-        self._settle(run, None, hand_back(run.key, run.epoch))
+        self.hand_back(run)
 
     async def _run(self, run: Run, never_began: Callable[[asyncio.Task[None]], None]) -> None:
         assert run.task is not None

@@ -28,7 +28,12 @@ class Run:
     holds_slot: bool = False
 
     def cancel(self, reason: CancelReason) -> None:
-        if self.task is not None and not self.task.done() and self.reason is None:
+        """One that has not begun is only marked: it will not begin."""
+        if self.over or self.reason is not None:
+            return
+        if self.task is None:
+            self.reason = reason
+        elif not self.task.done():
             self.reason = reason
             self.task.cancel(reason.value)
 
@@ -56,11 +61,14 @@ class Runs:
     def find(self, epoch: int) -> Run | None:
         return self._by_epoch.get(epoch)
 
+    def all(self) -> list[Run]:
+        return list(self._by_epoch.values())
+
     def keys(self) -> list[str]:
         return [run.key for run in self._by_epoch.values()]
 
     def cancel_all(self, reason: CancelReason) -> None:
-        for run in list(self._by_epoch.values()):
+        for run in self.all():
             run.cancel(reason)
 
     def tasks(self) -> set[asyncio.Task[None]]:

@@ -89,6 +89,8 @@ class Settler:
                 await self._backoff.pause()
                 continue
             except Exception as error:
+                if offering is not None and self.offers is not None:
+                    self.offers.unsure()
                 await self._send_singly(batch, error)
                 return
             self._backoff.reset()

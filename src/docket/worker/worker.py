@@ -67,7 +67,7 @@ class Worker:
     `concurrency` tasks run at a time. A worker that dies loses its tasks to the others after `redelivery_timeout` or the
     docket's heartbeat time-out, whichever is sooner; one that lives keeps them, however long they take. On shutdown running
     tasks have `grace_period` to finish; the rest is handed back. Nothing is polled, and no more is taken than there are
-    free slots: `minimum_check_interval`, `scheduling_resolution` and `message_batch` are accepted and unused.
+    slots for within a moment: `minimum_check_interval`, `scheduling_resolution` and `message_batch` are accepted and unused.
     """
 
     def __init__(

@@ -79,5 +79,5 @@ end
 
 if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
 if #finished > 0 then call('DEL', unpack(finished)) end
-try_to_hand_over(ready, #ARGV[2], known, now, now_us)
+try_to_hand_over(ready, #ARGV[2], fields, place_of, now, now_us)
 return answer

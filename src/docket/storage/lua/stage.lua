@@ -9,21 +9,21 @@ if not head[2] or tonumber(head[2]) > now then return {0, string.format('%.3f', 
 insist()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then
-  local records, fields, written, size = call('HMGET', TASKS, unpack(due)), {}, {}, 0
+  local records, fields, place_of, size = call('HMGET', TASKS, unpack(due)), {}, {}, 0
   for i, key in ipairs(due) do
     if records[i] then
       local task = unpack_task(records[i])
       to_stream(key, task)
-      written[key] = pack_task(task)
+      place_of[key] = #fields + 1
       fields[#fields + 1] = key
-      fields[#fields + 1] = written[key]
+      fields[#fields + 1] = pack_task(task)
       size = size + #records[i]
       publish(key, waiting_event(task))
     end
   end
   if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
   call('ZREM', QUEUE, unpack(due))
-  try_to_hand_over(#fields / 2, size, written, math.floor(now), now_us)
+  try_to_hand_over(#fields / 2, size, fields, place_of, math.floor(now), now_us)
 end
 head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 return {#due, string.format('%.3f', now), head[2] or '-1'}

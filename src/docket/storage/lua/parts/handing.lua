@@ -7,12 +7,15 @@ local function name_json(worker)
 end
 
 -- The oldest entry of the stream, claimed for the worker: key, task record, epoch. What this script has written itself needs no look-up.
-local function claim_oldest(worker, written, now, now_us)
+local function claim_oldest(worker, fields, place_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, {})
   if #entries == 0 then return nil end
   local id, key = entries[1][2], entries[1][3]
-  local bytes, ms, seq = key and written[key], 0, 0
-  if bytes then ms, seq = struct.unpack('<dI4', bytes, 20) end
+  local at, bytes, ms, seq = key and place_of[key], nil, 0, 0
+  if at then
+    bytes = fields[at + 1]
+    ms, seq = struct.unpack('<dI4', bytes, 20)
+  end
   if id ~= string.format('%.0f-%.0f', ms, seq) then
     --- parts
     local claimed = claim_entries(worker, name_json(worker), entries)
@@ -28,7 +31,7 @@ local MOST_HAND_OVERS = 8
 
 -- A worker that has no lease, or does not listen, loses its offer and nothing else. What was put back may have harmed a worker
 -- before, and goes only to one that asks for it.
-local function hand_over(ready, written, now, now_us)
+local function hand_over(ready, fields, place_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
   if call('XLEN', FRONT) > 0 then return end
   for _ = 1, math.min(ready, MOST_HAND_OVERS) do
@@ -41,7 +44,7 @@ local function hand_over(ready, written, now, now_us)
     end
     local channel = CHANNELS .. 'hand/' .. worker
     if call('ZSCORE', LEASES, worker) and call('PUBSUB', 'NUMSUB', channel)[2] ~= 0 then
-      local key, bytes, epoch = claim_oldest(worker, written, now, now_us)
+      local key, bytes, epoch = claim_oldest(worker, fields, place_of, now, now_us)
       if not key then
         call('ZADD', OFFERS, offer[2], worker)
         return
@@ -55,10 +58,10 @@ end
 -- Not for large arguments, which would be sent twice. It is no part of what the caller asked for, so that must not fail with it.
 local LARGEST_HAND_OVER = 32768
 
--- `written`: the records by key that this script has put on the stream.
-local function try_to_hand_over(ready, size, written, now, now_us)
+-- `fields` has keys and the records that this script has written for them, `place_of` where in there a key is.
+local function try_to_hand_over(ready, size, fields, place_of, now, now_us)
   if ready > 0 and size <= LARGEST_HAND_OVER and call('EXISTS', OFFERS) == 1 then
     --- parts
-    pcall(hand_over, ready, written, now, now_us)
+    pcall(hand_over, ready, fields, place_of, now, now_us)
   end
 end
