@@ -80,6 +80,7 @@ class Books:
     suspects: dict[str, str]
     lengths: set[str]
     graced: set[str]
+    handed: set[str]
     orders: dict[str, list[bytes]]
     worker_tasks: dict[str, set[bytes]]
     task_workers: dict[bytes, set[str]]
@@ -165,6 +166,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         suspects={text(k): bytes_text(v) for k, v in one("suspects", {}).items()},
         lengths={text(k) for k in one("lengths", {})},
         graced={text(k) for k in one("graced", {})},
+        handed={text(k) for k in one("handed", {})},
         orders={text(k): v for k, v in values.pop("orders", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
         task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
@@ -181,6 +183,8 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         expiring=expiring,
     )
     values.pop("swept", None)
+    # Offers end by themselves: that of a worker who is gone harms nobody.
+    values.pop("offers", None)
     books.others |= set(values)
     return books
 
@@ -302,6 +306,7 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
     for what, names in (
         ("a lease's length", b.lengths),
         ("grace", b.graced),
+        ("a hand-over", b.handed),
         ("a suspect", set(b.suspects)),
         ("orders", set(b.orders)),
         ("a list of tasks", set(b.worker_tasks)),
@@ -367,6 +372,7 @@ def _kind(suffix: bytes) -> str:
             | "suspects"
             | "lengths"
             | "graced"
+            | "handed"
             | "limits"
             | "parked"
             | "swept"
@@ -374,7 +380,7 @@ def _kind(suffix: bytes) -> str:
             return "hash"
         case "dead-records":
             return "hash"
-        case "queue" | "leases" | "lost" | "dead" | "line":
+        case "queue" | "leases" | "lost" | "dead" | "line" | "offers":
             return "sorted set"
         case "dying" | "slots" | "worker-tasks" | "task-workers":
             return "set"

@@ -15,7 +15,7 @@ from docket.ledger.ledger import OFFER_MS, worker_id
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
 
-from .books import GROUP, Books
+from .books import GROUP
 from .desk import LEASE_MS, Desk, completed
 
 LARGE = b"x" * 33_000
@@ -119,12 +119,6 @@ def set_offer(desk: Desk, worker: str, ms_from_now: int) -> None:
     desk.client.zadd(desk.ledger.keys.offers, {text_bytes(worker): desk.now() + ms_from_now})
 
 
-def sound_books(desk: Desk) -> Books:
-    """The books, without the offers: those who look at the books do not know these."""
-    desk.client.delete(desk.ledger.keys.offers, desk.ledger.keys.key("handed"))
-    return desk.sound_books()
-
-
 def read_keys(desk: Desk, worker: str) -> list[str]:
     """What a blocked read would be given."""
     return [bytes_text(entry.key) for entry in desk.read(worker)]
@@ -143,7 +137,7 @@ async def test_a_worker_that_offered_a_slot_is_handed_the_next_task(desk: Desk, 
     assert read_task(run.record).function_name == "f"
     assert desk.client.hget(desk.ledger.keys.tasks, "k") == run.record
     assert last_handed(desk) == {worker.id: run.epoch}
-    books = sound_books(desk)
+    books = desk.sound_books()
     assert (books.running["k"].worker, books.running["k"].epoch) == (worker.id, run.epoch)
     assert [(entry.key, entry.holder) for entry in books.entries] == [("k", worker.id)]
 
@@ -154,7 +148,7 @@ async def test_what_was_handed_over_can_be_settled(desk: Desk, hire: Hire) -> No
     await desk.add("k")
     (run,) = worker.handed()
     assert await desk.settle(completed(run)) == [Answer.DONE]
-    assert not sound_books(desk).tasks
+    assert not desk.sound_books().tasks
 
 
 async def test_what_was_handed_over_is_not_read_by_anybody(desk: Desk, hire: Hire) -> None:
@@ -196,7 +190,7 @@ async def test_a_scheduled_task_is_handed_over_when_it_is_due(desk: Desk, hire: 
     desk.fall_due("k")
     assert (await desk.ledger.stage())[0] == 1
     assert worker.handed_keys() == ["k"]
-    assert sound_books(desk).running["k"].worker == worker.id
+    assert desk.sound_books().running["k"].worker == worker.id
 
 
 # Who gets what
@@ -228,7 +222,7 @@ async def test_a_batch_goes_to_all_who_offered_and_the_rest_is_to_be_read(desk: 
     handed = [worker.handed_keys() for worker in workers]
     assert sorted(handed) == [["a"], ["b"], ["c"]]
     assert read_keys(desk, workers[0].id) == ["d"]
-    sound_books(desk)
+    desk.sound_books()
 
 
 async def test_one_call_hands_over_no_more_than_a_few(desk: Desk, hire: Hire) -> None:
@@ -506,7 +500,7 @@ async def test_a_task_is_handed_over_though_the_group_was_destroyed(desk: Desk, 
     desk.client.xgroup_destroy(desk.ledger.keys.stream, GROUP)
     await desk.add("k")
     assert worker.handed_keys() == ["k"]
-    sound_books(desk)
+    desk.sound_books()
 
 
 async def test_what_another_runs_is_not_handed_over_after_the_group_was_made_anew(desk: Desk, hire: Hire) -> None:
@@ -516,7 +510,7 @@ async def test_what_another_runs_is_not_handed_over_after_the_group_was_made_ane
     set_offer(desk, second.id, OFFER_MS)
     await desk.add("new")
     assert second.handed() == []
-    assert sound_books(desk).running["old"].worker == first.id
+    assert desk.sound_books().running["old"].worker == first.id
     assert await desk.settle(completed(run)) == [Answer.DONE]
 
 

@@ -97,6 +97,7 @@ class Fetcher(Service):
             await wait_out(fetching)
             raise
         finally:
+            await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
             self._ahead.give_up()
 
     async def step(self) -> None:
