@@ -63,7 +63,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     text = f"{where}: {error}"
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return ServerUnsuitable(text)
-    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)[:60]):
+    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in _said(error)[:60]):
         return ServerFull(f"{text} (raise maxmemory or let workers catch up; nothing was stored)")
     if isinstance(
         error,
@@ -78,7 +78,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
         ),
     ):
         return ServerUnavailable(text)
-    if isinstance(error, ResponseError) and _is_passing_text(str(error)):
+    if isinstance(error, ResponseError) and _is_passing_text(_said(error)):
         return ServerUnavailable(text)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
         return ServerGone(text)
@@ -121,6 +121,12 @@ def is_cut_off(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+def _said(error: ResponseError) -> str:
+    """What the server said. Redis before 7 tells first in which script and line, when a script's command was refused."""
+    text = str(error)
+    return text.rpartition(": -")[2] if "user_script" in text[:100] else text
 
 
 def _is_passing_text(text: str) -> bool:
