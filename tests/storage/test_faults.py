@@ -8,7 +8,10 @@ from redis.exceptions import ResponseError
 from docket.model.errors import ServerFull, ServerUnsuitable
 from docket.storage.faults import PASSING, ServerUnavailable, translate
 
-OLD = "Error running script (call to f_4c9943745933dc18d487e96bcdc3f1f44991f058): @user_script:272: user_script:272: @user_script: 270: "
+OLD = (
+    "Error running script (call to f_4c9943745933dc18d487e96bcdc3f1f44991f058): "
+    "@user_script:272: user_script:272: @user_script: 270: "
+)
 
 
 @pytest.mark.parametrize("where", ["", OLD + "-"], ids=["plain", "in a script, before Redis 7"])
