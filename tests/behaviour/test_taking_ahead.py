@@ -43,6 +43,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if slots turned over all the time, and patience were long."""
     monkeypatch.setattr(Ahead, "_current_rate", lambda _: 1e9)
     monkeypatch.setattr(ahead, "LONGEST_WAIT", PATIENCE)
+    monkeypatch.setattr(ahead, "MUCH_TOO_LONG", PATIENCE)
 
 
 async def test_nothing_is_taken_ahead_while_slots_do_not_turn_over() -> None:

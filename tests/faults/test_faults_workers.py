@@ -135,7 +135,19 @@ async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: S
     other = stage.worker_process(lease=1.0)
     await stage.at_work(docket, other)
 
+    async def waiting() -> int:
+        """How many workers wait for work."""
+        return sum("b" in client["flags"] for client in await docket.server.client.client_list())
+
+    async def both_wait() -> bool:
+        return await waiting() == 2
+
+    async def one_waits() -> bool:
+        return await waiting() == 1
+
+    await until(both_wait, "both wait for work")
     leaving.send(signal.SIGTERM)
+    await until(one_waits, "the one that stops asks for nothing any more")
     late = await docket.add(tasks.nap, key="late")(0)
     assert await late.get_result(timeout=MINUTE) == str(other.pid), "the one that stops takes no new work"
     assert await execution.get_result(timeout=MINUTE) == str(leaving.pid)

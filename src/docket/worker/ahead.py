@@ -20,7 +20,9 @@ RATE_SECONDS = 0.05
 MOST = 20
 # One slot in so many.
 SHARE = 4
+# So long they wait while no slot is given back at all; and so long at most.
 LONGEST_WAIT = 0.05
+MUCH_TOO_LONG = 0.5
 
 # Whether a run could be begun: one that was cancelled meanwhile needs no slot.
 Begin = Callable[[Run], bool]
@@ -39,6 +41,7 @@ class Ahead:
         self._line: deque[tuple[float, Run]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._seen = self._quiet_looks = 0
         self._rate = 0.0
         self._measured_at, self._measured = self._loop.time(), 0
         slots.pass_on = self._start_next
@@ -51,7 +54,8 @@ class Ahead:
     def add(self, run: Run) -> None:
         self._line.append((self._loop.time(), run))
         if self._timer is None:
-            self._timer = self._loop.call_later(LONGEST_WAIT, self._look_at_clock)
+            self._seen, self._quiet_looks = self._slots.turnover, 0
+            self._look_later()
 
     def give_up(self) -> None:
         """Hands all of them back, and takes none until slots turn over again."""
@@ -77,11 +81,16 @@ class Ahead:
         return self._rate
 
     def _look_at_clock(self) -> None:
+        """Twice, since after a pause of the whole process the first look comes before what lies in the sockets."""
         self._timer = None
         if not self._line:
             return
-        left = self._line[0][0] + LONGEST_WAIT - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._look_at_clock)
-        else:
+        self._quiet_looks = self._quiet_looks + 1 if self._slots.turnover == self._seen else 0
+        self._seen = self._slots.turnover
+        if self._quiet_looks >= 2 or self._loop.time() - self._line[0][0] > MUCH_TOO_LONG:
             self.give_up()
+        else:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._timer = self._loop.call_later(LONGEST_WAIT / 2, self._look_at_clock)
