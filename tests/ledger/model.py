@@ -19,7 +19,7 @@ class Task:
     call: bytes
     attempt: int = 1
     generation: int = 1
-    recoveries: int = 0
+    losses: int = 0
     place: str = ""
 
 
@@ -282,7 +282,7 @@ class Model:
         claimed: list[str] = []
         for entry in entries:
             key, task, run = entry.key, self.tasks[entry.key], self.running.get(entry.key)
-            suspect = task.recoveries >= SUSPECT_AFTER
+            suspect = task.losses >= SUSPECT_AFTER
             if run and run.worker != worker:
                 entry.holder = run.worker
                 continue
@@ -300,7 +300,7 @@ class Model:
     def _go_on(self, ending: Ending) -> None:
         task = self.tasks[ending.key]
         if ending.kind == "reschedule":
-            task.attempt, task.recoveries, task.call = task.attempt + 1, 0, ending.call or task.call
+            task.attempt, task.losses, task.call = task.attempt + 1, 0, ending.call or task.call
             self._put(ending.key, "queue" if ending.later else "stream")
         else:
             self._put(ending.key, "queue" if ending.later else "front")
@@ -338,8 +338,8 @@ class Model:
             self._end_run(key, keep_slots=False)
             self.progress.pop(key, None)
             if suspect is None or suspect == key:
-                task.recoveries += 1
-            ending = "cancelled" if run.cancel_asked else "failed" if task.recoveries >= LOST_AFTER else None
+                task.losses += 1
+            ending = "cancelled" if run.cancel_asked else "failed" if task.losses >= LOST_AFTER else None
             if ending:
                 self._leave_line(key)
                 self._finish(key, ending)

@@ -35,7 +35,7 @@ async def test_what_a_lost_worker_was_still_sent_goes_to_another(desk: Desk) -> 
     desk.reclaim()
     assert [run.key for run in await desk.take(other)] == ["k"]
     books = desk.sound_books()
-    assert books.tasks["k"].recoveries == 0
+    assert books.tasks["k"].losses == 0
     assert worker not in books.consumers
 
 

@@ -476,7 +476,7 @@ async def test_who_is_given_up_offers_nothing_and_what_it_was_handed_goes_to_ano
     desk.bury(worker.id)
     assert offers(desk) == last_handed(desk) == {}
     (again,) = await desk.take(other.id)
-    assert (again.key, read_task(again.record).recoveries) == ("k", 1)
+    assert (again.key, read_task(again.record).losses) == ("k", 1)
     assert again.epoch > run.epoch
     assert await desk.settle(completed(run)) == [Answer.LOST]
     desk.sound_books()

@@ -39,8 +39,8 @@ async def test_what_a_dead_worker_had_starts_elsewhere_and_nothing_of_it_stays(d
     assert desk.reclaim() == [1, 2, 0, 0, 0]
     books = desk.sound_books()
     assert worker in books.lost
-    assert books.tasks["claimed"].recoveries == 1
-    assert books.tasks["delivered"].recoveries == 0
+    assert books.tasks["claimed"].losses == 1
+    assert books.tasks["delivered"].losses == 0
     assert [run.key for run in await desk.take(other)] == ["claimed", "delivered", "waiting"]
     assert await desk.ledger.roster("only mine") == []
     assert [row.id for row in await desk.ledger.roster()] == [other]
@@ -180,7 +180,7 @@ async def test_a_worker_that_leaves_with_deliveries_gives_them_back_uncounted(de
     assert desk.renew(worker).lost
     assert desk.reclaim()[:2] == [0, 2]
     runs = await desk.take(other)
-    assert [(run.key, read_task(run.record).recoveries) for run in runs] == [("a", 0), ("b", 0)]
+    assert [(run.key, read_task(run.record).losses) for run in runs] == [("a", 0), ("b", 0)]
     assert desk.sound_books().consumers == {other}
 
 
@@ -199,9 +199,9 @@ async def test_a_late_renewal_answers_lost_and_brings_nothing_back(desk: Desk) -
 
 async def test_a_task_that_lost_three_workers_has_failed_and_is_kept_as_a_dead_letter(desk: Desk) -> None:
     await desk.add("poison")
-    for recoveries in (1, 2):
+    for losses in (1, 2):
         await lose(desk, "poison")
-        assert desk.sound_books().tasks["poison"].recoveries == recoveries
+        assert desk.sound_books().tasks["poison"].losses == losses
     worker = await desk.hire()
     (run,) = await desk.take(worker)
     desk.end_lease(worker)
@@ -212,7 +212,7 @@ async def test_a_task_that_lost_three_workers_has_failed_and_is_kept_as_a_dead_l
     assert books.dead == {"poison"}
     finished = books.finished["poison"]
     assert finished.state is ExecutionState.FAILED
-    assert (finished.epoch, finished.task.recoveries) == (run.epoch, 3)
+    assert (finished.epoch, finished.task.losses) == (run.epoch, 3)
     ending = read_ending(finished.tail)
     assert ending.error is not None
     assert ending.error.startswith("WorkerLost")
@@ -226,7 +226,7 @@ async def test_a_dead_letter_can_be_added_again_and_starts_with_a_clean_slate(de
     (receipt,) = await desk.add("poison")
     assert receipt.scheduled
     books = desk.sound_books()
-    assert books.tasks["poison"].recoveries == 0
+    assert books.tasks["poison"].losses == 0
     assert books.dead == {"poison"}
 
 
@@ -260,7 +260,7 @@ async def test_neighbours_of_a_suspect_do_not_pay_for_it(desk: Desk) -> None:
     assert [sum(column) for column in zip(*answers, strict=True)][:4] == [1, 150, 1, 0]
     books = desk.sound_books()
     assert books.dead == {"suspect"}
-    assert {task.recoveries for task in books.tasks.values()} == {0}
+    assert {task.losses for task in books.tasks.values()} == {0}
     assert not books.suspects
 
 
@@ -275,7 +275,7 @@ async def test_neighbours_of_a_suspect_do_not_pay_when_its_worker_leaves_in_a_hu
     desk.sound_books()
     assert desk.reclaim()[:3] == [0, 1, 1]
     books = desk.sound_books()
-    assert books.tasks["neighbour"].recoveries == 0
+    assert books.tasks["neighbour"].losses == 0
     assert books.dead == {"suspect"}
 
 
@@ -327,7 +327,7 @@ async def test_a_finished_attempt_wipes_the_slate(desk: Desk) -> None:
     await desk.settle(completed(run))
     await desk.add("k")
     await lose(desk, "k")
-    assert desk.sound_books().tasks["k"].recoveries == 1
+    assert desk.sound_books().tasks["k"].losses == 1
 
 
 # The server stalled, or its clock jumped

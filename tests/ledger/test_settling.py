@@ -115,11 +115,11 @@ async def test_a_retry_counts_on_keeps_its_call_and_forgets_its_losses(desk: Des
         desk.bury(worker)
     worker = await desk.hire()
     (run,) = await desk.take(worker)
-    assert read_task(run.record).recoveries == 2
+    assert read_task(run.record).losses == 2
     before = desk.now()
     await desk.settle(reschedule("k", run.epoch, attempt=2, delay_ms=60_000))
     task = desk.sound_books().tasks["k"]
-    assert (task.attempt, task.recoveries, task.generation) == (2, 0, 1)
+    assert (task.attempt, task.losses, task.generation) == (2, 0, 1)
     assert decode_call(task.call).args == (7,)
     assert before + 60_000 <= task.due_ms <= desk.now() + 60_000
 
@@ -150,7 +150,7 @@ async def test_a_task_is_handed_back_only_while_another_live_worker_knows_it(des
     third = await desk.hire("g")
     assert await desk.settle(hand_back("k", run.epoch, only_if_known="g")) == [DONE]
     assert [again.key for again in await desk.take(third)] == ["k"]
-    assert desk.sound_books().tasks["k"].recoveries == 0
+    assert desk.sound_books().tasks["k"].losses == 0
 
 
 async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(desk: Desk) -> None:

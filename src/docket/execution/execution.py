@@ -255,7 +255,7 @@ class Execution:
     def apply_task(self, task: TaskRecord) -> None:
         self.state, self.when, self.attempt = task.state, from_ms(task.due_ms), task.attempt
         self.generation, self.record = task.generation, task
-        self.redelivered = task.recoveries > 0
+        self.redelivered = task.redelivered
         self.worker = self.started_at = self.completed_at = self.error = self.result_key = None
 
     def _apply_finished(self, record: FinishedRecord) -> None:
@@ -310,7 +310,7 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
         from_ms(task.due_ms),
         task.attempt,
         trace_context=call.trace_context,
-        redelivered=task.recoveries > 0,
+        redelivered=task.redelivered,
         function_name=task.function_name,
         generation=task.generation,
     )

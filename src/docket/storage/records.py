@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from docket.model.errors import UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
-_TASK = struct.Struct("<BBIBIddIH")
+_TASK = struct.Struct("<BBBIBIIddIH")
 _DUE = struct.Struct("<d")
-_DUE_AT = struct.calcsize("<BBIBI")
+_DUE_AT = struct.calcsize("<BBBIBII")
 _RUN = struct.Struct("<dddIBH")
 _FINISHED = struct.Struct("<BBdddI")
 _LENGTH = struct.Struct("<I")
 
 RECORD_VERSION = 1
-SCHEDULED, QUEUED, LINED, FIRST = 0, 1, 2, 3
+SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+# In the byte that counts the lost workers: the body has begun before.
+BEGUN = 128
 CANCEL_ASKED = 1
 _MOST = 2.0**53
 
@@ -27,7 +29,7 @@ class TaskRecord:
 
     place: int
     attempt: int
-    recoveries: int
+    losses: int
     generation: int
     due_ms: float
     entry_ms: float
@@ -35,11 +37,19 @@ class TaskRecord:
     function_name: str
     call: bytes
     version: int = RECORD_VERSION
+    flags: int = 0
+    submission: int = 1
+    has_begun: bool = False
 
     @property
     def entry(self) -> str | None:
         """The id of its stream entry."""
         return f"{self.entry_ms:.0f}-{self.entry_seq}" if self.entry_ms else None
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether an earlier run of this attempt was lost or handed back after its body had begun."""
+        return self.has_begun or self.losses > 0
 
     @property
     def state(self) -> ExecutionState:
@@ -74,14 +84,16 @@ def read_task(data: bytes) -> TaskRecord:
     make a record without a call, as they do in the scripts."""
     if len(data) < _TASK.size:
         return _broken()
-    version, place, attempt, recoveries, generation, due, entry_ms, entry_seq, length = _TASK.unpack_from(data)
+    (version, place, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, length) = (
+        _TASK.unpack_from(data)
+    )
     start = _TASK.size
-    if place > FIRST or not 0 <= entry_ms < _MOST or not -_MOST < due < _MOST or start + length > len(data):
+    if not 0 <= entry_ms < _MOST or not -_MOST < due < _MOST or start + length > len(data):
         return _broken()
     return TaskRecord(
         place,
         attempt,
-        recoveries,
+        losses % BEGUN,
         generation,
         due,
         entry_ms,
@@ -89,6 +101,9 @@ def read_task(data: bytes) -> TaskRecord:
         _name(data[start : start + length]),
         data[start + length :],
         version,
+        flags,
+        submission,
+        losses >= BEGUN,
     )
 
 

@@ -1,6 +1,6 @@
 -- Cancels a task: a waiting one ends at once; a running one gets the mark, and its worker the order.
 -- ARGV[2]: msgpack {key, ttl ms, tail, event}.
--- Returns: 0 nothing there, 1 cancelled, 2 its worker was told.
+-- Returns: 0 nothing there (or in a place that only a newer release knows), 1 cancelled, 2 its worker was told.
 local key, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)
@@ -18,6 +18,8 @@ if run_bytes then
   call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
   return 2
 end
-withdraw(key, unpack_task(bytes))
+local task = unpack_task(bytes)
+if is_foreign(task) then return 0 end
+withdraw(key, task)
 finish(key, 5, 0, 0, server_ms(), bytes, ttl, tail, event)
 return 1

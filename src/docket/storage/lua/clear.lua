@@ -7,8 +7,9 @@ local page = call('HSCAN', TASKS, cursor, 'COUNT', count)
 local removed = 0
 for i = 1, #page[2], 2 do
   local key, bytes = page[2][i], call('HGET', TASKS, page[2][i])
-  if bytes and call('HEXISTS', RUNNING, key) == 0 then
-    withdraw(key, unpack_task(bytes))
+  local task = bytes and unpack_task(bytes)
+  if task and not is_foreign(task) and call('HEXISTS', RUNNING, key) == 0 then
+    withdraw(key, task)
     finish(key, 5, 0, 0, now, bytes, ttl, tail, event)
     removed = removed + 1
   end

@@ -10,7 +10,7 @@ local run, task = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let in.
 if task.attempt > 1 then return {GO, 0, ''} end
-local ours, value = submission(key, task), call('GET', window)
+local ours, value = submission_name(key, task), call('GET', window)
 local closes, holder = string.match(value or '', '^(%d+) (.*)$')
 if closes and tonumber(closes) > now then
   if holder ~= ours then return {DROP, tonumber(closes) - now, ''} end

@@ -14,7 +14,7 @@ if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let through.
 if task.attempt > 1 then return {GO, 0, ''} end
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again')
-local ours = submission(key, task)
+local ours = submission_name(key, task)
 local leader, due, leaders_order, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
 if found[5] == ours then return {GO, 0, ours} end
 

@@ -35,9 +35,10 @@ local function write_known(c)
   --- parts
   local key, due, mode = c[1], c[2], c[3]
   local before = known[key] and unpack_task(known[key])
-  if before and band(mode, REPLACE) == 0 then return 0, before.generation, before.due, before.place end
+  if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then return 0, before.generation, before.due, before.place end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
-  local task = {attempt = c[6], recoveries = 0, generation = 1, due = due, entry_ms = 0, entry_seq = 0, name = c[4], call = c[5]}
+  local task = {flags = 0, attempt = c[6], losses = 0, generation = 1, submission = 1, due = due, entry_ms = 0, entry_seq = 0,
+    name = c[4], call = c[5]}
   if before then
     task.generation = before.generation + 1
     remove = remove or remover()
@@ -71,7 +72,7 @@ for _, c in ipairs(calls) do
       wait_for_time(key, due)
     end
     local at = #fields + 1
-    local bytes = struct.pack(TASK_HEADER, 1, where, c[6], 0, 1, due, ms, seq, #name) .. name .. c[5]
+    local bytes = struct.pack(TASK_HEADER, 1, where, 0, c[6], 0, 1, 1, due, ms, seq, #name) .. name .. c[5]
     known[key], place_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, where
   end

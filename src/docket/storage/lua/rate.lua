@@ -8,7 +8,7 @@ local now = server_ms()
 insist()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
-local ours = submission(key, task)
+local ours = submission_name(key, task)
 
 call('ZREMRANGEBYSCORE', log, '-inf', now - per)
 call('ZREMRANGEBYSCORE', line, '-inf', now - per)

@@ -91,8 +91,8 @@ local function recover(key, stream, id, worker, suspect)
       cancelled = cancelled + 1
       return finish(key, CANCELLED_STATE, run.epoch, run.started, now, bytes, ttl, cancelled_tail, cancelled_event)
     end
-    if not suspect or suspect == key then task.recoveries = task.recoveries + 1 end
-    if task.recoveries >= LOST_AFTER then
+    if not suspect or suspect == key then task.losses = task.losses + 1 end
+    if losses_of(task) >= LOST_AFTER then
       leave_line(key)
       buried = buried + 1
       local last_seen = pack_task(task)

@@ -48,12 +48,12 @@ local function otherwise()
     local key, task = item[1], unpack_task(task_bytes)
     if item[3] == RESCHEDULE then
       task.due = item[4] == 1 and now + item[5] or item[5]
-      task.attempt, task.recoveries = item[6], 0
+      task.attempt, task.losses, task.submission = item[6], 0, task.submission + 1
       if item[7] then task.name, task.call = item[7], item[8] end
       put(key, task, now)
     else
       -- One whose body has begun before tells its next run so.
-      if item[6] == 1 then task.recoveries = math.max(task.recoveries, 1) end
+      if item[6] == 1 and task.losses < BEGUN then task.losses = task.losses + BEGUN end
       if item[4] > 0 then
         task.due = now + item[4]
         to_queue(key, task)

@@ -11,7 +11,7 @@ end
 
 -- The same for every delivery of one submission or one attempt (it is redelivered, woken in a line or handed back), and
 -- another for the next: whatever is scheduled anew has a new due time.
-local function submission(key, task)
+local function submission_name(key, task)
   return string.format('%.0f %.0f %.3f ', task.generation, task.attempt, task.due) .. key
 end
 

@@ -65,13 +65,13 @@ local function claim_entries(worker, worker_json, entries)
         else
           call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
         end
-      elseif task.recoveries >= SUSPECT_AFTER and not may_run_suspect(worker, key) then
+      elseif losses_of(task) >= SUSPECT_AFTER and not may_run_suspect(worker, key) then
         table.insert(stale[stream], id)
         task.due = now + 500
         to_queue(key, task)
         call('HSET', TASKS, key, pack_task(task))
       else
-        local flags = (task.recoveries >= SUSPECT_AFTER and SUSPECT or 0) + (stream == FRONT and FROM_FRONT or 0)
+        local flags = (losses_of(task) >= SUSPECT_AFTER and SUSPECT or 0) + (stream == FRONT and FROM_FRONT or 0)
         begin(key, bytes, task.entry_ms, task.entry_seq, flags)
       end
     end
@@ -79,11 +79,11 @@ local function claim_entries(worker, worker_json, entries)
 
   for i, e in ipairs(entries) do
     local stream, id, key, bytes = e[1], e[2], e[3], tasks[i]
-    local place, recoveries, due, ms, seq, length, _
+    local place, losses, due, ms, seq, length, _
     if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
-      _, place, _, recoveries, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
+      _, place, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if place == QUEUED and stream == STREAM and recoveries == 0 and due > -MOST and due < MOST
+    if place == QUEUED and stream == STREAM and losses == 0 and due > -MOST and due < MOST
       and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
       begin(key, bytes, ms, seq, 0)
     else

@@ -14,7 +14,7 @@ local function claim_oldest(worker, fields, place_of, now, now_us)
   local at, bytes, ms, seq = key and place_of[key], nil, 0, 0
   if at then
     bytes = fields[at + 1]
-    ms, seq = struct.unpack('<dI4', bytes, 20)
+    ms, seq = struct.unpack('<dI4', bytes, TASK_ENTRY_AT)
   end
   if id ~= string.format('%.0f-%.0f', ms, seq) then
     --- parts

@@ -1,16 +1,21 @@
 -- Task and run records (docs/design/key-layout.md), packed as storage/records.py packs them.
-local TASK_HEADER = '<BBI4BI4ddI4H'
-local TASK_HEADER_SIZE = 33
--- Places: the queue, the stream, a limit's line, the front stream (put back: goes before what is new).
-local SCHEDULED, QUEUED, LINED, FIRST = 0, 1, 2, 3
+local TASK_HEADER = '<BBBI4BI4I4ddI4H'
+local TASK_HEADER_SIZE = 38
+-- Where the entry id begins in there, counted from 1.
+local TASK_ENTRY_AT = 25
+-- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new tasks), the wait for a worker that
+-- knows the function.
+local SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+-- In the byte that counts the lost workers: the body has begun before.
+local BEGUN = 128
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 local SUSPECT_AFTER = 2
 local LOST_AFTER = 3
 
 -- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
 local function broken_task()
-  return {version = 1, place = QUEUED, attempt = 1, recoveries = 0, generation = 1, due = 0, entry_ms = 0, entry_seq = 0,
-    name = '', call = '', broken = true}
+  return {version = 1, place = QUEUED, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
+    entry_ms = 0, entry_seq = 0, name = '', call = '', broken = true}
 end
 
 local MOST = 2 ^ 53
@@ -19,9 +24,9 @@ local function unpack_task(bytes)
   if #bytes < TASK_HEADER_SIZE then return broken_task() end
   local task = {}
   local name_length
-  task.version, task.place, task.attempt, task.recoveries, task.generation, task.due, task.entry_ms, task.entry_seq,
-    name_length = struct.unpack(TASK_HEADER, bytes)
-  local sound = task.place <= FIRST and task.entry_ms >= 0 and task.entry_ms < MOST and task.due > -MOST and task.due < MOST
+  task.version, task.place, task.flags, task.attempt, task.losses, task.generation, task.submission, task.due,
+    task.entry_ms, task.entry_seq, name_length = struct.unpack(TASK_HEADER, bytes)
+  local sound = task.entry_ms >= 0 and task.entry_ms < MOST and task.due > -MOST and task.due < MOST
   if not sound or TASK_HEADER_SIZE + name_length > #bytes then return broken_task() end
   task.name = string.sub(bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + name_length)
   task.call = string.sub(bytes, TASK_HEADER_SIZE + name_length + 1)
@@ -30,8 +35,18 @@ end
 
 -- A record of another release keeps its version: all versions share this header, so that any release can move any record.
 local function pack_task(task)
-  return struct.pack(TASK_HEADER, task.version or 1, task.place, task.attempt, task.recoveries, task.generation, task.due,
-    task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
+  return struct.pack(TASK_HEADER, task.version or 1, task.place, task.flags, task.attempt, task.losses, task.generation,
+    task.submission, task.due, task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
+end
+
+-- How often a worker was lost while it ran the task.
+local function losses_of(task)
+  return task.losses % BEGUN
+end
+
+-- A place that only a newer release knows: its workers see to the task, and no script here changes its record.
+local function is_foreign(task)
+  return task.place > UNKNOWN_FUNCTION
 end
 
 local function entry_id(record)
@@ -76,11 +91,11 @@ local function is_at(task, stream, id)
 end
 
 -- As much of a finished record as tells its task's generation.
-local FINISHED_PEEK = 62
+local FINISHED_PEEK = 67
 
 local function finished_generation(bytes)
   if #bytes <= FINISHED_PEEK then return 0 end
-  local _, _, _, _, generation = struct.unpack('<BBI4BI4', bytes, 31)
+  local _, _, _, _, _, generation = struct.unpack('<BBBI4BI4', bytes, 31)
   return generation
 end
 
