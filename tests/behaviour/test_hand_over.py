@@ -297,7 +297,7 @@ class Hall:
             heard.set()
 
         await self._docket.subscriptions.listen(channel, noted)
-        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch)))
+        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch, 0)))
         await asyncio.wait_for(heard.wait(), PATIENCE)
         self._docket.subscriptions.unlisten(channel, noted)
 

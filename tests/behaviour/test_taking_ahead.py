@@ -32,7 +32,7 @@ class Line:
         """No slot is free, and these wait for one."""
         while self.slots.free:
             self.slots.take()
-        runs = [Run(key, b"", n) for n, key in enumerate(keys)]
+        runs = [Run(key, b"", n, 0) for n, key in enumerate(keys)]
         for run in runs:
             self.ahead.add(run)
         return runs
@@ -54,7 +54,7 @@ async def test_as_many_are_taken_ahead_as_slots_turn_over_within_a_moment(monkey
     line = Line(1000)
     monkeypatch.setattr(Ahead, "_current_rate", lambda _: 500.0)
     assert line.ahead.room() == 5
-    line.ahead.add(Run("k", b"", 1))
+    line.ahead.add(Run("k", b"", 1, 0))
     assert line.ahead.room() == 4
 
 
@@ -96,7 +96,7 @@ async def test_what_finds_no_slot_soon_is_handed_back() -> None:
 
 
 async def test_all_runs_of_a_lost_lease_are_marked_those_that_wait_included() -> None:
-    runs, waiting = Runs(), Run("k", b"", 1)
+    runs, waiting = Runs(), Run("k", b"", 1, 0)
     runs.add(waiting)
     runs.cancel_all(CancelReason.LEASE_LOST)
     assert waiting.reason is CancelReason.LEASE_LOST

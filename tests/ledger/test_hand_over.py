@@ -68,8 +68,8 @@ class Waiting:
         assert self.channel is not None
         deliveries: list[Delivery] = []
         for message in self.channel.heard():
-            key, record, epoch = unpack_from_script(message)
-            deliveries.append(Delivery(bytes_text(key), record, epoch))
+            key, record, epoch, claimed_ms = unpack_from_script(message)
+            deliveries.append(Delivery(bytes_text(key), record, epoch, claimed_ms))
         return deliveries
 
     def handed_keys(self) -> list[str]:

@@ -289,7 +289,8 @@ class Ledger:
 def _deliveries(reply: list[Any]) -> list[Delivery] | None:
     if reply[0] == -1:
         return None
-    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2]) for i in range(2, len(reply), 3)]
+    now = reply[0]
+    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(2, len(reply), 3)]
 
 
 def _limit_segment(name: str) -> bytes:

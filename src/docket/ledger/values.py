@@ -22,11 +22,13 @@ class Order:
 
 @dataclass(slots=True)
 class Delivery:
-    """A claimed task: its record as stored, and the epoch that fences every later write of this run."""
+    """A claimed task: its record as stored, the epoch that fences every later write of this run, and the server's time of the
+    claim, or of a repeat of it that found the run."""
 
     key: str
     record: bytes
     epoch: int
+    claimed_ms: float = field(default=0.0, compare=False)
 
 
 @dataclass(slots=True)

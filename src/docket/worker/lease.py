@@ -8,7 +8,6 @@ import logging
 import math
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from docket.model.errors import DocketError, ServerUnreachable
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
 from .backoff import Backoff
+from .server_clock import ServerClock, steady_seconds
 
 logger = logging.getLogger("docket.worker")
 
@@ -77,16 +77,18 @@ class LeaseKeeper:
         events: LeaseEvents,
         name: str,
         labels: dict[str, str],
+        server_clock: ServerClock,
     ) -> None:
         self._labels = labels
+        self._server_clock = server_clock
         self._ledger = ledger
         self._worker = worker
         self._lease_ms = lease_ms
         self._beat = min(beat, lease_ms / 3000, LONGEST_BEAT)
         self._occupation = occupation
-        self._next_offer = time.monotonic()
+        self._next_offer = steady_seconds()
         self._looked_ms: float | None = None
-        self._next_thorough = self._next_sweep = time.monotonic()
+        self._next_thorough = self._next_sweep = steady_seconds()
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -95,7 +97,7 @@ class LeaseKeeper:
         self._asked = False
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
-        self._renewed_at = time.monotonic()
+        self._renewed_at = steady_seconds()
         self._loop_asked_at: float | None = None
         self._loop_blocked_told = False
         self.block_threshold = 2.0
@@ -120,7 +122,7 @@ class LeaseKeeper:
     @property
     def age(self) -> float:
         """Seconds since the last renewal was sent that the server has answered."""
-        return time.monotonic() - self._renewed_at
+        return steady_seconds() - self._renewed_at
 
     @property
     def lapsed(self) -> bool:
@@ -130,26 +132,26 @@ class LeaseKeeper:
     def loop_lag(self) -> float:
         """How long the event loop has owed an answer, in seconds, as seen from outside."""
         asked_at = self._loop_asked_at
-        return 0.0 if asked_at is None else time.monotonic() - asked_at
+        return 0.0 if asked_at is None else steady_seconds() - asked_at
 
     def _run(self) -> None:
-        next_beat = time.monotonic()
+        next_beat = steady_seconds()
         self._next_sweep = next_beat + SWEEP_EVERY
         while not self._stopping:
             self._asked = False
             try:
-                if time.monotonic() >= next_beat:
+                if steady_seconds() >= next_beat:
                     self._renew_and_look()
-                    next_beat = time.monotonic() + self._beat
-                if time.monotonic() >= self._next_sweep:
+                    next_beat = steady_seconds() + self._beat
+                if steady_seconds() >= self._next_sweep:
                     self._sweep()
                 self._backoff.reset()
-                pause = max(min(next_beat, self._next_sweep) - time.monotonic(), 0.0)
+                pause = max(min(next_beat, self._next_sweep) - steady_seconds(), 0.0)
                 pause = min(pause, LOOK_AT_LOOP_EVERY)
             except Exception as error:
                 # Whatever it is: a lease that nobody keeps is worse.
                 self._failed(error)
-                next_beat = time.monotonic()
+                next_beat = steady_seconds()
                 pause = min(self._backoff.next_pause(), max(self._left, SHORTEST_PATIENCE))
             self._watch_loop()
             with self._wake:
@@ -166,11 +168,11 @@ class LeaseKeeper:
             return
         gap_ms = self._gap_ms(renewal.server_ms)
         held_up = gap_ms is None or gap_ms > self._beat * LATE * 1000
-        thorough = held_up or time.monotonic() >= self._next_thorough
+        thorough = held_up or steady_seconds() >= self._next_thorough
         if thorough or renewal.reclaiming_is_due:
             self._reclaim(gap_ms, thorough)
         if thorough:
-            self._next_thorough = time.monotonic() + THOROUGH_EVERY
+            self._next_thorough = steady_seconds() + THOROUGH_EVERY
         self._looked_ms = renewal.server_ms
 
     def _gap_ms(self, server_ms: float) -> int | None:
@@ -181,11 +183,13 @@ class LeaseKeeper:
         return gap if gap >= 0 else FOR_EVER_MS
 
     def _renew(self) -> Renewal:
-        sent_at = time.monotonic()
+        sent_at = steady_seconds()
         busy, offering = self._occupation()
         # Not of one that could not keep it: while the event loop is blocked an offer runs out.
         offering = offering and sent_at >= self._next_offer and self.loop_lag < self._beat
         renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, busy=busy, offering=offering)
+        # Here and not in the event loop, which may be blocked when the answer comes.
+        self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
         if offering:
             self._next_offer = sent_at + OFFER_MS / 1000 * OFFER_AGAIN_AT
         if renewal.lost:
@@ -221,7 +225,7 @@ class LeaseKeeper:
 
     def _sweep(self) -> None:
         looked_at, mended = self._ledger.sweep(self._connected(), SWEEP_PAGE, int(SWEEP_EVERY * 900))
-        self._next_sweep = time.monotonic() + (SWEEP_EVERY if looked_at else SWEEP_EVERY_WHEN_EMPTY)
+        self._next_sweep = steady_seconds() + (SWEEP_EVERY if looked_at else SWEEP_EVERY_WHEN_EMPTY)
         if mended:
             logger.warning("sweeping: %d task(s) were out of place and have been put back", mended)
 
@@ -263,7 +267,7 @@ class LeaseKeeper:
 
     def _watch_loop(self) -> None:
         if self._loop_asked_at is None:
-            self._loop_asked_at = time.monotonic()
+            self._loop_asked_at = steady_seconds()
             self._tell(self._loop_turned)
         elif self.loop_lag > self.block_threshold and not self._loop_blocked_told:
             self._loop_blocked_told = True

@@ -148,8 +148,8 @@ class Offering:
             self._resolved.set()
 
     def _heard(self, message: bytes) -> None:
-        key, record, epoch = unpack_from_script(message)
-        delivery = Delivery(bytes_text(key), record, epoch)
+        key, record, epoch, claimed_ms = unpack_from_script(message)
+        delivery = Delivery(bytes_text(key), record, epoch, claimed_ms)
         self._last_epoch = epoch
         if self.state is Offer.NONE:
             # One that we no longer count on: only if there is a slot for it.

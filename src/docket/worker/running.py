@@ -36,7 +36,7 @@ from docket.ledger import Answer, Delivery, Ending, Settlement, finish, hand_bac
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
 from docket.model.errors import PayloadTooLarge, UnknownVersion
 from docket.model.states import ExecutionState
-from docket.model.times import duration_ms, to_ms
+from docket.model.times import duration_ms, from_ms, to_ms
 from docket.storage.records import read_task
 
 from .own_dependencies import check_conflicts
@@ -76,7 +76,7 @@ class Runner:
 
     def accept(self, delivery: Delivery) -> Run:
         """From now on it is on the books, begun or not."""
-        run = Run(delivery.key, delivery.record, delivery.epoch)
+        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms)
         self._runs.add(run)
         return run
 
@@ -139,7 +139,7 @@ class Runner:
             return None
         execution.epoch = run.epoch
         execution.state, execution.worker = ExecutionState.RUNNING, self._worker.name
-        execution.started_at = self._worker.now()
+        execution.started_at = from_ms(run.claimed_ms)
         return execution
 
     # Admit

@@ -22,6 +22,7 @@ class Run:
     key: str
     record: bytes
     epoch: int
+    claimed_ms: float
     task: asyncio.Task[None] | None = None
     reason: CancelReason | None = None
     over: bool = False

@@ -17,6 +17,7 @@ from docket.storage.faults import PASSING
 
 from .backoff import Backoff
 from .lease import LeaseEvents, LeaseKeeper, Occupation
+from .server_clock import ServerClock, steady_seconds
 
 logger = logging.getLogger("docket.worker")
 
@@ -26,7 +27,6 @@ class TenureEvents:
     """What the worker does when something happens to its lease."""
 
     renewed: Callable[[Renewal], None]
-    registered: Callable[[float], None]
     lost: Callable[[], None]
     cut_off: Callable[[], None]
     forgotten: Callable[[], None]
@@ -45,6 +45,7 @@ class Tenure:
         occupation: Callable[[], Occupation],
         labels: dict[str, str],
         events: TenureEvents,
+        server_clock: ServerClock,
     ) -> None:
         self._ledger = ledger
         self._name = name
@@ -53,6 +54,7 @@ class Tenure:
         self._occupation = occupation
         self._labels = labels
         self._events = events
+        self._server_clock = server_clock
         self._thread_name = f"{labels['docket.name']} - renewing"
         self._errand: asyncio.Task[None] | None = None
         self.task_names: Sequence[str] = ()
@@ -95,11 +97,21 @@ class Tenure:
     def _new_keeper(self) -> LeaseKeeper:
         events = LeaseEvents(self._events.renewed, self._lost, self._events.cut_off, self._off_roster)
         return LeaseKeeper(
-            self._ledger, self.id, self._lease_ms, self._beat, self._occupation, events, self._thread_name, self._labels
+            self._ledger,
+            self.id,
+            self._lease_ms,
+            self._beat,
+            self._occupation,
+            events,
+            self._thread_name,
+            self._labels,
+            self._server_clock,
         )
 
     async def _register(self) -> None:
-        self._events.registered(await self._ledger.register(self.id, self._lease_ms, self.task_names))
+        sent_at = steady_seconds()
+        server_ms = await self._ledger.register(self.id, self._lease_ms, self.task_names)
+        self._server_clock.note(server_ms, steady_seconds() - sent_at)
 
     def _lost(self) -> None:
         if self._run_errand(self._start_over()):

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -36,6 +35,7 @@ from .running import Runner
 from .runs import CancelReason, Runs
 from .sampling import Sampler
 from .seeding import Seeder
+from .server_clock import ServerClock
 from .service import Service
 from .settling import Settler
 from .sharing import SharedValues
@@ -118,7 +118,7 @@ class Worker:
         self.dependencies = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
         self.reporter = Reporter(self.labels(), {})
-        self._clock_offset_ms = 0.0
+        self.server_clock = ServerClock()
         self._stack: AsyncExitStack | None = None
         self._working = self._served = self._draining = False
         self._stop = asyncio.Event()
@@ -130,10 +130,10 @@ class Worker:
 
     def now_ms(self) -> float:
         clock = self.docket.server.clock
-        return clock.now_ms() if clock.is_held else time.time() * 1000 + self._clock_offset_ms
+        return clock.now_ms() if clock.is_held else self.server_clock.now_ms()
 
     def now(self) -> datetime:
-        return from_ms(self.now_ms()) if self._clock_offset_ms else self.docket.now()
+        return from_ms(self.now_ms())
 
     @property
     def redelivery_ms(self) -> int:
@@ -390,23 +390,24 @@ class Worker:
         return self.tenure.keeper
 
     def _new_tenure(self) -> Tenure:
-        events = TenureEvents(
-            self._renewed, self._note_time, self._lease_lost, self._cut_off, self._forgotten, self._moved
-        )
+        events = TenureEvents(self._renewed, self._lease_lost, self._cut_off, self._forgotten, self._moved)
         beat = self.docket.heartbeat_interval.total_seconds()
-        return Tenure(self.docket.ledger, self.name, self.lease_ms, beat, self._occupation, self.labels(), events)
+        return Tenure(
+            self.docket.ledger,
+            self.name,
+            self.lease_ms,
+            beat,
+            self._occupation,
+            self.labels(),
+            events,
+            self.server_clock,
+        )
 
     def _occupation(self) -> Occupation:
         return Occupation(len(self.runs) > 0, self.fetcher.is_offering)
 
     def _renewed(self, renewal: Renewal) -> None:
-        self._note_time(renewal.server_ms)
         self.orders.carry_out(renewal.orders)
-
-    def _note_time(self, server_ms: float) -> None:
-        """A clock that is off by more than a round trip could explain is corrected by the server's."""
-        offset = server_ms - time.time() * 1000
-        self._clock_offset_ms = offset if abs(offset) > 1000 else 0.0
 
     def _lease_lost(self) -> None:
         """Others have our work: every call is cancelled and nothing is written."""

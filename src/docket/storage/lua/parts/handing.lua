@@ -50,7 +50,7 @@ local function hand_over(ready, fields, place_of, now, now_us)
         return
       end
       call('HSET', HANDED, worker, string.format('%.0f', epoch))
-      call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch}))
+      call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch, now}))
     end
   end
 end
