@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from docket import Cron, Docket, ExecutionState
+from docket import Cron, CurrentExecution, Docket, Execution, ExecutionState
+from docket.dependencies import plan_for
 from docket.testing import Clock
 
 from .waiting import ends, run_everything, running, waits, worker_for
@@ -200,6 +201,143 @@ async def test_a_run_that_outlasts_its_slot_is_followed_by_that_slot(docket: Doc
         await run_everything(docket)
 
     assert [time.isoformat()[11:16] for time in times] == ["10:00", "10:07", "10:10"]
+
+
+async def test_a_late_run_makes_up_for_all_slots_that_were_missed(docket: Docket) -> None:
+    times: list[datetime] = []
+
+    async def tick(cron: Cron = Cron("0 * * * *", automatic=False)) -> None:
+        times.append(docket.now())
+        if len(times) == 2:
+            cron.cancel()
+
+    with Clock(docket, at=datetime(2026, 1, 14, 9, 58, tzinfo=UTC)) as clock:
+        await docket.add(tick, when=datetime(2026, 1, 14, 10, 0, tzinfo=UTC), key="k")()
+        clock.set(datetime(2026, 1, 14, 15, 20, tzinfo=UTC))
+        await run_everything(docket)
+
+    assert [time.isoformat()[11:16] for time in times] == ["15:20", "16:00"]
+
+
+async def test_a_slot_runs_once_also_where_the_workers_clock_is_behind(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[datetime] = []
+
+    async def tick(cron: Cron = Cron("* * * * *", automatic=False), execution: Execution = CurrentExecution()) -> None:
+        ran.append(execution.when)
+        if len(ran) == 3:
+            cron.cancel()
+
+    slot = datetime(2026, 1, 14, 10, 0, tzinfo=UTC)
+    with Clock(docket, at=slot - timedelta(seconds=2)):
+        await docket.add(tick, when=slot, key="k")()
+        async with worker_for(docket) as worker:
+            right_time = worker.now
+            monkeypatch.setattr(worker, "now", lambda: right_time() - timedelta(milliseconds=300))
+            await ends(worker.run_until_finished())
+
+    assert ran == [slot, slot + timedelta(minutes=1), slot + timedelta(minutes=2)]
+
+
+async def test_a_month_of_missed_minutes_takes_no_time(docket: Docket) -> None:
+    async def tick(cron: Cron = Cron("* * * * *")) -> None: ...
+
+    cron = plan_for(tick).single(Cron)
+    assert cron is not None
+    slots: list[datetime] = []
+    counted = cron.slot_after
+    cron.slot_after = lambda moment: slots.append(counted(moment)) or slots[-1]
+    start = datetime(2026, 1, 14, 10, 0, tzinfo=UTC)
+    with Clock(docket, at=start) as clock:
+        await docket.add(tick, when=start + timedelta(seconds=1), key="tick")()
+        clock.set(start + timedelta(days=30))
+        async with worker_for(docket) as worker:
+            await ends(worker.run_at_most({"tick": 1}))
+
+    assert len(slots) <= 3
+
+
+def test_next_time_tells_one_time_after_the_other() -> None:
+    cron = Cron("0 9 * * *", tz=BERLIN)
+
+    first, second = cron.next_time(), cron.next_time()
+
+    assert first > datetime.now(UTC)
+    assert (first.tzinfo, first.hour, second.hour) == (BERLIN, 9, 9)
+    assert second.date() == first.date() + timedelta(days=1)
+
+
+class Workdays(Cron):
+    """Not at weekends."""
+
+    def next_time(self) -> datetime:
+        while True:
+            time = super().next_time()
+            if time.weekday() < 5:
+                return time
+
+
+async def test_an_overridden_next_time_decides_from_the_first_run_on(docket: Docket) -> None:
+    times: list[datetime] = []
+
+    async def tick(cron: Workdays = Workdays("0 12 * * *")) -> None:
+        times.append(docket.now())
+        if len(times) == 3:
+            cron.cancel()
+
+    docket.register(tick)
+    with Clock(docket, at=datetime(2026, 1, 17, 8, 0, tzinfo=UTC)) as clock:
+        assert clock.now().weekday() == 5
+        await run_everything(docket)
+
+    assert [time.isoformat()[:10] for time in times] == ["2026-01-19", "2026-01-20", "2026-01-21"]
+
+
+async def test_a_patched_next_time_is_obeyed(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[datetime] = []
+
+    async def tick(cron: Cron = Cron("0 0 1 1 *")) -> None:
+        times.append(docket.now())
+        if len(times) == 3:
+            cron.cancel()
+
+    docket.register(tick)
+    with Clock(docket, at=datetime(2026, 1, 14, 10, 0, tzinfo=UTC)):
+        monkeypatch.setattr(Cron, "next_time", lambda self: docket.now() + timedelta(seconds=7))
+        await run_everything(docket)
+
+    assert [time.isoformat()[11:19] for time in times] == ["10:00:07", "10:00:14", "10:00:21"]
+
+
+async def test_asking_for_the_next_time_in_a_run_does_not_skip_it(docket: Docket) -> None:
+    times: list[datetime] = []
+    announced: list[datetime] = []
+
+    async def tick(cron: Cron = Cron("0 * * * *")) -> None:
+        times.append(docket.now())
+        announced.append(cron.next_time())
+        if len(times) == 2:
+            cron.cancel()
+
+    docket.register(tick)
+    with Clock(docket, at=datetime(2026, 1, 14, 9, 58, tzinfo=UTC)):
+        await run_everything(docket)
+
+    assert [time.isoformat()[11:16] for time in times] == ["10:00", "11:00"]
+    assert announced[0].isoformat()[11:16] == "11:00"
+
+
+async def test_seeding_again_does_not_move_the_time_on(docket: Docket) -> None:
+    async def tick(cron: Cron = Cron("0 * * * *")) -> None: ...
+
+    docket.register(tick)
+    with Clock(docket, at=datetime(2026, 1, 14, 9, 58, tzinfo=UTC)):
+        for _ in range(3):
+            async with worker_for(docket) as worker, running(worker):
+                coming = await waits(docket, "tick")
+            assert coming.when.isoformat()[11:16] == "10:00"
+            await docket.cancel("tick")
 
 
 async def test_a_failing_task_keeps_to_its_slots(docket: Docket) -> None:

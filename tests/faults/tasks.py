@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from docket import CurrentDocket, CurrentExecution, Docket, Execution, Perpetual, Retry, TaskKey
+from docket import Cron, CurrentDocket, CurrentExecution, Docket, Execution, Perpetual, Retry, TaskKey
 
 from .reports import VARIABLE, Reports
 
@@ -116,7 +117,23 @@ async def tick(
     reports.write("start", key)
 
 
+class HalfSeconds(Cron):
+    """A time every half second: a test need not wait for the minute."""
+
+    def slot_after(self, moment: datetime) -> datetime:
+        halves = math.floor(moment.timestamp() * 2) + 1
+        return datetime.fromtimestamp(halves / 2, UTC)
+
+
+async def at_half_seconds(
+    cron: HalfSeconds = HalfSeconds("* * * * *"), execution: Execution = CurrentExecution()
+) -> None:
+    """Reports its slots."""
+    reports.write("slot", execution.when.isoformat())
+
+
 every_task = [nap, hold, block, leave, hold_progress, swallow, fail_twice, pass_on]
 automatic_tasks = [tick]
+cron_tasks = [at_half_seconds]
 only_nap = [nap]
 only_hold = [hold]

@@ -50,3 +50,32 @@ async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minut
     await until(lambda: stage.reports.count("start", "tick") >= 4, "the perpetual task goes on")
     ticks = [report.at for report in stage.reports.read("start", "tick")][:4]
     assert all(later - earlier >= 0.15 for earlier, later in itertools.pairwise(ticks)), ticks
+
+
+@pytest.mark.parametrize("seconds", [-0.02, -0.3, -120])
+async def test_a_cron_slot_runs_once_on_a_worker_whose_clock_is_behind(stage: Stage, seconds: float) -> None:
+    docket = await stage.docket()
+    worker = stage.worker_process(tasks=["cron_tasks"], clock_seconds=seconds)
+    await stage.at_work(docket, worker)
+
+    await until(lambda: len(slots(stage)) >= 5, "five slots have run")
+
+    assert len(slots(stage)) == len(set(slots(stage))), slots(stage)
+
+
+async def test_a_cron_slot_runs_once_though_the_event_loop_was_blocked_over_it(stage: Stage) -> None:
+    docket = await stage.docket()
+    worker = stage.worker_process(tasks=["every_task", "cron_tasks"])
+    await stage.at_work(docket, worker)
+    await until(lambda: len(slots(stage)) >= 1, "the slots have begun")
+
+    await docket.add(tasks.block, key="block")(1.8)
+    await stage.started("block")
+    seen = len(slots(stage))
+    await until(lambda: len(slots(stage)) >= seen + 5, "the slots go on")
+
+    assert len(slots(stage)) == len(set(slots(stage))), slots(stage)
+
+
+def slots(stage: Stage) -> list[str]:
+    return [report.key for report in stage.reports.read("slot")]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from cronsim import CronSim, CronSimError
 
 from .base import TaskOutcome
+from .context import WorkerView
 from .perpetual import Perpetual
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from docket.execution import Execution
 
 _NICKNAMES = {
@@ -27,14 +31,15 @@ _NICKNAMES = {
 class Cron(Perpetual):
     """Runs at the times of a cron expression (five fields, or @hourly and its like), in a time zone, DST included.
 
-    A run that is still going when its next time comes is followed by that one, at once; of several missed times only the
-    last is made up for.
+    Each time runs once, whatever the workers' clocks show. A run that is still going at the next time is followed by
+    that one, at once. A late run makes up for all times that were missed before it.
     """
 
     def __init__(self, expression: str, automatic: bool = True, tz: tzinfo = UTC) -> None:
         super().__init__(automatic=automatic)
         self.expression = expression
         self.tz = tz
+        self._after: datetime | None = None
         try:
             self._iterator(datetime.now(tz))
         except CronSimError as error:
@@ -42,10 +47,19 @@ class Cron(Perpetual):
 
     @property
     def initial_when(self) -> datetime | None:
-        return self.slot_after(datetime.now(UTC))
+        return self.first_time(datetime.now(UTC))
 
     def first_time(self, now: datetime) -> datetime | None:
-        return self.slot_after(now)
+        return self._from(now).next_time()
+
+    def next_time(self) -> datetime:
+        """The next time of the expression, in its time zone; a further call returns the time after that.
+
+        It decides when the task runs: a subclass that overrides it is obeyed. In a run the times begin after the
+        run's own time and its start.
+        """
+        self._after = self.slot_after(self._after or datetime.now(UTC))
+        return self._after
 
     def slot_after(self, moment: datetime) -> datetime:
         """The first time of the expression after a moment."""
@@ -54,13 +68,25 @@ class Cron(Perpetual):
         except StopIteration:
             raise ValueError(f"Cron({self.expression!r}): there is no such time") from None
 
-    def next_time(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
-        now = self._worker.now() if self._worker is not None else datetime.now(UTC)
-        slot = self.slot_after(min(execution.when, now))
-        following = slot
-        while following <= now:
-            slot, following = following, self.slot_after(following)
-        return None, slot
+    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        bound = super().provide(execution, worker)
+        bound._after = _reached(execution)
+        return bound
+
+    def _following(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
+        # The body may have asked for times of its own: that does not move the next run.
+        return None, self._from(_reached(execution)).next_time()
+
+    def _from(self, moment: datetime) -> Self:
+        """A copy whose times begin after a moment."""
+        copied = copy.copy(self)
+        copied._after = moment
+        return copied
 
     def _iterator(self, moment: datetime) -> CronSim:
         return CronSim(_NICKNAMES.get(self.expression.strip().lower(), self.expression), moment)
+
+
+def _reached(execution: Execution) -> datetime:
+    """How far in time a run has come: a clock that is behind must not give it its own time again."""
+    return max(execution.when, execution.started_at or execution.when)

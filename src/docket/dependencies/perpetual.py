@@ -34,7 +34,6 @@ class Perpetual(CompletionHandler[Any]):
         self._delay: timedelta | None = None
         self._when: datetime | None = None
         self._call_changed = False
-        self._worker: WorkerView | None = None
 
     @property
     def initial_when(self) -> datetime | None:
@@ -49,7 +48,6 @@ class Perpetual(CompletionHandler[Any]):
         bound = object.__new__(type(self))
         vars(bound).update(vars(self))
         bound.args, bound.kwargs = execution.args, execution.kwargs
-        bound._worker = worker
         return bound
 
     async def __aenter__(self) -> Self:
@@ -72,7 +70,7 @@ class Perpetual(CompletionHandler[Any]):
         """The next run comes at that time."""
         self._when, self._delay = when, None
 
-    def next_time(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
+    def _following(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
         """Delay or time of the next run, unless the task has asked for one itself."""
         return max(self.every - outcome.duration, timedelta(0)), None
 
@@ -81,7 +79,7 @@ class Perpetual(CompletionHandler[Any]):
             return False
         delay, when = self._delay, self._when
         if delay is None and when is None:
-            delay, when = self.next_time(execution, outcome)
+            delay, when = self._following(execution, outcome)
         if self._call_changed:
             execution.args, execution.kwargs = self.args, self.kwargs
         execution.run_again(attempt=1, delay=delay, when=when, new_call=self._call_changed)
