@@ -7,6 +7,9 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
+from docket.codec import decode_error
+from docket.codec.envelope import seal
+from docket.model.errors import TaskFailed
 
 from .waiting import eventually, later, now, run_everything, running, soon, within
 
@@ -97,6 +100,42 @@ async def test_an_exception_that_cannot_be_pickled_still_ends_the_waiting(docket
     with pytest.raises(Exception, match=r"stuck|Stubborn"):
         await within(execution.get_result())
     assert execution.state == ExecutionState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("raised", "shown"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt("ctrl-c"), "KeyboardInterrupt: ctrl-c"),
+        (GeneratorExit(), "GeneratorExit"),
+        (BaseExceptionGroup("several", [ValueError("a"), SystemExit(4)]), "ValueError: a, SystemExit: 4"),
+        (BaseExceptionGroup("outer", [BaseExceptionGroup("inner", [SystemExit(5)])]), "SystemExit: 5"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_body_that_exits_fails_with_an_ordinary_error_that_names_it(
+    docket: Docket, raised: BaseException, shown: str
+) -> None:
+    async def leave() -> None:
+        raise raised
+
+    execution = await docket.add(leave)()
+    await run_everything(docket)
+
+    caught: Exception | None = None
+    try:
+        await within(execution.get_result())
+    except Exception as error:
+        caught = error
+    assert isinstance(caught, TaskFailed)
+    assert shown in str(caught)
+
+
+def test_a_stored_exit_is_read_as_an_ordinary_error() -> None:
+    error = decode_error(seal(SystemExit(3)))
+
+    assert isinstance(error, TaskFailed)
+    assert str(error) == "SystemExit: 3"
 
 
 async def test_a_result_that_cannot_be_pickled_fails_the_task(docket: Docket) -> None:

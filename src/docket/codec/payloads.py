@@ -12,6 +12,7 @@ from .envelope import open_envelope, seal
 from .packing import pack, unpack
 
 _ERROR_TEXT = 2_000
+_MEMBERS_SHOWN = 10
 
 
 @dataclass(slots=True)
@@ -86,10 +87,12 @@ def error_text(error: BaseException) -> str:
 
 
 def encode_error(error: BaseException, most: int | None = None) -> bytes:
-    """The exception itself if it can be stored in `most` bytes, else one that shows it."""
+    """The exception itself if it can be stored in `most` bytes, else a TaskFailed that shows it."""
+    if not isinstance(error, Exception):
+        return seal(_ordinary(error))
     try:
         data = seal(error)
-        if (most is None or len(data) <= most) and isinstance(open_envelope(data), BaseException):
+        if (most is None or len(data) <= most) and isinstance(open_envelope(data), Exception):
             return data
     except Exception:
         pass
@@ -97,9 +100,31 @@ def encode_error(error: BaseException, most: int | None = None) -> bytes:
     return seal(TaskFailed(shown))
 
 
-def decode_error(data: bytes) -> BaseException:
+def decode_error(data: bytes) -> Exception:
     try:
         error = open_envelope(data)
     except Undecodable as problem:
         return TaskFailed(str(problem))
-    return error if isinstance(error, BaseException) else TaskFailed(repr(error)[:_ERROR_TEXT])
+    if isinstance(error, Exception):
+        return error
+    return _ordinary(error) if isinstance(error, BaseException) else TaskFailed(repr(error)[:_ERROR_TEXT])
+
+
+def _ordinary(error: BaseException) -> TaskFailed:
+    """Stands for SystemExit and its like: raised where somebody waits for the task, those would end that process."""
+    return TaskFailed(_named(error)[:_ERROR_TEXT])
+
+
+def _named(error: BaseException) -> str:
+    """The error in words; a group names its first members."""
+    text = error_text(error)
+    inside: list[BaseException] = [error]
+    named: list[str] = []
+    while inside and len(named) < _MEMBERS_SHOWN:
+        member = inside.pop(0)
+        if isinstance(member, BaseExceptionGroup):
+            members: tuple[BaseException, ...] = member.exceptions
+            inside[:0] = members[:_MEMBERS_SHOWN]
+        else:
+            named.append(error_text(member))
+    return text if named == [text] else f"{text}: {', '.join(named)}"
