@@ -6,7 +6,18 @@ from typing import Annotated
 
 import pytest
 
-from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged, Progress, Worker
+from docket import (
+    CurrentExecution,
+    Disposition,
+    Docket,
+    Execution,
+    ExecutionState,
+    Logged,
+    Perpetual,
+    Progress,
+    Retry,
+    Worker,
+)
 from docket.execution import ExecutionProgress
 
 from .waiting import later, now, reaches, run_everything, running, within
@@ -263,3 +274,92 @@ async def test_a_far_time_is_kept_to_the_millisecond(docket: Docket, delay: time
 
     assert execution is not None
     assert abs(execution.when - when) < timedelta(milliseconds=1)
+
+
+async def test_what_a_body_schedules_of_itself_follows_the_run(docket: Docket) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    async def count_down(n: int, execution: Execution = CurrentExecution()) -> int:
+        seen.append((n,))
+        if n:
+            execution.args = (n - 1,)
+            assert await execution.schedule() is Disposition.SCHEDULED
+        return n
+
+    execution = await docket.add(count_down, key="k")(2)
+    await run_everything(docket)
+
+    assert seen == [(2,), (1,), (0,)]
+    assert await within(execution.get_result()) == 0
+
+
+async def test_what_a_body_schedules_of_itself_follows_also_a_failure(docket: Docket) -> None:
+    seen: list[int] = []
+
+    async def fail_first(n: int, execution: Execution = CurrentExecution()) -> str:
+        seen.append(n)
+        if n == 0:
+            execution.args = (1,)
+            await execution.schedule()
+            raise RuntimeError("smoke")
+        return "well"
+
+    execution = await docket.add(fail_first, key="k")(0)
+    await run_everything(docket)
+
+    assert seen == [0, 1]
+    assert await within(execution.get_result()) == "well"
+
+
+async def test_a_retry_goes_before_what_the_body_scheduled(docket: Docket) -> None:
+    seen: list[tuple[str, int]] = []
+
+    async def work(
+        name: str, retry: Retry = Retry(attempts=2), execution: Execution = CurrentExecution()
+    ) -> None:
+        seen.append((name, retry.attempt))
+        if name == "first":
+            execution.args = ("second",)
+            await execution.schedule()
+        if retry.attempt == 1:
+            raise RuntimeError("smoke")
+
+    await docket.add(work, key="k")("first")
+    await run_everything(docket)
+
+    assert seen[:2] == [("first", 1), ("first", 2)]
+    assert ("second", 2) in seen
+
+
+async def test_a_perpetual_tasks_next_run_goes_before_what_the_body_scheduled(docket: Docket) -> None:
+    seen: list[str] = []
+
+    async def work(
+        name: str, perpetual: Perpetual = Perpetual(), execution: Execution = CurrentExecution()
+    ) -> None:
+        seen.append(name)
+        if len(seen) == 1:
+            execution.args = ("scheduled",)
+            await execution.schedule()
+            perpetual.perpetuate("perpetuated")
+        else:
+            perpetual.cancel()
+
+    await docket.add(work, key="k")("first")
+    await run_everything(docket)
+
+    assert seen == ["first", "perpetuated"]
+
+
+async def test_an_execution_that_outlives_its_run_schedules_like_any_other(docket: Docket) -> None:
+    held: list[Execution] = []
+
+    async def work(execution: Execution = CurrentExecution()) -> None:
+        held.append(execution)
+
+    await docket.add(work, key="k")()
+    await run_everything(docket)
+
+    assert await held[0].schedule() is Disposition.SCHEDULED
+    await run_everything(docket)
+    assert len(held) == 2

@@ -125,8 +125,12 @@ class Execution:
     # Scheduling
 
     async def schedule(self, replace: bool = False) -> Disposition:
-        """Schedules this task at `when` and tells what became of it. Called on a running task it says what follows the
-        run: that is written down together with the run's end, so there is never a moment with two of them, or with none."""
+        """Schedules this task at `when` and tells what became of it.
+
+        Called by a running task it says what follows the run, whether the run ends well or fails; a retry, or the next
+        run of a perpetual task, goes before it. It is written down together with the run's end, so there is never a
+        moment with two of them, or with none.
+        """
         if self.epoch:
             self.next_run = NextRun(self.attempt, when=self.when, function_name=self.function_name, call=self.encode())
             self.disposition = Disposition.SCHEDULED

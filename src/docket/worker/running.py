@@ -261,7 +261,9 @@ class Runner:
             )
             self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=self._worker.redelivery_ms, begun=True))
             return
-        next_run = execution.next_run if (retried or again) and not self._is_spent(run) else None
+        # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
+        next_run = execution.next_run if not self._is_spent(run) else None
+        execution.epoch = 0
         if next_run is not None:
             settlement = self._next(run, next_run)
         elif outcome.exception is not None:
@@ -270,8 +272,8 @@ class Runner:
             settlement = self._ending(run, ExecutionState.COMPLETED, self._nothing, execution.used_progress)
         else:
             settlement = await self._success(run, execution, outcome)
-        again_asked, again = again, next_run is not None
-        self._report.log_end(execution, outcome, retried or again_asked)
+        self._report.log_end(execution, outcome, retried or again or next_run is not None)
+        again = next_run is not None
         self._settle(
             run,
             execution,
@@ -421,6 +423,9 @@ class Runner:
     ) -> None:
         """Counts only what is written down: a run that no longer counts does not count in the metrics either."""
         self._over(run)
+        if execution is not None:
+            # What the body left behind may still hold it: nothing follows this run any more.
+            execution.epoch = 0
 
         def answered(answer: Answer) -> None:
             self._runs.remove(run)
