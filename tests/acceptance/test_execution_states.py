@@ -314,9 +314,7 @@ async def test_what_a_body_schedules_of_itself_follows_also_a_failure(docket: Do
 async def test_a_retry_goes_before_what_the_body_scheduled(docket: Docket) -> None:
     seen: list[tuple[str, int]] = []
 
-    async def work(
-        name: str, retry: Retry = Retry(attempts=2), execution: Execution = CurrentExecution()
-    ) -> None:
+    async def work(name: str, retry: Retry = Retry(attempts=2), execution: Execution = CurrentExecution()) -> None:
         seen.append((name, retry.attempt))
         if name == "first":
             execution.args = ("second",)
@@ -334,9 +332,7 @@ async def test_a_retry_goes_before_what_the_body_scheduled(docket: Docket) -> No
 async def test_a_perpetual_tasks_next_run_goes_before_what_the_body_scheduled(docket: Docket) -> None:
     seen: list[str] = []
 
-    async def work(
-        name: str, perpetual: Perpetual = Perpetual(), execution: Execution = CurrentExecution()
-    ) -> None:
+    async def work(name: str, perpetual: Perpetual = Perpetual(), execution: Execution = CurrentExecution()) -> None:
         seen.append(name)
         if len(seen) == 1:
             execution.args = ("scheduled",)

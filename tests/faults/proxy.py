@@ -42,6 +42,8 @@ class Proxy:
         self.subscriptions = asyncio.Event()
         self.subscriptions.set()
         self.refuses_subscriptions = False
+        self.messages = asyncio.Event()
+        self.messages.set()
         self.attempts: list[float] = []
         self.port = 0
 
@@ -162,6 +164,9 @@ class Proxy:
                     if self.refuses_subscriptions:
                         return
                     await self.subscriptions.wait()
+                if not outbound and link.subscribes:
+                    # Cleared: what is published arrives late.
+                    await self.messages.wait()
                 if link.frozen:
                     # Whoever waits for this waits for ever.
                     await asyncio.Event().wait()

@@ -216,3 +216,44 @@ async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_clos
 
 async def on_roster(docket: Docket) -> bool:
     return bool(await docket.workers())
+
+
+async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_lags(stage: Stage) -> None:
+    server = stage.server()
+    async with Proxy(server) as proxy:
+        near = await stage.docket()
+        far = await stage.docket(url=proxy.url)
+        second_may_end = asyncio.Event()
+
+        async def say(what: str) -> str:
+            if what == "second":
+                await second_may_end.wait()
+            return what
+
+        far.register(say)
+        near.register(say)
+        async with working(await stage.worker(near)):
+            listening = asyncio.Event()
+            watching = asyncio.create_task(_follow(far, "k", listening))
+            await asyncio.wait_for(listening.wait(), 60)
+            proxy.messages.clear()
+            first = await near.add(say, key="k")("first")
+            assert await first.get_result(timeout=MINUTE) == "first"
+
+            second = await far.add(say, key="k")("second")
+            waiting = asyncio.create_task(second.get_result(timeout=MINUTE))
+            async with asyncio.timeout(60):
+                while (await near.ledger.look("k")).run is None:
+                    await asyncio.sleep(0.01)
+            # The first ending arrives only now.
+            proxy.messages.set()
+            await asyncio.wait([waiting], timeout=0.5)
+            second_may_end.set()
+            assert await waiting == "second"
+            watching.cancel()
+            await asyncio.wait([watching])
+
+
+async def _follow(docket: Docket, key: str, ready: asyncio.Event) -> None:
+    async for _ in docket.watch(key, ready):
+        pass

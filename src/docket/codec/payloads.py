@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from docket.model.errors import TaskFailed, Undecodable, Unserializable
 
@@ -123,7 +123,7 @@ def _named(error: BaseException) -> str:
     while inside and len(named) < _MEMBERS_SHOWN:
         member = inside.pop(0)
         if isinstance(member, BaseExceptionGroup):
-            members: tuple[BaseException, ...] = member.exceptions
+            members = cast(BaseExceptionGroup[BaseException], member).exceptions
             inside[:0] = members[:_MEMBERS_SHOWN]
         else:
             named.append(error_text(member))

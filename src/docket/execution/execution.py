@@ -213,6 +213,8 @@ class Execution:
     async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> Any:
         """Waits for the task to end and returns its value, or raises what it raised.
 
+        The first ending of this task after the call counts, or of its replacement; an earlier task of the same key
+        does not count. In a chain (`Perpetual`, `Cron`) that is the next ending.
         Raises ExecutionCancelled if it was cancelled, TimeoutError if it does not end in time, ResultExpired if there is
         no record (any more).
         """
@@ -222,7 +224,7 @@ class Execution:
             timeout = deadline.astimezone(UTC) - self.docket.now()
         seconds = timeout.total_seconds() if timeout is not None else None
         waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
-        record = await wait_finished(self.docket, self.key, seconds, expect_to_wait=waiting)
+        record = await wait_finished(self.docket, self.key, seconds, generation=self.generation, expect_to_wait=waiting)
         self._apply_finished(record)
         return await self._open_ending(record)
 

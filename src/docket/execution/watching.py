@@ -54,16 +54,18 @@ async def listening(docket: TaskHome, key: str) -> AsyncGenerator[asyncio.Queue[
 
 
 async def wait_finished(
-    docket: TaskHome, key: str, timeout: float | None, *, expect_to_wait: bool = False
+    docket: TaskHome, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
 ) -> FinishedRecord:
     """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if there is nothing to wait for.
 
-    Who has to listen anyway, as does one that has just scheduled the task, saves a look by saying so.
+    Endings of an earlier `generation` of the key are ignored: a subscription that lags may still deliver one. A later
+    generation is the replacement, whose ending counts. Callers that just scheduled the task pass `expect_to_wait=True`
+    to skip the first lookup.
     """
     in_vain = timeout is not None and timeout <= 0
     if in_vain or not expect_to_wait:
         look = await docket.ledger.look(key)
-        if look.finished is not None:
+        if look.finished is not None and look.finished.task.generation >= generation:
             return look.finished
         if in_vain:
             raise TimeoutError(f"task {key!r} has not finished")
@@ -76,21 +78,21 @@ async def wait_finished(
                     # It was there, and what we wait for may be under way: an outage is waited out, too.
                     await asyncio.sleep(OUTAGE_SECONDS)
                     continue
-                if look.finished is not None:
+                if look.finished is not None and look.finished.task.generation >= generation:
                     return look.finished
                 if look.task is None:
                     raise ResultExpired(
                         f"there is no record of task {key!r}: it expired, was never scheduled, or the docket keeps none "
                         "(execution_ttl=0)"
                     )
-                told = await _something_decisive(inbox)
+                told = await _something_decisive(inbox, generation)
                 if told is not None:
                     return told
     except TimeoutError:
         raise TimeoutError(f"task {key!r} has not finished") from None
 
 
-async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> FinishedRecord | None:
+async def _something_decisive(inbox: asyncio.Queue[bytes | None], generation: int) -> FinishedRecord | None:
     """Returns when an event says that the task has ended, with the record if that came along, or when it is time to look."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SAFETY_SECONDS):
@@ -100,7 +102,10 @@ async def _something_decisive(inbox: asyncio.Queue[bytes | None]) -> FinishedRec
                     return None
                 text, _, record = message.partition(b"\n")
                 if record:
-                    return read_finished(record)
+                    finished = read_finished(record)
+                    if finished.task.generation < generation:
+                        continue
+                    return finished
                 event = json.loads(text)
                 if event["type"] == "state" and ExecutionState(event["state"]).finished:
                     return None
