@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from docket.codec import encode_error
-from docket.codec.packing import pack_for_script
+from docket.codec.packing import pack_for_script, script_packer
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, segment, text_bytes
 from docket.storage.records import (
@@ -97,6 +97,8 @@ class Ledger:
         self.ttl_ms = ttl_ms
         self._channels = text_bytes(keys.channels)
         self._root = [keys.root]
+        # For the event loop; threads that renew leases pack with a buffer of their own.
+        self._pack = script_packer()
         self._lost_tail, self._lost_event = lost_ending(encode_error(LOST_ERROR))
 
     async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
@@ -280,7 +282,7 @@ class Ledger:
         return await self._run(script, arguments)
 
     async def _run(self, script: str, arguments: Any) -> Any:
-        return await self.server.run(script, self._root, self._channels, pack_for_script(arguments))
+        return await self.server.run(script, self._root, self._channels, self._pack(arguments))
 
     def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
         return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))
