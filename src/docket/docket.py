@@ -115,7 +115,9 @@ class Docket(Places):
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)
             self._scheduling = Scheduling(self, self._ledger)
-            self._progressing = Batcher(self._ledger.progress, most=BATCH, in_flight=2, name=f"{self.name} - progress")
+            self._progressing = Batcher(
+                self._ledger.progress, most=BATCH, weigh=_progress_weight, in_flight=2, name=f"{self.name} - progress"
+            )
             stack.push_async_callback(self._scheduling.drain)
             stack.push_async_callback(self._progressing.drain)
             self._stack = stack.pop_all()
@@ -428,6 +430,11 @@ class Docket(Places):
         except PASSING as error:
             # A task must not fail because nobody could be told how far it is.
             logger.warning("progress of task %r was not written: %s", key, error)
+
+
+def _progress_weight(item: tuple[str, int, bytes, str]) -> int:
+    key, _, data, event = item
+    return len(key) + len(data) + len(event)
 
 
 def _not_open() -> NotOpen:

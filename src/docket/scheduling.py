@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, TASKS_SUPERSEDED
 from docket.ledger import Batcher, Ledger, Order, Receipt
+from docket.ledger.batching import batch_end
 from docket.ledger.ledger import BATCH
 from docket.model.errors import PayloadTooLarge
 from docket.model.times import from_ms, to_ms
@@ -28,7 +29,7 @@ class Scheduling:
         self._docket = docket
         self._ledger = ledger
         self._batcher: Batcher[Order, Receipt] = Batcher(
-            ledger.enqueue, most=BATCH, in_flight=4, name=f"{docket.name} - enqueuing"
+            ledger.enqueue, most=BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
 
     async def drain(self) -> None:
@@ -50,8 +51,11 @@ class Scheduling:
             else:
                 if order is not None:
                     sent.append((execution, order))
-        for start in range(0, len(sent), BATCH):
-            await self._send(sent[start : start + BATCH], replace)
+        start = 0
+        while start < len(sent):
+            end = batch_end(sent, start, BATCH, lambda pair: pair[1].weight)
+            await self._send(sent[start:end], replace)
+            start = end
         if replace:
             _mark_superseded(executions)
 
@@ -109,6 +113,10 @@ class Scheduling:
 
     def _labels(self, execution: Execution) -> dict[str, str]:
         return {"docket.name": self._docket.name, "docket.task": execution.function_name}
+
+
+def _weight(order: Order) -> int:
+    return order.weight
 
 
 def _mark_failed(execution: Execution, error: Exception) -> None:

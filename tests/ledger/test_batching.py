@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from docket.ledger import Batcher
+from docket.ledger.batching import BATCH_BYTES
 
 
 class Line:
@@ -25,8 +26,8 @@ class Line:
             raise ConnectionResetError("the line broke")
         return [ValueError(f"{item} is odd") if item % 2 else item * 10 for item in items]
 
-    def batcher(self, *, most: int = 100, in_flight: int = 1) -> Batcher[int, int]:
-        return Batcher(self.send, most=most, in_flight=in_flight, name="line")
+    def batcher(self, *, most: int = 100, in_flight: int = 1, weight: int = 1) -> Batcher[int, int]:
+        return Batcher(self.send, most=most, weigh=lambda _: weight, in_flight=in_flight, name="line")
 
 
 async def test_what_is_submitted_in_one_tick_goes_out_together() -> None:
@@ -47,6 +48,20 @@ async def test_what_comes_while_the_line_is_busy_makes_the_next_batches_none_too
     line.may_answer.set()
     assert await asyncio.gather(*futures) == [n * 10 for n in range(0, 18, 2)]
     assert line.batches == [[0], [2, 4, 6], [8, 10, 12], [14, 16]]
+
+
+async def test_a_batch_closes_at_so_many_bytes_and_takes_one_item_at_least() -> None:
+    for weight, batches in ((BATCH_BYTES // 2, [[0], [2, 4], [6, 8]]), (BATCH_BYTES * 2, [[0], [2], [4], [6], [8]])):
+        line = Line()
+        batcher = line.batcher(weight=weight)
+        line.may_answer.clear()
+        futures = [batcher.submit(0)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        futures += [batcher.submit(n) for n in (2, 4, 6, 8)]
+        line.may_answer.set()
+        assert await asyncio.gather(*futures) == [0, 20, 40, 60, 80]
+        assert line.batches == batches
 
 
 async def test_no_more_batches_are_under_way_than_allowed() -> None:

@@ -36,7 +36,9 @@ async def test_a_renewal_in_its_thread_does_not_mix_with_what_the_event_loop_pac
         return [1, 0, 0]
 
     monkeypatch.setattr(desk.ledger.server, "run_blocking", send)
-    thread = threading.Thread(target=desk.ledger._run_blocking, args=(None, "renew", ("a", Held(reached, release), "b")))
+    thread = threading.Thread(
+        target=desk.ledger._run_blocking, args=(None, "renew", ("a", Held(reached, release), "b"))
+    )
     thread.start()
     assert reached.wait(60)
     await desk.add("task", call=b"c" * 1000)

@@ -10,6 +10,23 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+# What one script call is sent: more would hold up the server and the requests behind it.
+BATCH_BYTES = 256 * 1024
+
+
+def batch_end(
+    items: Sequence[Item], start: int, most: int, weigh: Callable[[Item], int], budget: int = BATCH_BYTES
+) -> int:
+    """Where the batch that begins at `start` ends: it has one item at least, and the others fit into the budget."""
+    end, last = start, min(start + most, len(items))
+    while end < last:
+        budget -= weigh(items[end])
+        if budget < 0 and end > start:
+            break
+        end += 1
+    return end
+
+
 class Batcher(Generic[Item, Result]):
     """Collects items and sends them together: at once when the line is idle, so that only load makes batches."""
 
@@ -18,11 +35,13 @@ class Batcher(Generic[Item, Result]):
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
         *,
         most: int,
+        weigh: Callable[[Item], int],
         in_flight: int,
         name: str,
     ) -> None:
         self._send = send
         self._most = most
+        self._weigh = weigh
         self._allowed = in_flight
         self._name = name
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
@@ -74,9 +93,13 @@ class Batcher(Generic[Item, Result]):
         if self._waiting:
             self._start_carrier()
 
+    def _weight(self, entry: tuple[Item, asyncio.Future[Result]]) -> int:
+        return self._weigh(entry[0])
+
     async def _carry(self) -> None:
         self._starting = None
-        batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        end = batch_end(self._waiting, 0, self._most, self._weight)
+        batch, self._waiting = self._waiting[:end], self._waiting[end:]
         if self._waiting:
             self._start_carrier()
         try:

@@ -19,6 +19,11 @@ class Order:
     fresh: bool = False
     now: bool = False
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in a script's arguments."""
+        return len(self.call) + len(self.key) + len(self.function_name) + 30
+
 
 @dataclass(slots=True)
 class Delivery:

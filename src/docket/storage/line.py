@@ -25,12 +25,14 @@ class Line:
         self._connecting = asyncio.Lock()
         self._given_up = self._closed = False
 
-    async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+    async def run(
+        self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], patience: float | None = None
+    ) -> Any:
         """Runs a script, which is loaded first where the server does not know it."""
         try:
-            return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args)
+            return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args, patience=patience)
         except NoScriptError:
-            return await self.ask("EVAL", script.source, len(keys), *keys, *args)
+            return await self.ask("EVAL", script.source, len(keys), *keys, *args, patience=patience)
 
     async def ask(self, *words: bytes | str | int, patience: float | None = None) -> Any:
         """One command, answered as the server answers it."""

@@ -85,12 +85,12 @@ class Server:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
-    async def run(self, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
+    async def run(self, script: str, keys: Sequence[bytes], *args: bytes | str, patience: float | None = None) -> Any:
         """Runs a script by its digest; loads it first where the server does not know it."""
         if self.clock.script_keys:
             keys = [*keys, *self.clock.script_keys]
         loaded = load(script)
-        return await self._on_node(keys[0], lambda line: line.run(loaded, keys, args))
+        return await self._on_node(keys[0], lambda line: line.run(loaded, keys, args, patience))
 
     async def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """One command on the node that has the key, answered as the server answers it."""

@@ -20,6 +20,10 @@ Words = tuple[bytes | str | int, ...]
 # Its stub knows commands of one word only.
 _pack = cast(Callable[[Words], bytes], cast(Any, hiredis).pack_command)
 _NOTHING = object()
+# A link that carries less counts as dead, unless something is seen to move on it.
+SLOWEST_BYTES_PER_SECOND = 256 * 1024
+# Of larger requests it is noted how much of them still waits in this process.
+_LARGE = 64 * 1024
 # After code that blocked the event loop both an answer and the end of our patience are there: the answer counts.
 _LATE_SECONDS = 0.1
 
@@ -35,8 +39,10 @@ class Wire(asyncio.Protocol):
             replyError=connection._parser.parse_error,
             notEnoughData=_NOTHING,
         )
-        # Per request: when its answer counts as late, on the loop's clock, and who waits for it.
-        self._open: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        # Per request: when its answer counts as late, on the loop's clock, who waits for it, its bytes, the caller's patience.
+        self._open: deque[tuple[float, asyncio.Future[Any], int, float]] = deque()
+        # Bytes of the requests that are not answered yet, and how many of them waited here when we last looked.
+        self._unanswered = self._unsent = 0
         self._watch: asyncio.TimerHandle | None = None
         self.heard_at = self._loop.time()
         self._closing = False
@@ -60,9 +66,13 @@ class Wire(asyncio.Protocol):
             return future
         # First of all: words that cannot be packed must not leave somebody behind who waits for an answer.
         packed = _pack(words)
-        deadline = self._loop.time() + patience
-        self._open.append((deadline, future))
+        size = len(packed)
+        self._unanswered += size
+        deadline = self._loop.time() + patience + self._unanswered / SLOWEST_BYTES_PER_SECOND
+        self._open.append((deadline, future, size, patience))
         self._transport.write(packed)
+        if size > _LARGE:
+            self._unsent = self._transport.get_write_buffer_size()
         if self._watch is not None and self._watch.when() > deadline:
             self._watch.cancel()
             self._watch = None
@@ -115,7 +125,8 @@ class Wire(asyncio.Protocol):
     # Inside
 
     def _answer(self, reply: Any) -> None:
-        _, future = self._open.popleft()
+        _, future, size, _ = self._open.popleft()
+        self._unanswered -= size
         if not future.done():
             if isinstance(reply, Exception):
                 future.set_exception(reply)
@@ -128,13 +139,23 @@ class Wire(asyncio.Protocol):
         self._watch = None
         if not self._open:
             return
-        left = self._open[0][0] - self._loop.time()
+        left = self._seconds_left()
         if left > 0:
             self._watch = self._loop.call_later(left, self._look_at_clock)
         elif not late:
             self._watch = self._loop.call_later(_LATE_SECONDS, self._look_at_clock, True)
         else:
             self._end(RedisTimeoutError("no answer in time"))
+
+    def _seconds_left(self) -> float:
+        """Until the first request counts as late: not while its answer arrives, nor while bytes leave this process."""
+        deadline, _, _, patience = self._open[0]
+        left = max(deadline, self.heard_at + patience) - self._loop.time()
+        if left <= 0 and self._unsent:
+            before, self._unsent = self._unsent, self._transport.get_write_buffer_size()
+            if self._unsent < before:
+                return patience + self._unanswered / SLOWEST_BYTES_PER_SECOND
+        return left
 
     def _end(self, trouble: Exception) -> None:
         if self.trouble is not None:
@@ -143,7 +164,7 @@ class Wire(asyncio.Protocol):
         if self._watch is not None:
             self._watch.cancel()
         while self._open:
-            _, future = self._open.popleft()
+            future = self._open.popleft()[1]
             if not future.done():
                 future.set_exception(type(trouble)(*trouble.args))
                 # One that was given up by its caller must not be complained about.
