@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server, which can go silent, vanish, and hold up subscriptions."""
+"""A TCP proxy in front of a server, which can go silent, vanish, hold up subscriptions, and carry little."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from .servers import Server
 
 # For as many as may knock at once: what does not fit into the kernel's queue is delayed for seconds, or reset.
 ROOM = 128
+# A link that carries little takes turns between its connections, this many bytes at a time.
+TURN = 8192
 
 
 @dataclass(eq=False)
@@ -44,6 +46,9 @@ class Proxy:
         self.refuses_subscriptions = False
         self.messages = asyncio.Event()
         self.messages.set()
+        # For all connections together, each way.
+        self.bytes_per_second: float | None = None
+        self._turns = {True: asyncio.Lock(), False: asyncio.Lock()}
         self.attempts: list[float] = []
         self.port = 0
 
@@ -53,6 +58,8 @@ class Proxy:
 
     async def __aenter__(self) -> Proxy:
         self._listener.setblocking(False)
+        # So that what the link does not carry waits at its sender.
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * TURN)
         self._listener.bind(("127.0.0.1", 0))
         self._listener.listen(ROOM)
         self.port = self._listener.getsockname()[1]
@@ -158,7 +165,10 @@ class Proxy:
         self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, outbound: bool
     ) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
+            while data := await reader.read(65536 if self.bytes_per_second is None else TURN):
+                if self.bytes_per_second is not None:
+                    async with self._turns[outbound]:
+                        await asyncio.sleep(len(data) / self.bytes_per_second)
                 if outbound and b"SUBSCRIBE" in data[:40] and b"UNSUBSCRIBE" not in data[:40]:
                     link.subscribes = True
                     if self.refuses_subscriptions:

@@ -157,14 +157,17 @@ class Ledger:
         reply = await self._run("strays", (worker.encode(), [text_bytes(key) for key in known], list(seen)))
         return [StrayEntry(bool(front), id.decode(), key, bool(before)) for front, id, key, before in reply]
 
-    async def settle(self, settlements: Sequence[Settlement], offering: str | None = None) -> tuple[int, list[Answer]]:
+    async def settle(
+        self, settlements: Sequence[Settlement], offering: str | None = None, *, patience: float | None = None
+    ) -> tuple[int, list[Answer]]:
         """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement.
 
         A worker that is `offering` has a slot to spare, which the next task that comes may fill.
         """
         offer = offering.encode() if offering is not None else False
         items = [s.item for s in settlements]
-        reply = await self._run("settle", (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, offer, OFFER_MS, items))
+        arguments = (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, offer, OFFER_MS, items)
+        reply = await self._run("settle", arguments, patience)
         return reply[0], [ANSWERS[code] for code in reply[1:]]
 
     async def stage(self, most: int = BATCH) -> tuple[int, float, float | None]:
@@ -281,8 +284,8 @@ class Ledger:
         """Runs a script that is not one of the lifecycle's (see queries and limits)."""
         return await self._run(script, arguments)
 
-    async def _run(self, script: str, arguments: Any) -> Any:
-        return await self.server.run(script, self._root, self._channels, self._pack(arguments))
+    async def _run(self, script: str, arguments: Any, patience: float | None = None) -> Any:
+        return await self.server.run(script, self._root, self._channels, self._pack(arguments), patience=patience)
 
     def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
         return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))

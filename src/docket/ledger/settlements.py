@@ -29,6 +29,8 @@ class Settlement:
     key: str
     epoch: int
     item: list[Any]
+    # About how many bytes it takes in a script's arguments.
+    weight: int = 60
 
 
 def finish(
@@ -53,7 +55,7 @@ def finish(
         int(dead_letter),
         int(has_progress),
     ]
-    return Settlement(key, epoch, item)
+    return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60)
 
 
 def reschedule(
@@ -70,9 +72,8 @@ def reschedule(
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
     name = text_bytes(function_name) if function_name is not None else False
-    return Settlement(
-        key, epoch, [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False]
-    )
+    item = [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False]
+    return Settlement(key, epoch, item, len(key) + len(call or b"") + 60)
 
 
 def hand_back(

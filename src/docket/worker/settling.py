@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from docket.ledger import Answer, Ledger, Settlement
+from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.ledger import BATCH
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
+from docket.storage.server import ANSWER_SECONDS
 
 from .backoff import Backoff
 
@@ -27,18 +31,36 @@ class SlotOffers(Protocol):
     def unsure(self) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
+class Item:
+    """An ending that is not written down yet, and since when."""
+
+    settlement: Settlement
+    on_answer: OnAnswer
+    since: float
+    # How much longer than usual its answer may take; doubled each time it was late alone.
+    patience: float = 1.0
+
+
+def _weight(item: Item) -> int:
+    return item.settlement.weight
+
+
 class Settler:
     """Flushes at once when the line is idle; while a flush is under way, endings gather for the next.
 
-    What cannot be written now is tried again until it is answered: the epoch makes a repeat harmless.
+    What cannot be written now is tried again until it is answered: the epoch makes a repeat harmless. A batch that was not
+    answered is halved. A single ending that was not answered goes behind the others, and its answer may take twice as long.
     """
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         self._ledger = ledger
         self._name = name
-        self._waiting: list[tuple[Settlement, OnAnswer]] = []
+        self._waiting: list[Item] = []
+        self._under_way: list[Item] = []
         self._flushing: asyncio.Task[None] | None = None
         self._backoff = Backoff(most=1.0)
+        self._most, self._budget = BATCH, BATCH_BYTES
         self._closed = False
         self.unfinished: int | None = None
         self.offers: SlotOffers | None = None
@@ -51,12 +73,18 @@ class Settler:
     def idle(self) -> bool:
         return self._flushing is None and not self._waiting
 
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the oldest ending has waited to be written down. Safe to call from any thread."""
+        waiting = [*self._waiting, *self._under_way]
+        return time.monotonic() - min(item.since for item in waiting) if waiting else 0.0
+
     def submit(self, settlement: Settlement, on_answer: OnAnswer) -> None:
         if self._closed:
             # The worker has stopped without this run; others have it.
             on_answer(Answer.LOST)
             return
-        self._waiting.append((settlement, on_answer))
+        self._waiting.append(Item(settlement, on_answer, time.monotonic()))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
 
@@ -69,49 +97,61 @@ class Settler:
     async def _flush(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+                end = batch_end(self._waiting, 0, self._most, _weight, self._budget)
+                batch, self._waiting = self._waiting[:end], self._waiting[end:]
+                self._under_way = batch
                 await self._send(batch)
+                self._under_way = []
         finally:
+            self._under_way = []
             self._flushing = None
 
-    async def _send(self, batch: list[tuple[Settlement, OnAnswer]]) -> None:
+    async def _send(self, batch: list[Item]) -> None:
         offering = self.offers.offer_slot() if self.offers is not None else None
-        while True:
-            try:
-                settlements = [settlement for settlement, _ in batch]
-                self.unfinished, answers = await self._ledger.settle(settlements, offering)
-            except PASSING as error:
-                if offering is not None and self.offers is not None:
-                    # The server may have taken it, and somebody it: it is not made twice.
-                    offering = None
-                    self.offers.unsure()
+        patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
+        try:
+            settlements = [item.settlement for item in batch]
+            self.unfinished, answers = await self._ledger.settle(settlements, offering, patience=patience)
+        except Exception as error:
+            if offering is not None and self.offers is not None:
+                # The server may have taken it, and somebody it.
+                self.offers.unsure()
+            if isinstance(error, PASSING):
                 logger.warning("settling: %s; trying again", error)
+                self._put_back(batch)
                 await self._backoff.pause()
-                continue
-            except Exception as error:
-                if offering is not None and self.offers is not None:
-                    self.offers.unsure()
+            else:
                 await self._send_singly(batch, error)
-                return
-            self._backoff.reset()
-            for (settlement, on_answer), answer in zip(batch, answers, strict=True):
-                _tell(settlement, on_answer, answer)
             return
+        self._backoff.reset()
+        self._most, self._budget = min(self._most * 2, BATCH), min(self._budget * 2, BATCH_BYTES)
+        for item, answer in zip(batch, answers, strict=True):
+            _tell(item, answer)
 
-    async def _send_singly(self, batch: list[tuple[Settlement, OnAnswer]], error: Exception) -> None:
+    def _put_back(self, batch: list[Item]) -> None:
+        """The next batch is half as large; an ending that failed alone lets the others go first."""
+        if len(batch) > 1:
+            self._most, self._budget = len(batch) // 2, max(sum(map(_weight, batch)) // 2, 1)
+            self._waiting = batch + self._waiting
+        else:
+            batch[0].patience *= 2
+            self._most = 1
+            self._waiting += batch
+
+    async def _send_singly(self, batch: list[Item], error: Exception) -> None:
         """The server refuses the batch: one bad settlement must not hold up the others."""
         if len(batch) > 1:
             for item in batch:
                 await self._send([item])
             return
-        settlement, on_answer = batch[0]
-        logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", settlement.key, error)
-        _tell(settlement, on_answer, Answer.LOST)
+        key = batch[0].settlement.key
+        logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", key, error)
+        _tell(batch[0], Answer.LOST)
 
 
-def _tell(settlement: Settlement, on_answer: OnAnswer, answer: Answer) -> None:
+def _tell(item: Item, answer: Answer) -> None:
     """A report that fails (a metrics exporter, a log handler) must not keep the others from being told."""
     try:
-        on_answer(answer)
+        item.on_answer(answer)
     except Exception:
-        logger.exception("after settling task %r", settlement.key)
+        logger.exception("after settling task %r", item.settlement.key)
