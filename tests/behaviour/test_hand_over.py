@@ -65,9 +65,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the scripts that were called."""
     names, run = list[str](), Server.run
 
-    async def noted(server: Server, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
+    async def noted(server: Server, script: str, keys: Sequence[bytes], *args: bytes | str, **options: Any) -> Any:
         names.append(script)
-        return await run(server, script, keys, *args)
+        return await run(server, script, keys, *args, **options)
 
     monkeypatch.setattr(Server, "run", noted)
     return names
