@@ -20,7 +20,7 @@ from docket.ledger import Delivery, KeptSlot
 from docket.ledger import ledger as ledger_module
 from docket.storage.server import Server
 from docket.testing import Clock
-from docket.worker import fetching, lease
+from docket.worker import fetching, lease, unknown_deliveries
 from docket.worker.offering import Offer, Offering
 from docket.worker.slots import Slots
 
@@ -75,9 +75,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads end soon, and strays are looked for soon after."""
+    """Reads end soon, and unknown deliveries are looked for soon after."""
     monkeypatch.setattr(fetching, "BLOCK_SECONDS", 0.1)
-    monkeypatch.setattr(fetching, "STRAY_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(unknown_deliveries, "AGAIN_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -273,7 +273,10 @@ class Hall:
         self.slots = Slots(slots)
         self.begun: list[int] = []
         self.refused: list[int] = []
-        self.offering = Offering(docket.ledger, docket.subscriptions, self.slots, self._begin, self._refuse)
+        self.known = set[int]()
+        self.offering = Offering(
+            docket.ledger, docket.subscriptions, self.slots, self.known.__contains__, self._begin, self._refuse
+        )
 
     def _begin(self, delivery: Delivery) -> None:
         self.begun.append(delivery.epoch)
@@ -316,11 +319,37 @@ async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(hall: Hall) 
     assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 1, Offer.NONE)
 
 
-async def test_a_late_message_for_a_run_that_was_found_before_begins_nothing(hall: Hall) -> None:
-    hall.offering.adopted({7})
+@pytest.mark.parametrize("slots_in_use", [0, 1, 2])
+async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(hall: Hall, slots_in_use: int) -> None:
+    """With no slot free, too: handed back, a run that is under way would begin a second time elsewhere."""
+    hall.known.add(7)
+    for _ in range(slots_in_use):
+        hall.slots.take()
     await hall.hand(7)
-    await hall.hand(8)
-    assert (hall.begun, hall.refused) == ([8], [])
+    assert (hall.begun, hall.refused, hall.slots.free) == ([], [], 2 - slots_in_use)
+
+
+async def test_an_offer_that_a_late_message_puts_in_doubt_is_asked_about(hall: Hall) -> None:
+    hall.offer()
+    assert not hall.offering.is_wanted
+    hall.known.add(7)
+    await hall.hand(7)
+    assert (hall.offering.state, hall.offering.is_wanted) == (Offer.OFFERED, True)
+    kept = hall.offering.keep_for_take()
+    assert kept is not None
+    assert (kept.offered, kept.last_epoch) == (True, 7)
+    kept.answer = 0
+    hall.offering.taken(kept)
+    assert (hall.offering.state, hall.slots.free) == (Offer.NONE, 2)
+
+
+async def test_the_slot_kept_for_a_message_that_does_not_come_goes_to_the_run_that_was_found(hall: Hall) -> None:
+    kept = hall.offer()
+    kept.answer = 7
+    hall.offering.taken(kept)
+    assert not hall.offering.slot_for(8)
+    assert hall.offering.slot_for(7)
+    assert (hall.offering.state, hall.slots.free) == (Offer.NONE, 1)
 
 
 async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(hall: Hall) -> None:
@@ -337,11 +366,13 @@ async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(hall: Hal
 
 async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(hall: Hall) -> None:
     kept = hall.offer()
-    hall.offering.nothing_due()
+    hall.offering.nothing_due(7)
     assert hall.slots.free == 1, "an offer may still stand"
     kept.answer = 7
     hall.offering.taken(kept)
-    hall.offering.nothing_due()
+    hall.offering.nothing_due(6)
+    assert hall.slots.free == 1, "a look that began before says nothing about this one"
+    hall.offering.nothing_due(7)
     assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
 
 

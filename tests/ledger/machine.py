@@ -38,7 +38,7 @@ WEIGHTS = {
     "reclaim": 1,
     "renew": 1,
     "progress": 1,
-    "adopt_strays": 1,
+    "adopt_unknown": 1,
     "sweep": 1,
     "destroy_group": 1,
     "clear": 1,
@@ -118,7 +118,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _makes_sense(self, action: str) -> bool:
         match action:
-            case "take" | "read" | "renew" | "die" | "adopt_strays":
+            case "take" | "read" | "renew" | "die" | "adopt_unknown":
                 return bool(self.model.workers)
             case "hire":
                 return len(self.model.workers) < WORKERS_AT_ONCE
@@ -207,10 +207,10 @@ class LedgerMachine(RuleBasedStateMachine):
         entries = self.hands.pop(worker) if once else self.hands[worker]
         self._claim(worker, entries)
 
-    def adopt_strays(self) -> None:
+    def adopt_unknown(self) -> None:
         """After a lost answer: the worker claims what the server says it has."""
         worker = self._worker()
-        entries = self._run(self.desk.ledger.strays(worker, [], []))
+        entries = self._run(self.desk.ledger.unknown_deliveries(worker, [], []))
         held = [e.id for stream in ("stream", "front") for e in self.model.streams[stream] if e.holder == worker]
         assert [e.id for e in entries] == held
         self._claim(worker, entries)

@@ -132,15 +132,38 @@ async def test_a_delivery_whose_answer_was_lost_is_found_and_claimed(desk: Desk)
     desk.read(worker, 1)
     lost_claim = await desk.take(worker, 1)
 
-    first = await desk.ledger.strays(worker, [known.key], [])
-    assert [(s.key, s.seen_before) for s in first] == [(b"lost 1", False), (b"lost 2", False)]
-    second = await desk.ledger.strays(worker, [known.key], [s.id for s in first])
+    first = await desk.ledger.unknown_deliveries(worker, [known.epoch], [])
+    assert [(e.key, e.epoch, e.seen_before) for e in first] == [
+        (b"lost 1", 0, False),
+        (b"lost 2", lost_claim[0].epoch, False),
+    ]
+    second = await desk.ledger.unknown_deliveries(worker, [known.epoch], first)
     assert [s.seen_before for s in second] == [True, True]
     runs = await desk.claim(worker, list(second))
     assert runs is not None
     assert [run.key for run in runs] == ["lost 1", "lost 2"]
     assert runs[1].epoch == lost_claim[0].epoch
-    assert await desk.ledger.strays(worker, ["known", "lost 1", "lost 2"], []) == []
+    assert await desk.ledger.unknown_deliveries(worker, [known.epoch, *(run.epoch for run in runs)], []) == []
+
+
+async def test_a_delivery_is_known_by_its_run_and_not_by_its_key(desk: Desk) -> None:
+    """A worker still has the run that was replaced; the delivery of the replacement was lost."""
+    worker = await desk.hire()
+    await desk.add("k")
+    (replaced,) = await desk.take(worker)
+    await desk.ledger.enqueue([order("k", replace=True)])
+    (lost,) = await desk.take(worker)
+    found = await desk.ledger.unknown_deliveries(worker, [replaced.epoch], [])
+    assert [(entry.key, entry.epoch) for entry in found] == [(b"k", lost.epoch)]
+
+
+async def test_entries_of_the_two_streams_with_the_same_id_are_told_apart(desk: Desk) -> None:
+    worker = await desk.hire()
+    await desk.add("k")
+    (id,) = (entry.id for entry in desk.read(worker))
+    desk.client.xadd(desk.ledger.keys.front, {"k": "other"}, id=id)
+    found = await desk.ledger.unknown_deliveries(worker, [], [Entry(True, id, b"other")])
+    assert [(entry.from_front, entry.seen_before) for entry in found] == [(False, False)]
 
 
 async def test_an_entry_that_is_not_ours_is_dropped_and_harms_nobody(desk: Desk) -> None:

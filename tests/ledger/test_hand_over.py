@@ -489,7 +489,7 @@ async def test_a_hand_over_whose_message_was_lost_is_found_and_is_the_same_run(d
     worker = await hire()
     await worker.offer()
     await desk.add("k")
-    strays = await desk.ledger.strays(worker.id, [], [])
+    strays = await desk.ledger.unknown_deliveries(worker.id, [], [])
     assert [stray.key for stray in strays] == [b"k"]
     assert await desk.claim(worker.id, list(strays)) == worker.handed()
 
@@ -540,6 +540,6 @@ async def test_a_hand_over_that_fails_does_not_fail_the_add(desk: Desk, hire: Hi
     found = await desk.take(worker.id)
     if not found:
         # It was delivered before the rest failed: as if the answer to a read had been lost.
-        strays = await desk.ledger.strays(worker.id, [], [])
+        strays = await desk.ledger.unknown_deliveries(worker.id, [], [])
         found = await desk.claim(worker.id, list(strays)) or []
     assert [run.key for run in found] == ["k"]

@@ -485,7 +485,7 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(desk: Desk) -> Non
     assert (await (await flushed()).ledger.census()).unfinished == 2
     assert len([p async for p in (await flushed()).ledger.pages()]) == 1
     assert len(await (await flushed()).ledger.roster()) == 1
-    assert await (await flushed()).ledger.strays(worker, ["b"], []) == []
+    assert await (await flushed()).ledger.unknown_deliveries(worker, [b.epoch], []) == []
     assert (await flushed()).reclaim() == [0, 0, 0, 0, 0]
     assert (await flushed()).sweep() == 0
     assert await (await flushed()).ledger.clear() == 1

@@ -4,7 +4,7 @@ from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
 from .settlements import Answer, Settlement, finish, hand_back, reschedule
-from .values import Delivery, Entry, KeptSlot, Order, Renewal, StrayEntry
+from .values import Delivery, Entry, KeptSlot, Order, Renewal, UnknownEntry
 
 __all__ = [
     "Answer",
@@ -21,7 +21,7 @@ __all__ = [
     "Receipt",
     "Renewal",
     "Settlement",
-    "StrayEntry",
+    "UnknownEntry",
     "WorkerRow",
     "finish",
     "hand_back",

@@ -24,7 +24,7 @@ from docket.storage.server import Server
 
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
 from .settlements import ANSWERS, Answer, Settlement
-from .values import Delivery, Entry, KeptSlot, Order, Renewal, StrayEntry
+from .values import Delivery, Entry, KeptSlot, Order, Renewal, UnknownEntry
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
@@ -153,9 +153,13 @@ class Ledger:
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
         return _deliveries(await self._run("claim", (worker.encode(), worker_json, rows)))
 
-    async def strays(self, worker: str, known: Sequence[str], seen: Sequence[str]) -> list[StrayEntry]:
-        reply = await self._run("strays", (worker.encode(), [text_bytes(key) for key in known], list(seen)))
-        return [StrayEntry(bool(front), id.decode(), key, bool(before)) for front, id, key, before in reply]
+    async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
+        """Deliveries that count as this worker's and belong to none of these runs; `seen` are those of the last look."""
+        rows = [(int(e.from_front), e.id) for e in seen]
+        reply = await self._run("unknown_deliveries", (worker.encode(), list(epochs), rows))
+        return [
+            UnknownEntry(bool(front), id.decode(), key, epoch, bool(before)) for front, id, key, epoch, before in reply
+        ]
 
     async def settle(
         self, settlements: Sequence[Settlement], offering: str | None = None, *, patience: float | None = None

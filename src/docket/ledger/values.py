@@ -57,9 +57,10 @@ class Entry:
 
 
 @dataclass(slots=True)
-class StrayEntry(Entry):
-    """A delivery the server counts as a worker's and the worker does not know."""
+class UnknownEntry(Entry):
+    """A delivery that the server counts as a worker's and the worker does not know. `epoch` is 0 if it is not claimed."""
 
+    epoch: int = 0
     seen_before: bool = False
 
 

@@ -4,47 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from docket.ledger import Delivery, Entry, Ledger
-from docket.storage.cancelling import cancel_and_wait, wait_out
+from docket.ledger import Entry, Ledger
 from docket.storage.faults import SERVER_ERRORS, translate
 from docket.storage.keys import GROUP, text_bytes
 from docket.storage.line import Line
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
-from .ahead import Ahead
+from .claiming import Claimed, ClaimingService
+from .intake import Intake, LeaseView
 from .offering import Offer, Offering
 from .running import Runner
-from .runs import Run, Runs
-from .service import Service
+from .runs import Runs
 from .slots import Slots
+from .unknown_deliveries import UnknownDeliveries
 
 # While some run, the server hands out the next: asked for all at once, worker and server would take turns at waiting.
 TAKE_AT_MOST = 50
-STRAY_CHECK_SECONDS = 30.0
-# What was seen once is looked at again soon.
-STRAY_AGAIN_SECONDS = 1.0
-UNSURE_SECONDS = 0.02
+# How long a read waits while a hand-over is due, after which the slot kept for it may be free.
+DUE_SECONDS = 1.0
 # How much longer than it was asked to the server may hold a read before the connection counts as dead.
 LATE_SECONDS = 2.0
 
-Claimed = Sequence[Delivery] | None
 
-
-class LeaseView(Protocol):
-    """What the fetcher wants to know of the worker's lease."""
-
-    @property
-    def lapsed(self) -> bool: ...
-
-    def renew_now(self) -> None: ...
-
-
-class Fetcher(Service):
+class Fetcher(ClaimingService):
     """Claims deliveries and hands them to the runner."""
 
     name = "fetching"
@@ -60,53 +45,39 @@ class Fetcher(Service):
         labels: dict[str, str],
         most_pause: float,
     ) -> None:
-        super().__init__(labels, most_pause)
+        self._intake = Intake(slots, runner, runs, lease, labels["docket.name"])
+        super().__init__(labels, most_pause, self._intake.refuse)
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._slots = slots
-        self._runner = runner
-        self._runs = runs
         self._lease = lease
-        self._context = contextvars.copy_context()
         self._line: Line | None = None
         # For how many the blocked read waits.
         self._reading = 0
-        self._offering = Offering(ledger, subscriptions, slots, self._handed, runner.refuse)
-        self._ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
+        self._offering = Offering(
+            ledger, subscriptions, slots, self._intake.is_known, self._intake.receive_handed, runner.refuse
+        )
+        self.unknown_deliveries = UnknownDeliveries(
+            ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, lambda: self._being_claimed
+        )
         # Whether the last look found nothing to take ahead.
         self._dry = False
-        self._late_starts: set[asyncio.Task[None]] = set()
-        self._stray_ids: list[str] = []
-        self._next_stray_check = 0.0
+        # The entries of the blocked read that are being claimed.
+        self._being_claimed: set[str] = set()
         self._may_be_work = True
-        self._claiming = self._halting = False
         self.worker = ""
         self.worker_json = ""
         self.last_step = 0.0
 
     async def run(self) -> None:
-        """Until cancelled; but a cancel waits for a claim that is under way, and ends only what may be left half-way."""
-        self._halting = False
-        fetching = asyncio.create_task(super().run(), name=f"{self._labels['docket.name']} - claiming")
         try:
-            await asyncio.shield(fetching)
-        except asyncio.CancelledError:
-            self._halting = True
-            if not self._claiming:
-                await cancel_and_wait([fetching], "docket: the worker stops")
-            await wait_out(fetching)
-            raise
+            await super().run()
         finally:
-            await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
-            self._ahead.give_up()
+            await self._intake.close()
 
     async def step(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.last_step = loop.time()
+        self.last_step = asyncio.get_running_loop().time()
         await self._wait_for_slot()
-        if loop.time() >= self._next_stray_check:
-            await self._adopt_strays()
-            self._next_stray_check = loop.time() + (STRAY_AGAIN_SECONDS if self._stray_ids else STRAY_CHECK_SECONDS)
         worker = self.worker
         if self._room() < 1 and self._offering.state is not Offer.OFFERED:
             return
@@ -124,17 +95,20 @@ class Fetcher(Service):
         entries = await self._wait_for_entries(self._slots.free)
         if entries:
             self._may_be_work = True
-            await self._begin(worker, await self._whole(self._ledger.claim(worker, self.worker_json, entries)))
+            await self._begin(worker, await self._claim(worker, entries))
 
     async def open(self, worker: str, worker_json: str) -> None:
         self.worker, self.worker_json = worker, worker_json
+        self._intake.worker = worker
         await self._offering.open(worker)
-        self._subscriptions.on_gap(self, self.unsure)
+        self.unknown_deliveries.open(worker, worker_json)
+        self._subscriptions.on_gap(self, self._look_for_work)
 
     async def move(self, worker: str) -> None:
         """We go on under a new id."""
-        self.worker = worker
+        self.worker = self._intake.worker = worker
         self._may_be_work = True
+        self.unknown_deliveries.move(worker)
         await self._offering.open(worker)
 
     def offer_slot(self) -> str | None:
@@ -151,14 +125,14 @@ class Fetcher(Service):
 
     async def close(self) -> None:
         self._subscriptions.forget_gap(self)
+        self.unknown_deliveries.close()
         await self._offering.close()
         await self._hang_up()
 
     async def recover(self) -> None:
         """A read whose answer was lost may have delivered something: look for it soon."""
         await self._hang_up()
-        self._next_stray_check = 0.0
-        self._may_be_work = True
+        self.unsure()
         await self._ledger.server.revive()
 
     async def _hang_up(self) -> None:
@@ -169,7 +143,10 @@ class Fetcher(Service):
 
     def unsure(self) -> None:
         """Something that was said about an offer was lost, or may have been: the server has to be asked."""
-        self._next_stray_check = 0.0
+        self.unknown_deliveries.look_now()
+        self._look_for_work()
+
+    def _look_for_work(self) -> None:
         self._may_be_work = True
 
     async def _take(self, worker: str) -> Claimed:
@@ -181,11 +158,18 @@ class Fetcher(Service):
             if kept is not None and self.worker == worker:
                 self._offering.taken(kept)
         if self._offering.state is Offer.DUE:
-            self._look_for_strays_soon()
+            self.unknown_deliveries.look_soon()
         return deliveries
 
+    async def _claim(self, worker: str, entries: list[Entry]) -> Claimed:
+        self._being_claimed = {entry.id for entry in entries}
+        try:
+            return await self._whole(self._ledger.claim(worker, self.worker_json, entries))
+        finally:
+            self._being_claimed = set()
+
     async def _wait_for_slot(self) -> None:
-        """A slot that is offered may be taken back; one for which a hand-over is due may have to be looked for."""
+        """A slot that is offered may be taken back; one for which a hand-over is due becomes free if nothing comes."""
         dry, self._dry = self._dry, False
         if self._offering.state is Offer.NONE:
             if dry:
@@ -193,89 +177,25 @@ class Fetcher(Service):
             while self._room() < 1:
                 await self._slots.wait_for_turnover()
         elif self._offering.state is Offer.DUE:
-            try:
-                async with asyncio.timeout(STRAY_AGAIN_SECONDS):
-                    await self._slots.wait()
-            except TimeoutError:
-                self._next_stray_check = 0.0
-
-    def _look_for_strays_soon(self) -> None:
-        soon = asyncio.get_running_loop().time() + STRAY_AGAIN_SECONDS
-        self._next_stray_check = min(self._next_stray_check, soon)
-
-    def _handed(self, delivery: Delivery) -> None:
-        """The server has claimed this for us. After a pause longer than the lease it has to say first whether it is ours."""
-        if self._runs.find(delivery.epoch):
-            self._slots.give_back()
-        elif self._lease.lapsed:
-            self._slots.give_back()
-            task = asyncio.create_task(
-                self._begin(self.worker, [delivery]), name=f"{self._labels['docket.name']} - claiming"
-            )
-            self._late_starts.add(task)
-            task.add_done_callback(self._late_starts.discard)
-        else:
-            self._begin_run(self._runner.accept(delivery))
+            await self._slots.wait()
 
     def _room(self) -> int:
         """How many could be taken now: those for which there is a slot, and those that will have one in a moment."""
-        return self._slots.free + (self._ahead.room() if self._may_be_work else 0)
-
-    def _start(self, delivery: Delivery) -> None:
-        run = self._runner.accept(delivery)
-        if self._slots.free > 0:
-            self._slots.take()
-            self._begin_run(run)
-        else:
-            self._ahead.add(run)
-
-    def _begin_run(self, run: Run) -> bool:
-        # In the context the worker was started in: what the fetcher keeps to itself must not leak into tasks.
-        return self._context.run(self._runner.begin, run)
-
-    async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
-        """A claim is not left half-way: if we are told to stop meanwhile, what it brought goes back untouched."""
-        self._claiming, claimed = True, None
-        try:
-            claimed = await claim
-        except Exception:
-            if not self._halting:
-                raise
-        finally:
-            self._claiming = False
-        if not self._halting:
-            return claimed
-        for delivery in claimed or ():
-            if not self._runs.find(delivery.epoch):
-                self._runner.refuse(delivery)
-        raise asyncio.CancelledError
+        return self._slots.free + (self._intake.ahead.room() if self._may_be_work else 0)
 
     async def _begin(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:
             # Without a lease there is no work; the renewal that is under way tells why. What a read has brought is still ours.
-            self._next_stray_check = 0.0
+            self.unknown_deliveries.look_now()
             self._lease.renew_now()
             await self._backoff.pause()
             return
-        if deliveries and not await self._is_still_ours(worker):
-            return
-        for delivery in deliveries:
-            # A group that was made anew delivers again what we run already.
-            if not self._runs.find(delivery.epoch):
-                self._start(delivery)
-
-    async def _is_still_ours(self, worker: str) -> bool:
-        """After a pause longer than the lease others may have what lay in our socket: the server has to say first."""
-        while self._lease.lapsed and self.worker == worker:
-            self._lease.renew_now()
-            await asyncio.sleep(UNSURE_SECONDS)
-        return self.worker == worker
+        await self._intake.receive(worker, deliveries)
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""
         front, stream = text_bytes(self._ledger.keys.front), text_bytes(self._ledger.keys.stream)
-        looking = self._stray_ids or self._offering.state is Offer.DUE
-        seconds = STRAY_AGAIN_SECONDS if looking else BLOCK_SECONDS
+        seconds = DUE_SECONDS if self._offering.state is Offer.DUE else BLOCK_SECONDS
         self._reading = count
         try:
             if self._line is None:
@@ -297,17 +217,3 @@ class Fetcher(Service):
             for name, rows in (reply or ())
             for id, fields in rows
         ]
-
-    async def _adopt_strays(self) -> None:
-        """Deliveries that count as ours and that we have not heard of, twice in a row, are taken up."""
-        worker = self.worker
-        strays = await self._ledger.strays(worker, self._runs.keys(), self._stray_ids)
-        known = set(self._runs.keys())
-        ours = [s for s in strays if s.seen_before and s.key.decode("utf-8", "surrogatepass") not in known]
-        self._stray_ids = [s.id for s in strays if not s.seen_before]
-        if not self._stray_ids:
-            self._offering.nothing_due()
-        if ours:
-            deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, ours))
-            self._offering.adopted({delivery.epoch for delivery in deliveries or ()})
-            await self._begin(worker, deliveries)

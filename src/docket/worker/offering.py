@@ -41,11 +41,18 @@ class Offering:
     """
 
     def __init__(
-        self, ledger: Ledger, subscriptions: Subscriptions, slots: Slots, begin: Handed, refuse: Handed
+        self,
+        ledger: Ledger,
+        subscriptions: Subscriptions,
+        slots: Slots,
+        is_known: Callable[[int], bool],
+        begin: Handed,
+        refuse: Handed,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._slots = slots
+        self._is_known = is_known
         self._begin = begin
         self._refuse = refuse
         self._worker: str | None = None
@@ -53,9 +60,11 @@ class Offering:
         self._closed = False
         # Its subscription may be at another node than the one that hands over, which would find nobody listening.
         self._possible = not ledger.server.is_cluster
-        # Hand-overs that we have, those included that came another way than by their message.
         self._last_epoch = 0
-        self._adopted: set[int] = set()
+        # An offer may be gone though it counts as made: the next `take` asks.
+        self._in_doubt = False
+        # The hand-over that is on its way; None unless the state is DUE.
+        self.due_epoch: int | None = None
         self.state = Offer.NONE
 
     async def open(self, worker: str) -> None:
@@ -75,16 +84,17 @@ class Offering:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a slot could be offered and is not."""
-        return self.state is Offer.NONE and self._may_offer and self._slots.free >= 2
+        """Whether a slot could be offered and is not, or the server has to say whether the offer stands."""
+        return self._in_doubt or self._has_one_to_offer
 
     def keep_for_take(self) -> KeptSlot | None:
         """The slot that goes along with a `take`: one that was offered, or one to offer if there is nothing to take."""
         offered = self.state is Offer.OFFERED
         if not offered:
-            if not self.is_wanted:
+            if not self._has_one_to_offer:
                 return None
             self._keep()
+        self._in_doubt = False
         # There has to be another one, for which a read can wait.
         return KeptSlot(offered, self._last_epoch, to_offer=self._slots.free > 0)
 
@@ -93,19 +103,23 @@ class Offering:
         than this answer."""
         if self.state is not Offer.OFFERED or kept.answer is None or kept.answer == 1:
             return
-        if kept.answer == 0 or kept.answer == self._last_epoch:
+        if kept.answer == 0 or kept.answer == self._last_epoch or self._is_known(kept.answer):
             self._let_go()
         else:
-            self.state = Offer.DUE
+            self.state, self.due_epoch = Offer.DUE, kept.answer
 
-    def adopted(self, epochs: set[int]) -> None:
-        """These were found without their message, which may yet come."""
-        self._last_epoch = max(self._last_epoch, *epochs, 0)
-        self._adopted |= epochs
+    # What the look for unknown deliveries does
 
-    def nothing_due(self) -> None:
-        """A look at our deliveries showed none that we do not have: what was due has come another way, or never will."""
-        if self.state is Offer.DUE:
+    def slot_for(self, epoch: int) -> bool:
+        """Whether a slot is kept for this run, whose message has not come. It is the caller's from now on."""
+        if self.due_epoch != epoch:
+            return False
+        self._resolve()
+        return True
+
+    def nothing_due(self, epoch: int) -> None:
+        """The server does not count this hand-over among our unknown deliveries: it came another way, or never will."""
+        if self.due_epoch == epoch:
             self._let_go()
 
     # What the settler does
@@ -137,33 +151,47 @@ class Offering:
     def _may_offer(self) -> bool:
         return self._possible and not self._closed and self._worker is not None
 
+    @property
+    def _has_one_to_offer(self) -> bool:
+        return self.state is Offer.NONE and self._may_offer and self._slots.free >= 2
+
     def _keep(self) -> None:
         self._slots.take()
         self.state = Offer.OFFERED
 
     def _let_go(self) -> None:
         if self.state is not Offer.NONE:
-            self.state = Offer.NONE
+            self._resolve()
             self._slots.give_back()
-            self._resolved.set()
+
+    def _resolve(self) -> None:
+        """The slot is no longer kept."""
+        self.state, self.due_epoch, self._in_doubt = Offer.NONE, None, False
+        self._resolved.set()
 
     def _heard(self, message: bytes) -> None:
         key, record, epoch, claimed_ms = unpack_from_script(message)
         delivery = Delivery(bytes_text(key), record, epoch, claimed_ms)
         self._last_epoch = epoch
+        if self._is_known(epoch):
+            self._heard_late(epoch)
+            return
         if self.state is Offer.NONE:
             # One that we no longer count on: only if there is a slot for it.
             if self._slots.free < 1:
                 self._refuse(delivery)
                 return
             self._slots.take()
-        self.state = Offer.NONE
-        self._resolved.set()
-        if epoch in self._adopted:
-            self._adopted.discard(epoch)
-            self._slots.give_back()
-        elif self._closed:
+        self._resolve()
+        if self._closed:
             self._slots.give_back()
             self._refuse(delivery)
         else:
             self._begin(delivery)
+
+    def _heard_late(self, epoch: int) -> None:
+        """The run is under way, or was adopted, handed back or ended before its message came."""
+        if self.due_epoch == epoch:
+            self._let_go()
+        elif self.state is Offer.OFFERED:
+            self._in_doubt = True

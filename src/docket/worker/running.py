@@ -40,6 +40,7 @@ from docket.model.times import duration_ms, from_ms, to_ms
 from docket.storage.records import read_task
 
 from .own_dependencies import check_conflicts
+from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
 from .runs import CancelReason, Run
 
@@ -58,6 +59,10 @@ def hand_back_delay_ms() -> float:
     return random.uniform(LONGEST_HAND_BACK_MS / 10, LONGEST_HAND_BACK_MS)
 
 
+# Reasons after which a run is not settled as usual: others may have it.
+_GIVEN_UP = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
+
+
 class Runner:
     """Runs deliveries, each in an asyncio task of its own, and settles every one of them."""
 
@@ -71,6 +76,9 @@ class Runner:
         self._ttl_ms = worker.docket.ledger.ttl_ms
         self._task_prefix = f"{worker.docket.name} - task:"
         self._starts: dict[str, int] = {}
+        # Runs that were given up while the server could not be reached, and whether their body had begun.
+        self._given_up: list[tuple[Run, bool]] = []
+        self._redelivery = RedeliveryDelays(worker.redelivery_ms)
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
 
@@ -88,8 +96,9 @@ class Runner:
         run.holds_slot = True
         never_began = partial(self._never_began, run)
         run.task = asyncio.get_running_loop().create_task(self._run(run, never_began), name=self._task_prefix + run.key)
-        # Taken back by the first step: most runs need no callback.
-        run.task.add_done_callback(never_began)
+        if not run.begun:
+            # Taken back by the first step: most runs need no callback. An eager task has taken that step already.
+            run.task.add_done_callback(never_began)
         return True
 
     def refuse(self, delivery: Delivery) -> None:
@@ -98,18 +107,41 @@ class Runner:
 
     def hand_back(self, run: Run) -> None:
         """Gives back what has not begun. With the lease it was lost: then there is nothing to write."""
+        if run.reason in _GIVEN_UP:
+            self._give_up(run, begun=False)
+        else:
+            self._settle(run, None, hand_back(run.key, run.epoch))
+
+    def hand_back_given_up(self) -> None:
+        """The server is reachable again, and the lease is still ours: so are the runs, unless others have replaced them."""
+        given_up, self._given_up = self._given_up, []
+        for run, begun in given_up:
+            self._settle(run, None, hand_back(run.key, run.epoch, begun=begun))
+
+    def forget_given_up(self) -> None:
+        """The lease was lost: others have these runs, and nothing is written."""
+        given_up, self._given_up = self._given_up, []
+        for run, _ in given_up:
+            self._close(run)
+
+    def _give_up(self, run: Run, *, begun: bool) -> None:
         if run.reason is CancelReason.LEASE_LOST:
             self._close(run)
         else:
-            self._settle(run, None, hand_back(run.key, run.epoch))
+            self._over(run)
+            self._given_up.append((run, begun))
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
         """Cancelled before its first step."""
         self.hand_back(run)
 
     async def _run(self, run: Run, never_began: Callable[[asyncio.Task[None]], None]) -> None:
-        assert run.task is not None
-        run.task.remove_done_callback(never_began)
+        run.begun = True
+        if run.task is None:
+            # An eager task takes its first step before its creator has it.
+            run.task = asyncio.current_task()
+        else:
+            run.task.remove_done_callback(never_began)
         try:
             execution = self._open(run)
             if execution is None or self._is_turned_away(run, execution):
@@ -259,7 +291,8 @@ class Runner:
                 "a behaviour of %s failed after the run; the task will be delivered again",
                 execution.call_repr(),
             )
-            self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=self._worker.redelivery_ms, begun=True))
+            delay_ms = self._redelivery.next_ms(run.key)
+            self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=delay_ms, begun=True))
             return
         # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
         next_run = execution.next_run if not self._is_spent(run) else None
@@ -401,9 +434,9 @@ class Runner:
     def _cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
         """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""
         self._report.over(execution)
-        if run.reason is CancelReason.LEASE_LOST:
+        if run.reason in _GIVEN_UP:
             self._report.superseded(execution)
-            self._close(run)
+            self._give_up(run, begun=True)
             return
         task = asyncio.current_task()
         from_outside = run.reason is None and task is not None and task.cancelling() > 0
@@ -431,7 +464,7 @@ class Runner:
             self._runs.remove(run)
             if execution is None:
                 return
-            if answer is Answer.LOST and run.reason is not CancelReason.LEASE_LOST:
+            if answer is Answer.LOST and run.reason not in _GIVEN_UP:
                 self._report.superseded(execution)
             elif answer is Answer.CANCELLED:
                 self._report.count(execution, CANCELLED)

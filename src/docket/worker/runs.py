@@ -12,6 +12,7 @@ class CancelReason(enum.Enum):
 
     ORDERED = "docket: the task was cancelled"
     LEASE_LOST = "docket: the lease was lost"
+    CUT_OFF = "docket: the server cannot be reached"
     SHUTDOWN = "docket: the worker stops"
 
 
@@ -27,9 +28,14 @@ class Run:
     reason: CancelReason | None = None
     over: bool = False
     holds_slot: bool = False
+    # Whether its asyncio task has taken its first step.
+    begun: bool = False
 
     def cancel(self, reason: CancelReason) -> None:
         """One that has not begun is only marked: it will not begin."""
+        if self.reason is CancelReason.CUT_OFF and reason is CancelReason.LEASE_LOST:
+            # Cancelled already; now it is certain that others have it.
+            self.reason = reason
         if self.over or self.reason is not None:
             return
         if self.task is None:
@@ -67,6 +73,9 @@ class Runs:
 
     def keys(self) -> list[str]:
         return [run.key for run in self._by_epoch.values()]
+
+    def epochs(self) -> list[int]:
+        return list(self._by_epoch)
 
     def cancel_all(self, reason: CancelReason) -> None:
         for run in self.all():

@@ -283,7 +283,7 @@ class Worker:
 
     async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs the services until the end has come, somebody cancels, or a service fails for good; then drains."""
-        services: list[Service] = [self.fetcher, self.stager, self.sampler]
+        services: list[Service] = [self.fetcher, self.fetcher.unknown_deliveries, self.stager, self.sampler]
         if self.schedule_automatic_tasks:
             services.append(self.seeder)
         for service in services:
@@ -408,11 +408,13 @@ class Worker:
 
     def _renewed(self, renewal: Renewal) -> None:
         self.orders.carry_out(renewal.orders)
+        self.runner.hand_back_given_up()
 
     def _lease_lost(self) -> None:
         """Others have our work: every call is cancelled and nothing is written."""
         logger.warning("worker %s lost its lease: %d running task(s) are given up", self.name, len(self.runs))
         self.runs.cancel_all(CancelReason.LEASE_LOST)
+        self.runner.forget_given_up()
 
     def _cut_off(self) -> None:
         if len(self.runs):
@@ -420,7 +422,7 @@ class Worker:
                 "worker %s cannot reach the server and its lease has ended: running tasks are given up",
                 self.name,
             )
-            self.runs.cancel_all(CancelReason.LEASE_LOST)
+            self.runs.cancel_all(CancelReason.CUT_OFF)
 
     def _forgotten(self) -> None:
         """The server came back empty: automatic tasks are missing, too."""

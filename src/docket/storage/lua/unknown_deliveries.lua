@@ -1,0 +1,31 @@
+-- Deliveries that the server counts as this worker's and that belong to none of the worker's runs: their answer was lost.
+-- ARGV[2]: msgpack {worker id, list of the epochs the worker has, list of {from the front (0/1), entry id} unknown last time}.
+-- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run or 0 if it is not claimed, unknown last time (0/1)}.
+local worker, epochs, before = unpack(cmsgpack.unpack(ARGV[2]))
+local has, seen, answer = {}, {[STREAM] = {}, [FRONT] = {}}, {}
+for _, epoch in ipairs(epochs) do has[epoch] = true end
+for _, entry in ipairs(before) do seen[entry[1] == 1 and FRONT or STREAM][entry[2]] = true end
+
+-- The run that this entry was claimed for, if that is this worker's.
+local function own_run_of(stream, id, key)
+  local bytes = key and call('HGET', RUNNING, key)
+  local run = bytes and unpack_run(bytes)
+  if run and run.worker == worker and stream_of_run(run) == stream and entry_id(run) == id then return run end
+end
+
+for _, stream in ipairs({STREAM, FRONT}) do
+  local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', #epochs + 100, worker)
+  if type(pending) == 'table' and not pending.err then
+    for _, p in ipairs(pending) do
+      local id = p[1]
+      local entry = call('XRANGE', stream, id, id)[1]
+      local key = entry and entry[2][1] == 'k' and entry[2][2]
+      local run = own_run_of(stream, id, key)
+      if not run or not has[run.epoch] then
+        local front = stream == FRONT and 1 or 0
+        answer[#answer + 1] = {front, id, key or '', run and run.epoch or 0, seen[stream][id] and 1 or 0}
+      end
+    end
+  end
+end
+return answer

@@ -1,0 +1,125 @@
+"""The one entrance for deliveries, whichever way they come: an answer, a hand-over message or the look for unknown ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from docket.ledger import Delivery
+from docket.storage.cancelling import cancel_and_wait
+
+from .ahead import Ahead
+from .running import Runner
+from .runs import Run, Runs
+from .slots import Slots
+
+UNSURE_SECONDS = 0.02
+# Epochs of adopted runs that are remembered. A message or an answer for one of them may still come.
+MOST_REMEMBERED = 1000
+
+
+class LeaseView(Protocol):
+    """What the intake wants to know of the worker's lease."""
+
+    @property
+    def lapsed(self) -> bool: ...
+
+    def renew_now(self) -> None: ...
+
+
+class Intake:
+    """Starts each run once. A run is known by its epoch."""
+
+    def __init__(self, slots: Slots, runner: Runner, runs: Runs, lease: LeaseView, name: str) -> None:
+        self._slots = slots
+        self._runner = runner
+        self._runs = runs
+        self._lease = lease
+        self._name = name
+        # In the context the worker was started in: what a service keeps to itself must not leak into tasks.
+        self._context = contextvars.copy_context()
+        self._late_starts: set[asyncio.Task[None]] = set()
+        # In the order in which they were adopted.
+        self._adopted: dict[int, None] = {}
+        self.ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
+        self.worker = ""
+
+    def is_known(self, epoch: int) -> bool:
+        """Whether this run is under way here, or was adopted before."""
+        return self._runs.find(epoch) is not None or epoch in self._adopted
+
+    def epochs(self) -> list[int]:
+        """The runs that this worker has: begun, waiting for a slot, or ended and not yet settled."""
+        return self._runs.epochs()
+
+    async def is_still_ours(self, worker: str) -> bool:
+        """After a pause longer than the lease others may have what lay in our socket: the server has to say first."""
+        while self._lease.lapsed and self.worker == worker:
+            self._lease.renew_now()
+            await asyncio.sleep(UNSURE_SECONDS)
+        return self.worker == worker
+
+    async def receive(self, worker: str, deliveries: Sequence[Delivery]) -> None:
+        """Begins what a claim brought. A delivery that finds no slot waits for one in the line of those taken ahead."""
+        if deliveries and not await self.is_still_ours(worker):
+            return
+        for delivery in deliveries:
+            # A consumer group that was made anew delivers again what we run already.
+            if not self.is_known(delivery.epoch):
+                run = self._runner.accept(delivery)
+                if self._slots.free > 0:
+                    self._slots.take()
+                    self._begin_run(run)
+                else:
+                    self.ahead.add(run)
+
+    def receive_handed(self, delivery: Delivery) -> None:
+        """Begins what was handed over, in the slot that was kept for it."""
+        if self._lease.lapsed:
+            self._slots.give_back()
+            task = asyncio.create_task(self.receive(self.worker, [delivery]), name=f"{self._name} - claiming")
+            self._late_starts.add(task)
+            task.add_done_callback(self._late_starts.discard)
+        else:
+            self._begin_run(self._runner.accept(delivery))
+
+    def reserve(self, epochs: Iterable[int]) -> None:
+        """From now on only `adopt` begins these runs: an answer or a message that comes later is ignored."""
+        for epoch in epochs:
+            self._adopted[epoch] = None
+        for epoch in list(self._adopted)[: max(len(self._adopted) - MOST_REMEMBERED, 0)]:
+            del self._adopted[epoch]
+
+    def adopt(self, delivery: Delivery, *, has_slot: bool) -> None:
+        """Begins a run whose delivery was lost, or hands it back at once if there is no slot for it."""
+        if self._runs.find(delivery.epoch):
+            if has_slot:
+                self._slots.give_back()
+            return
+        self.reserve([delivery.epoch])
+        if not has_slot and self._slots.free > 0:
+            self._slots.take()
+            has_slot = True
+        if has_slot:
+            self._begin_run(self._runner.accept(delivery))
+        else:
+            self._runner.refuse(delivery)
+
+    def refuse(self, delivery: Delivery) -> None:
+        """Gives a delivery back untouched, unless its run is known."""
+        if not self.is_known(delivery.epoch):
+            self._runner.refuse(delivery)
+
+    def refuse_adopted(self, delivery: Delivery) -> None:
+        """The same for a run that was reserved for adoption."""
+        if not self._runs.find(delivery.epoch):
+            self._runner.refuse(delivery)
+
+    async def close(self) -> None:
+        await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
+        self.ahead.give_up()
+
+    def _begin_run(self, run: Run) -> bool:
+        return self._context.run(self._runner.begin, run)

@@ -1,0 +1,23 @@
+"""How long a task waits for its next delivery after a behaviour of it (a completion or failure handler) failed."""
+
+from __future__ import annotations
+
+FIRST_MS = 1000
+# Keys that are remembered; the oldest are forgotten first.
+MOST_REMEMBERED = 1000
+
+
+class RedeliveryDelays:
+    """One second at first, twice as long after each further failure of the same task, at most the redelivery time-out."""
+
+    def __init__(self, most_ms: float) -> None:
+        self._most_ms = most_ms
+        self._last_ms: dict[str, float] = {}
+
+    def next_ms(self, key: str) -> float:
+        last = self._last_ms.pop(key, None)
+        delay = min(FIRST_MS if last is None else last * 2, self._most_ms)
+        self._last_ms[key] = delay
+        if len(self._last_ms) > MOST_REMEMBERED:
+            del self._last_ms[next(iter(self._last_ms))]
+        return delay

@@ -1,0 +1,174 @@
+"""Answers and messages that are lost or late: every task runs once, and none waits behind a worker that does not know of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import pytest
+
+from docket import ConcurrencyLimit, CurrentWorker, Docket, Worker
+from docket.worker import unknown_deliveries
+
+from .conftest import Stage
+from .processes import ends
+from .proxy import Proxy
+from .waiting import until
+
+LARGE = "x" * 40_000
+
+
+@asynccontextmanager
+async def working(worker: Worker) -> AsyncIterator[Worker]:
+    task = asyncio.create_task(worker.run_forever())
+    try:
+        await until(lambda: worker.is_working or task.done(), "it works")
+        yield worker
+    finally:
+        worker.stop()
+        await ends(task)
+
+
+class Holding:
+    """Tasks that go on until they are let go; which worker began which of them."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[str, str]] = []
+        self.over = asyncio.Event()
+
+    async def hold(self, name: str, _: str = "", worker: Worker = CurrentWorker()) -> None:
+        self.began.append((name, worker.name))
+        await self.over.wait()
+
+    def names(self) -> Counter[str]:
+        return Counter(name for name, _ in self.began)
+
+    async def has(self, *names: str) -> None:
+        await until(lambda: set(names) <= set(self.names()), f"{names} have begun; so far {self.began}")
+
+
+async def is_member(docket: Docket, set_name: str, worker: Worker) -> bool:
+    return worker.id.encode() in await docket.server.client.zrange(docket.key(set_name), 0, -1)
+
+
+async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again(stage: Stage) -> None:
+    """The message arrives when the task runs, found without it, and when no slot is free."""
+    server, holding = stage.server(), Holding()
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(lease=60, url=proxy.url), await stage.docket(lease=60, url=server.url)
+        for docket in (far, near):
+            docket.register(holding.hold)
+        async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
+            await until(lambda: is_member(near, "offers", worker), "it has offered a slot")
+            proxy.messages.clear()
+            await near.add(holding.hold, key="handed")("handed")
+            assert await near.server.client.hget(near.key("handed"), worker.id), "it was handed over"
+            # Too large to be handed over: read, and at the take after it the worker learns that a message is due.
+            await near.add(holding.hold)("read", LARGE)
+            await holding.has("handed", "read")
+            await near.add(holding.hold)("last", LARGE)
+            await holding.has("last")
+            async with working(await stage.worker(near, name="near", concurrency=1)):
+                heard = asyncio.Event()
+                await far.subscriptions.listen(far.keys.hand_channel(worker.id), lambda _: heard.set())
+                proxy.messages.set()
+                await asyncio.wait_for(heard.wait(), 60)
+                # What would be handed back goes to the front, before this one.
+                await near.add(holding.hold)("after", LARGE)
+                await holding.has("after")
+                holding.over.set()
+                await until(lambda: is_empty(near), "all is done")
+    assert holding.names() == {"handed": 1, "read": 1, "last": 1, "after": 1}
+
+
+async def is_empty(docket: Docket) -> bool:
+    return (await docket.snapshot()).total_tasks == 0
+
+
+async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_worker(stage: Stage) -> None:
+    docket, holding = await stage.docket(lease=60), Holding()
+    docket.register(holding.hold)
+    async with working(await stage.worker(docket, name="busy", concurrency=2)) as busy:
+        for name in ("a", "b"):
+            await docket.add(holding.hold)(name)
+        await holding.has("a", "b")
+        # As if this claim's answer had been lost on its way to the worker.
+        await docket.add(holding.hold, key="lost")("lost")
+        (lost,) = await docket.ledger.take(busy.id, busy.name_json, 1) or ()
+        assert lost.key == "lost"
+        async with working(await stage.worker(docket, name="idle", concurrency=1)):
+            await docket.server.client.client_kill_filter(_type="pubsub")
+            await holding.has("lost")
+            assert ("lost", "idle") in holding.began
+            holding.over.set()
+            await until(lambda: is_empty(docket), "all is done")
+    assert holding.names() == {"a": 1, "b": 1, "lost": 1}
+
+
+async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are_free_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = stage.server()
+    began: list[str] = []
+
+    async def limited(name: str, group: Annotated[str, ConcurrencyLimit(1)]) -> str:
+        began.append(name)
+        if name == "first":
+            await asyncio.Event().wait()
+        return name
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        for docket in (far, near):
+            docket.register(limited)
+        async with working(await stage.worker(far, name="far")) as worker:
+            id = worker.id
+            await near.add(limited, key="k")("first", "g")
+            await until(lambda: began == ["first"], "it runs")
+            with caplog.at_level(logging.WARNING):
+                proxy.vanish()
+                replacement = await near.replace(limited, datetime.now(UTC), "k")("second", "g")
+                await until(lambda: "running tasks are given up" in caplog.text, "the worker notices")
+            proxy.reappear()
+            assert await replacement.get_result(timeout=timedelta(minutes=1)) == "second"
+            assert worker.id == id, "nobody declared it dead"
+            assert not await near.server.client.hlen(near.key("ghosts"))
+    assert began == ["first", "second"]
+
+
+async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon_as_the_server_is_reachable(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not found by the look for unknown deliveries, but handed back.
+    monkeypatch.setattr(unknown_deliveries, "AGAIN_SECONDS", 600.0)
+    server = stage.server()
+    began: list[str] = []
+    over = asyncio.Event()
+
+    async def note(name: str) -> None:
+        began.append(name)
+        await over.wait()
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        for docket in (far, near):
+            docket.register(note)
+        async with working(await stage.worker(far, name="far")) as worker:
+            execution = await near.add(note, key="k")("k")
+            await until(lambda: began == ["k"], "it runs")
+            with caplog.at_level(logging.WARNING):
+                proxy.vanish()
+                await until(lambda: "running tasks are given up" in caplog.text, "the worker notices")
+            proxy.reappear()
+            await until(lambda: len(began) == 2, "it runs again")
+            assert worker.is_working
+            over.set()
+            await execution.get_result(timeout=timedelta(minutes=1))
+    await execution.sync()
+    assert execution.redelivered
+    assert began == ["k", "k"]
