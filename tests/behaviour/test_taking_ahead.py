@@ -110,6 +110,7 @@ async def fill_up(docket: Docket, worker: Worker, diary: Diary, more: int) -> li
     total = worker.concurrency + more
     executions = await docket.add_many(docket.call(diary.hold)(n) for n in range(total))
     await eventually(lambda: len(worker.runs) == total, f"{total} are claimed")
+    await diary.has(*range(worker.concurrency))
     assert len(diary.began) == worker.concurrency
     return [execution.key for execution in executions[worker.concurrency :]]
 
