@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
+from docket.attached import AttachedWorkers
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import from_record, unknown_function
 from docket.execution.watching import watch
@@ -90,6 +91,7 @@ class Docket(Places):
             self.registry.register(function)
         self.server = Server(url, credential_provider)
         self.keys = self._name_keys()
+        self.attached = AttachedWorkers()
         self._ledger: Ledger | None = None
         self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
@@ -120,12 +122,18 @@ class Docket(Places):
             )
             stack.push_async_callback(self._scheduling.drain)
             stack.push_async_callback(self._progressing.drain)
+            self.attached.open()
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
+        """Closes the connections. Workers that still run on this docket hand back what they run first."""
+        if self._stack is None:
+            return
+        try:
+            await self.attached.end_all()
+        finally:
+            stack, self._stack = self._stack, None
             await stack.aclose()
 
     @property

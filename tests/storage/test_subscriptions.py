@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docket.model.errors import ServerUnsuitable
+from docket.model.errors import NotOpen, ServerUnsuitable
 from docket.storage import overhearing, subscriptions
 from docket.storage.keys import Keys
 from docket.storage.overhearing import overhear
@@ -143,9 +143,10 @@ async def test_closing_while_somebody_waits_for_an_answer_leaves_nothing_behind(
             while [b"SUBSCRIBE", b"a"] not in impostor.heard:
                 await asyncio.sleep(0)
         await listening.aclose()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(NotOpen):
             await waiting
+        with pytest.raises(NotOpen):
+            await listening.listen(b"b", Ear().hear)
 
 
 async def test_an_overhearer_hears_again_after_its_connection_was_killed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from dataclasses import asdict
 from types import FrameType
@@ -17,8 +16,6 @@ from docket.cli.task_modules import check_tasks, find_modules_here, load_depende
 from docket.cli.worker_options import WorkerOptions
 from docket.docket import Docket
 from docket.worker import Worker
-
-logger = logging.getLogger("docket.worker")
 
 
 def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
@@ -60,11 +57,6 @@ def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]
                 self._report = Report(report_to, self.health_problem)
                 self._report.start()
             return self
-
-        def stop(self) -> None:
-            if not self.is_stopping:
-                logger.info("stopping: running tasks are finished first; told again, they are handed back")
-            super().stop()
 
         async def __aexit__(self, *exc_info: object) -> None:
             if self._report is not None:

@@ -263,6 +263,9 @@ class Ledger:
 
     # For the thread that keeps the lease; `client` is a blocking one of its own.
 
+    def leave_blocking(self, client: Any, worker: str) -> None:
+        self._run_blocking(client, "leave", (worker.encode(),))
+
     def renew(self, client: Any, worker: str, lease_ms: int, *, busy: bool, offering: bool = False) -> Renewal:
         """Extends the lease, and the offer of a slot if there is one; an order is shown to a busy worker at every renewal
         until its run is over."""

@@ -16,7 +16,8 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], message: str) -> N
     One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses, swallows one that comes in
     the moment in which what it waits for is done. A cancel of the caller is put off until the tasks have ended.
     """
-    pending = {task for task in tasks if not task.done()}
+    # A task whose event loop is closed has ended, though nobody told it.
+    pending = {task for task in tasks if not task.done() and not task.get_loop().is_closed()}
     interrupted: asyncio.CancelledError | None = None
     while pending:
         for task in pending:

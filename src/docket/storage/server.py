@@ -23,7 +23,7 @@ from redis.exceptions import MovedError, NoScriptError
 from redis.retry import Retry
 
 from docket.model.clock import TaskClock, shared_clock
-from docket.model.errors import DocketError, ServerUnsuitable
+from docket.model.errors import DocketError, NotOpen, ServerUnsuitable
 
 from .embedded import FolderEngine, memory_engine
 from .faults import SERVER_ERRORS, is_from_the_wrong_node, translate
@@ -62,6 +62,7 @@ class Server:
         self._places: dict[int, Place] = {}
         self._locating = asyncio.Lock()
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._closed = False
         self.client: Any = None
 
     @property
@@ -69,7 +70,7 @@ class Server:
         return self.address.kind is Kind.CLUSTER
 
     async def __aenter__(self) -> Server:
-        self._stack = AsyncExitStack()
+        self._stack, self._closed = AsyncExitStack(), False
         try:
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
@@ -83,6 +84,7 @@ class Server:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self._closed = True
         await self._stack.aclose()
 
     async def run(self, script: str, keys: Sequence[bytes], *args: bytes | str, patience: float | None = None) -> Any:
@@ -97,6 +99,8 @@ class Server:
         return await self._on_node(key, lambda line: line.ask(*words))
 
     async def _on_node(self, key: bytes, call: Callable[[Line], Awaitable[Any]]) -> Any:
+        if self._closed:
+            raise self._not_open()
         slot = self._nodes.slot(key) if self._nodes is not None else 0
         try:
             try:
@@ -134,6 +138,8 @@ class Server:
 
     def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
         """The same on a client of threaded_client(), for code outside the event loop."""
+        if self._closed:
+            raise self._not_open()
         loaded = load(script)
         try:
             try:
@@ -158,7 +164,13 @@ class Server:
             )  # fmt: skip
 
     def explain(self, error: BaseException) -> BaseException:
+        """What a failed call means. Once the docket is closed that is final; everything else may pass."""
+        if self._closed:
+            return self._not_open()
         return translate(error, self.shown_url) or error
+
+    def _not_open(self) -> NotOpen:
+        return NotOpen(f"{self.shown_url}: the docket was closed")
 
     async def revive(self) -> None:
         """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
@@ -210,11 +222,15 @@ class Server:
 
     async def blocking_line(self, key: str) -> Line:
         """A line for blocking reads of one key, to the node that has it."""
+        if self._closed:
+            raise self._not_open()
         slot = self._nodes.slot(text_bytes(key)) if self._nodes is not None else 0
         return Line(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
 
     async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Wire:
         """A connection for subscriptions; any node of a cluster hears all channels."""
+        if self._closed:
+            raise self._not_open()
         place = None
         if self._nodes is not None:
             place = self._nodes.any() or await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
@@ -222,6 +238,8 @@ class Server:
 
     def threaded_client(self, answer_seconds: float, key: str = "") -> Any:
         """A blocking client for use in a thread, of the node that has the key."""
+        if self._closed:
+            raise self._not_open()
         options = self._options(answer_seconds)
         options["socket_connect_timeout"] = answer_seconds
         options["retry"] = Retry(NoBackoff(), 0)

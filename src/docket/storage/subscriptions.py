@@ -10,6 +10,8 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from docket.model.errors import NotOpen
+
 from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
 from .wire import Wire, stay
@@ -41,10 +43,16 @@ class Subscriptions:
         self._asked: dict[bytes, int] = {}
         self._confirmed: dict[bytes, asyncio.Future[None]] = {}
         self._missed: set[bytes] = set()
+        self._closed = False
         self._trouble: Exception = ConnectionError("not connected")
 
     async def listen(self, channel: bytes, listener: Listener) -> None:
-        """Returns when the server has confirmed the subscription: whatever is published later is heard."""
+        """Returns when the server has confirmed the subscription: whatever is published later is heard.
+
+        Raises NotOpen once the docket is closed.
+        """
+        if self._closed:
+            raise NotOpen("the docket was closed")
         listeners = self._listeners.setdefault(channel, [])
         listeners.append(listener)
         confirmation = self._confirmed.get(channel)
@@ -84,6 +92,9 @@ class Subscriptions:
 
     async def aclose(self) -> None:
         reader, self._reader = self._reader, None
+        self._closed = True
+        for confirmation in self._confirmed.values():
+            _fail(confirmation, NotOpen("the docket was closed"))
         try:
             if reader is not None:
                 await cancel_and_wait([reader], "docket closes")
@@ -163,12 +174,16 @@ class Subscriptions:
         if isinstance(error, ResponseError):
             # The server refuses to be listened to: trying again would not help those who wait.
             for confirmation in self._confirmed.values():
-                if not confirmation.done():
-                    confirmation.set_exception(error)
-                    # Those who wait have their own copy; if nobody does, nobody needs to know.
-                    confirmation.exception()
+                _fail(confirmation, error)
 
     def _hang_up(self) -> None:
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
+
+
+def _fail(confirmation: asyncio.Future[None], error: Exception) -> None:
+    if not confirmation.done() and not confirmation.get_loop().is_closed():
+        confirmation.set_exception(error)
+        # Those who wait have their own copy; if nobody does, nobody needs to know.
+        confirmation.exception()

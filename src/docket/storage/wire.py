@@ -161,6 +161,9 @@ class Wire(asyncio.Protocol):
         if self.trouble is not None:
             return
         self.trouble = trouble
+        if self._loop.is_closed():
+            # Nobody waits any more, and the connection goes with its transport.
+            return
         if self._watch is not None:
             self._watch.cancel()
         while self._open:

@@ -6,13 +6,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .runs import CancelReason, Runs
 
 logger = logging.getLogger("docket.worker")
 
-# How long a cancelled body may take to end before the worker stops without it.
-HAND_BACK_SECONDS = 5.0
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds after a hand-back: for a cancelled body to end, for its ending to be written."""
+
+    body: float
+    ending: float
+    closes_bodies: bool = False
+
+
+USUAL = Patience(body=5.0, ending=5.0)
+# Something the run needs is being closed: its process should end in two seconds, in five if a body ignores its cancel.
+AT_ONCE = Patience(body=3.5, ending=1.5)
+# The event loop waits for every task. A body that ignores its cancel gets a GeneratorExit.
+LOOP_ENDS = Patience(body=3.5, ending=1.5, closes_bodies=True)
 
 
 class Draining:
@@ -22,12 +36,22 @@ class Draining:
         self._runs = runs
         self._grace_seconds = grace_seconds
         self._is_lapsed = is_lapsed
+        self._patience = USUAL
         self._handed_back_at: float | None = None
+        self._is_announced = False
+
+    @property
+    def bodies(self) -> set[asyncio.Task[None]]:
+        return self._runs.tasks()
 
     async def run(self) -> bool:
         """Returns when nothing runs any more, or nothing can be done about it. True if it was cancelled meanwhile."""
         interrupted = False
         deadline = time.monotonic() + self._grace_seconds
+        self._announce()
+        if self._handed_back_at is not None:
+            # What began after the order was given goes back, too.
+            self._runs.cancel_all(CancelReason.SHUTDOWN)
         while len(self._runs) and not self._is_hopeless():
             waiting = asyncio.ensure_future(self._runs.wait_idle())
             try:
@@ -41,20 +65,49 @@ class Draining:
                 self.hurry()
         return interrupted
 
-    def hurry(self) -> None:
+    def hurry(self, patience: Patience = USUAL) -> None:
         """Hands back what still runs."""
+        if self._patience is USUAL:
+            self._patience = patience
         if self._handed_back_at is None:
+            self._announce()
             self._handed_back_at = time.monotonic()
             self._runs.cancel_all(CancelReason.SHUTDOWN)
 
+    def _announce(self) -> None:
+        bodies = len(self.bodies)
+        if bodies and not self._is_announced:
+            self._is_announced = True
+            logger.info("Shutdown requested, finishing %d running task%s", bodies, "s" if bodies > 1 else "")
+
     def _is_hopeless(self) -> bool:
         """Whether waiting longer would change nothing: a body ignores its cancel, or endings cannot be written."""
-        if self._runs.tasks():
-            late = self._handed_back_at is not None and time.monotonic() - self._handed_back_at > HAND_BACK_SECONDS
-            if late:
-                logger.error("tasks that ignore their cancel are left behind: %s", ", ".join(self._runs.keys()))
-            return late
-        if self._is_lapsed():
+        passed = 0.0 if self._handed_back_at is None else time.monotonic() - self._handed_back_at
+        bodies = self.bodies
+        if bodies:
+            return passed > self._patience.body and not self._leave_behind(bodies)
+        if self._is_lapsed() or passed > self._patience.ending:
             logger.error("%d ending(s) could not be written; others will run those tasks again", len(self._runs))
             return True
         return False
+
+    def _leave_behind(self, bodies: set[asyncio.Task[None]]) -> bool:
+        """True if they have ended all the same, so that they can be handed back."""
+        logger.error("tasks that ignore their cancel are left behind: %s", ", ".join(self._runs.keys()))
+        closed = [self._close(body) for body in bodies] if self._patience.closes_bodies else []
+        for body in bodies:
+            # Else asyncio.run, which waits for every task that it knows, would never end.
+            asyncio._unregister_task(body)  # pyright: ignore[reportPrivateUsage]
+        if not closed or not all(closed):
+            return False
+        self._handed_back_at = time.monotonic()
+        return True
+
+    def _close(self, body: asyncio.Task[None]) -> bool:
+        try:
+            body.get_coro().close()
+        except RuntimeError:
+            # It ignores this, too.
+            return False
+        body.cancel()
+        return True

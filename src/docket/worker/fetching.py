@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 from docket.ledger import Entry, Ledger
-from docket.storage.faults import SERVER_ERRORS, translate
+from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
 from docket.storage.line import Line
 from docket.storage.server import BLOCK_SECONDS
@@ -205,7 +205,7 @@ class Fetcher(ClaimingService):
                 "STREAMS", front, stream, ">", ">", patience=seconds + LATE_SECONDS,
             )  # fmt: skip
         except SERVER_ERRORS as error:
-            raise translate(error, self._ledger.server.shown_url) or error from error
+            raise self._ledger.server.explain(error) from error
         except asyncio.CancelledError:
             # Else the server would go on waiting, and give us what nobody here reads.
             await self._hang_up()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import math
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Renewal
 from docket.ledger.ledger import OFFER_MS
-from docket.model.errors import DocketError, ServerUnreachable
+from docket.model.errors import DocketError, NotOpen, ServerUnreachable
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
 from .backoff import Backoff
@@ -33,6 +34,10 @@ THOROUGH_EVERY = 60.0
 SWEEP_PAGE = 200
 SWEEP_EVERY, SWEEP_EVERY_WHEN_EMPTY = 10.0, 30.0
 LOOK_AT_LOOP_EVERY = 1.0
+# So long a loop that does not run may stand still between two calls of run_until_complete.
+LEAST_WAIT_FOR_LOOP = 2.0
+# How long the interpreter may be kept from its exit.
+EXIT_SECONDS = 1.0
 # Longer than any lease.
 FOR_EVER_MS = 10**12
 
@@ -94,6 +99,10 @@ class LeaseKeeper:
         self._loop_thread = threading.get_ident()
         self._wake = threading.Condition()
         self._stopping = False
+        # The event loop is gone: nobody but this thread can take the worker off the roster.
+        self._abandoned = False
+        self._loop_ran_at = steady_seconds()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._asked = False
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
@@ -105,13 +114,29 @@ class LeaseKeeper:
 
     def start(self) -> None:
         self._thread.start()
+        # The interpreter may exit while the worker runs.
+        atexit.register(self.abandon)
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float | None = None) -> None:
+        """Returns when the thread has ended. If that takes too long, it ends by itself once its call is answered."""
+        self._tell_to_stop()
+        if self._thread.is_alive():
+            ended, _ = await asyncio.wait([self._ended], timeout=patience)
+            if ended:
+                self._thread.join()
+
+    def abandon(self) -> None:
+        """The event loop is gone: the thread takes the worker off the roster and ends, which is waited for a moment. In a
+        forked child there is no such thread."""
+        if self._thread.is_alive():
+            self._abandoned = True
+            self._tell_to_stop()
+            self._thread.join(EXIT_SECONDS)
+
+    def _tell_to_stop(self) -> None:
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join)
 
     def renew_now(self) -> None:
         """Asks for a renewal as soon as possible."""
@@ -135,13 +160,33 @@ class LeaseKeeper:
         return 0.0 if asked_at is None else steady_seconds() - asked_at
 
     def _run(self) -> None:
+        try:
+            self._keep()
+            if self._abandoned:
+                self._leave()
+        finally:
+            self._close_client()
+            atexit.unregister(self.abandon)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._note_end)
+
+    def _note_end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _leave(self) -> None:
+        with contextlib.suppress(DocketError, *SERVER_ERRORS):
+            self._ledger.leave_blocking(self._connected(), self._worker)
+
+    def _keep(self) -> None:
         next_beat = steady_seconds()
         self._next_sweep = next_beat + SWEEP_EVERY
         while not self._stopping:
             self._asked = False
             try:
                 if steady_seconds() >= next_beat:
-                    self._renew_and_look()
+                    if self._loop_may_go_on():
+                        self._renew_and_look()
                     next_beat = steady_seconds() + self._beat
                 if steady_seconds() >= self._next_sweep:
                     self._sweep()
@@ -159,7 +204,15 @@ class LeaseKeeper:
                     self._wake.wait(pause)
                 if self._asked:
                     next_beat = 0.0
-        self._close_client()
+
+    def _loop_may_go_on(self) -> bool:
+        """A lease without an event loop that could use it is nobody's. A loop that is blocked runs all the same."""
+        if self._loop.is_running():
+            self._loop_ran_at = steady_seconds()
+        elif self._loop.is_closed():
+            self._abandoned = self._stopping = True
+            return False
+        return steady_seconds() - self._loop_ran_at < max(self._lease_ms / 1000, LEAST_WAIT_FOR_LOOP)
 
     def _renew_and_look(self) -> None:
         """The renewal brings word of leases that have ended; then, and now and then without, the dead are looked for."""
@@ -247,6 +300,10 @@ class LeaseKeeper:
 
     def _failed(self, error: Exception) -> None:
         self._close_client()
+        if isinstance(error, NotOpen):
+            # The docket was closed: there is nobody left to keep a lease for.
+            self._stopping = True
+            return
         level = logging.WARNING if isinstance(error, ServerUnreachable) else logging.ERROR
         logger.log(level, "renewing: %s; trying again", error, exc_info=not isinstance(error, DocketError))
         if self._left <= 0 and is_cut_off(error):
@@ -263,7 +320,7 @@ class LeaseKeeper:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             # The loop is closed: there is nobody left to keep a lease for.
-            self._stopping = True
+            self._abandoned = self._stopping = True
 
     def _watch_loop(self) -> None:
         if self._loop_asked_at is None:

@@ -249,6 +249,12 @@ class Runner:
         except asyncio.CancelledError:
             self._cancelled(run, execution, time.perf_counter() - began)
             return None
+        except GeneratorExit as raised:
+            if run.reason is CancelReason.SHUTDOWN:
+                # It ignored its cancel, and the event loop cannot wait for it.
+                self._cancelled(run, execution, time.perf_counter() - began)
+                raise
+            error = raised
         except BaseException as raised:
             error = raised
         outcome = TaskOutcome(timedelta(seconds=time.perf_counter() - began), result, error)

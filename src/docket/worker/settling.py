@@ -12,6 +12,7 @@ from typing import Protocol
 from docket.ledger import Answer, Ledger, Settlement
 from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.ledger import BATCH
+from docket.model.errors import NotOpen
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 from docket.storage.server import ANSWER_SECONDS
@@ -51,6 +52,8 @@ class Settler:
 
     What cannot be written now is tried again until it is answered: the epoch makes a repeat harmless. A batch that was not
     answered is halved. A single ending that was not answered goes behind the others, and its answer may take twice as long.
+    Only the worker ends that, with `close()`: an event loop that ends cancels every task, and endings are to be written all
+    the same.
     """
 
     def __init__(self, ledger: Ledger, name: str) -> None:
@@ -86,7 +89,10 @@ class Settler:
             return
         self._waiting.append(Item(settlement, on_answer, time.monotonic()))
         if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
+            self._start()
+
+    def _start(self) -> None:
+        self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
 
     async def close(self) -> None:
         """What could not be written until now is given up; the worker waits for its endings before it closes."""
@@ -105,6 +111,8 @@ class Settler:
         finally:
             self._under_way = []
             self._flushing = None
+            if self._waiting and not self._closed:
+                self._start()
 
     async def _send(self, batch: list[Item]) -> None:
         offering = self.offers.offer_slot() if self.offers is not None else None
@@ -112,6 +120,9 @@ class Settler:
         try:
             settlements = [item.settlement for item in batch]
             self.unfinished, answers = await self._ledger.settle(settlements, offering, patience=patience)
+        except asyncio.CancelledError:
+            self._waiting = batch + self._waiting
+            raise
         except Exception as error:
             if offering is not None and self.offers is not None:
                 # The server may have taken it, and somebody it.
@@ -120,6 +131,8 @@ class Settler:
                 logger.warning("settling: %s; trying again", error)
                 self._put_back(batch)
                 await self._backoff.pause()
+            elif isinstance(error, NotOpen):
+                self._give_up(batch, error)
             else:
                 await self._send_singly(batch, error)
             return
@@ -138,11 +151,20 @@ class Settler:
             self._most = 1
             self._waiting += batch
 
+    def _give_up(self, batch: list[Item], error: NotOpen) -> None:
+        logger.error("%d ending(s) could not be written: %s; others will run those tasks again", len(batch), error)
+        for item in batch:
+            _tell(item, Answer.LOST)
+
     async def _send_singly(self, batch: list[Item], error: Exception) -> None:
         """The server refuses the batch: one bad settlement must not hold up the others."""
         if len(batch) > 1:
-            for item in batch:
-                await self._send([item])
+            for number, item in enumerate(batch):
+                try:
+                    await self._send([item])
+                except asyncio.CancelledError:
+                    self._waiting += batch[number + 1 :]
+                    raise
             return
         key = batch[0].settlement.key
         logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", key, error)

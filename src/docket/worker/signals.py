@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Callable, Generator
+
+logger = logging.getLogger("docket.worker")
 
 
 @contextlib.contextmanager
@@ -13,8 +16,23 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
     """Calls `stop` on SIGTERM and SIGINT; the handlers found before are put back at the end."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    told = False
+
+    def receive(number: signal.Signals) -> None:
+        nonlocal told
+        if told:
+            logger.info("Received %s again, handing back the tasks that still run", number.name)
+        else:
+            logger.info(
+                "Received %s, initiating graceful shutdown: running tasks are finished first; told again, they are "
+                "handed back",
+                number.name,
+            )
+        told = True
+        stop()
+
     for number in before:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, receive, number)
     try:
         yield
     finally:

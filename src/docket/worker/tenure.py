@@ -21,6 +21,9 @@ from .server_clock import ServerClock, steady_seconds
 
 logger = logging.getLogger("docket.worker")
 
+# For each step of a worker that has to be gone soon.
+AT_ONCE_SECONDS = 1.0
+
 
 @dataclass(slots=True)
 class TenureEvents:
@@ -57,6 +60,7 @@ class Tenure:
         self._server_clock = server_clock
         self._thread_name = f"{labels['docket.name']} - renewing"
         self._errand: asyncio.Task[None] | None = None
+        self._closed = False
         self.task_names: Sequence[str] = ()
         self.id = self._new_id()
         self.keeper = self._new_keeper()
@@ -80,16 +84,21 @@ class Tenure:
     def start(self) -> None:
         self.keeper.start()
 
-    async def close(self) -> None:
-        """Renewal is the last service to stop."""
+    async def close(self, *, at_once: bool = False) -> None:
+        """Renewal is the last service to stop; then the worker leaves the roster. At once: in about two seconds."""
+        self._closed = True
         errand, self._errand = self._errand, None
-        if errand is not None:
-            await cancel_and_wait([errand], "docket: the worker stops")
-        await self.keeper.stop()
+        try:
+            if errand is not None:
+                await cancel_and_wait([errand], "docket: the worker stops")
+            await self.keeper.stop(AT_ONCE_SECONDS if at_once else None)
+        finally:
+            await self.leave(AT_ONCE_SECONDS if at_once else None)
 
-    async def leave(self) -> None:
+    async def leave(self, patience: float | None = None) -> None:
         with contextlib.suppress(Exception):
-            await self._ledger.leave(self.id)
+            async with asyncio.timeout(patience):
+                await self._ledger.leave(self.id)
 
     def _new_id(self) -> str:
         return worker_id(self._name, secrets.token_hex(4))
@@ -145,7 +154,7 @@ class Tenure:
 
     def _run_errand(self, work: Coroutine[Any, Any, None]) -> bool:
         """One errand at a time: a keeper that sees the same trouble again asks in vain."""
-        if self._errand is not None:
+        if self._errand is not None or self._closed:
             work.close()
             return False
         self._errand = asyncio.create_task(work, name=self._thread_name)

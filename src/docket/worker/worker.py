@@ -37,6 +37,7 @@ from .sampling import Sampler
 from .seeding import Seeder
 from .server_clock import ServerClock
 from .service import Service
+from .session import Session
 from .settling import Settler
 from .sharing import SharedValues
 from .signals import stopped_by_signals
@@ -122,6 +123,7 @@ class Worker:
         self._stack: AsyncExitStack | None = None
         self._working = self._served = self._draining = False
         self._stop = asyncio.Event()
+        self._session: Session | None = None
 
     def labels(self) -> dict[str, str]:
         return {**self.docket.labels(), "docket.worker": self.name}
@@ -152,9 +154,19 @@ class Worker:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        """Ends a run that goes on in another asyncio task first: within the grace period, at once after an exception."""
         stack, self._stack = self._stack, None
-        if stack is not None:
+        if stack is None:
+            return
+        try:
+            await self.end_run(at_once=any(exc_info))
+        finally:
             await stack.aclose()
+
+    async def end_run(self, *, at_once: bool) -> None:
+        """Returns when the run that goes on in another asyncio task, if there is one, has ended."""
+        if self._session is not None:
+            await self._session.end(at_once=at_once)
 
     def validate_task_dependencies(self, tasks: Iterable[TaskFunction] | None = None) -> None:
         """Raises ValueError if the dependencies of a task contradict each other."""
@@ -227,18 +239,33 @@ class Worker:
         if self._stack is None:
             raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert not self._working, "this worker is already running"
-        self._working = True
+        self.docket.attached.attach(self)
         self._stop.clear()
+        self._working, session = True, Session(self._stop, self._abandoned)
+        self._session = session
         try:
             async with AsyncExitStack() as stack:
                 await self._set_up(stack)
                 _notice_cancel()
-                await self._serve(until)
+                session.begin(self.draining)
+                await self._serve(until, session)
         except asyncio.CancelledError:
             # During set-up: nothing runs yet, and what was opened is closed.
             _forget_cancels()
         finally:
-            self._working = self._served = self._draining = False
+            self._run_ended()
+            session.is_over()
+
+    def _run_ended(self) -> None:
+        self._working = self._served = self._draining = False
+        self._session = None
+        self.docket.attached.detach(self)
+
+    def _abandoned(self) -> None:
+        """The event loop was closed under the run, which will never go on."""
+        if self._served:
+            self.keeper.abandon()
+        self._run_ended()
 
     async def _set_up(self, stack: AsyncExitStack) -> None:
         """Opens what the services need; whatever was opened is closed in reverse, to the end."""
@@ -257,8 +284,7 @@ class Worker:
         await docket.server.warn_of_eviction(docket.keys.root)
         self.tenure = self._new_tenure()
         await self.tenure.open(list(docket.tasks))
-        stack.push_async_callback(self.tenure.leave)
-        stack.push_async_callback(self.tenure.close)
+        stack.push_async_callback(self._leave)
         stack.push_async_callback(self.settler.close)
         self.orders = Orders(docket.ledger, docket.subscriptions, self.runs)
         await self.orders.open(self.id)
@@ -281,7 +307,7 @@ class Worker:
             await self.seeder.begin()
         self.tenure.start()
 
-    async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]], session: Session) -> None:
         """Runs the services until the end has come, somebody cancels, or a service fails for good; then drains."""
         services: list[Service] = [self.fetcher, self.fetcher.unknown_deliveries, self.stager, self.sampler]
         if self.schedule_automatic_tasks:
@@ -299,21 +325,27 @@ class Worker:
         try:
             await asyncio.wait([*staff, *ends], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Cancelling a worker is the way to stop it: it drains and returns.
+            # Cancelling a worker is the way to stop it: it drains and returns. An event loop that ends cancels all tasks.
             cancelled = True
+            if all(task.cancelling() for task in [*staff, *ends]):
+                session.hand_back(loop_ends=True)
         finally:
             failure = _first_failure([*staff, *ends])
             with contextlib.suppress(asyncio.CancelledError):
                 await cancel_and_wait([*staff, *ends], "docket: the worker stops")
             self._draining = True
+            if isinstance(failure, NotOpen):
+                logger.warning("the docket was closed under worker %s, which stops", self.name)
+                session.hand_back()
             try:
-                await self.fetcher.withdraw()
+                with contextlib.suppress(NotOpen):
+                    await self.fetcher.withdraw()
             except asyncio.CancelledError:
                 cancelled = True
             cancelled = await self.draining.run() or cancelled
         if cancelled:
             _forget_cancels()
-        if failure is not None:
+        if failure is not None and not isinstance(failure, NotOpen):
             raise failure
 
     def _lifecycles(self) -> list[Any]:
@@ -402,6 +434,10 @@ class Worker:
             events,
             self.server_clock,
         )
+
+    async def _leave(self) -> None:
+        at_once = self._session is not None and self._session.ends_at_once
+        await self.tenure.close(at_once=at_once)
 
     def _occupation(self) -> Occupation:
         return Occupation(len(self.runs) > 0, self.fetcher.is_offering)

@@ -1,0 +1,78 @@
+"""One call of `run_forever()` and its like, as others see it: told to end, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .draining import AT_ONCE, LOOP_ENDS, Draining
+
+
+class Session:
+    """Ends by itself, because the worker or its docket closes, or with its event loop."""
+
+    def __init__(self, stop: asyncio.Event, on_abandoned: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._stop = stop
+        self._on_abandoned = on_abandoned
+        self._over = asyncio.Event()
+        # None during set-up.
+        self._draining: Draining | None = None
+        self.ends_at_once = False
+
+    def begin(self, draining: Draining) -> None:
+        """Set-up is done: the worker serves."""
+        self._draining = draining
+
+    def is_over(self) -> None:
+        self._draining = None
+        self._over.set()
+
+    async def end(self, *, at_once: bool) -> None:
+        """Returns when the session is over: drained within the grace period, or with all that runs handed back at once.
+
+        A cancel of the caller makes it hand back at once, and is raised when the session is over.
+        """
+        if self._loop is not asyncio.get_running_loop():
+            self._end_elsewhere()
+            return
+        self._tell(at_once)
+        if self._is_inside():
+            return
+        interrupted: asyncio.CancelledError | None = None
+        while not self._over.is_set():
+            try:
+                await self._over.wait()
+            except asyncio.CancelledError as error:
+                interrupted = error
+                self._tell(at_once=True)
+        if interrupted is not None:
+            raise interrupted
+
+    def hand_back(self, *, loop_ends: bool = False) -> None:
+        """What runs goes back now."""
+        self.ends_at_once = True
+        if self._draining is not None:
+            self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE)
+
+    def _tell(self, at_once: bool) -> None:
+        self._stop.set()
+        if at_once:
+            self.hand_back()
+        if self._draining is None and self._task is not None:
+            # Nothing runs yet, and what a server or a dependency has to open may take long.
+            self._task.cancel()
+
+    def _is_inside(self) -> bool:
+        """A task body that closes its own worker cannot wait for it."""
+        current = asyncio.current_task()
+        bodies = self._draining.bodies if self._draining is not None else ()
+        return current is self._task or current in bodies
+
+    def _end_elsewhere(self) -> None:
+        """Another event loop closes us. If ours is closed, nobody will ever go on with the session."""
+        if self._loop.is_closed():
+            self._on_abandoned()
+        else:
+            self._loop.call_soon_threadsafe(self._tell, True)

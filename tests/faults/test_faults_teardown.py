@@ -1,0 +1,107 @@
+"""Whatever is closed under a running worker, and in which order: the run returns, the lease goes, the process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from .conftest import Stage
+from .processes import Process
+
+# A hang fails; a busy machine does not.
+SECONDS = 40.0
+# The promise is two seconds, and five for a body that ignores its cancel. Processes share the machine with other tests.
+PLAIN_SECONDS, STUBBORN_SECONDS = 12.0, 15.0
+AT_ONCE = (
+    "exception",
+    "exception_in_docket",
+    "docket_first",
+    "docket_only",
+    "cancelled",
+    "interrupted",
+    "loop_ends",
+)
+LOOP_GONE = ("loop_closed", "loop_left", "docket_after_loop")
+
+
+def program(stage: Stage, order: str, body: str = "plain", method: str = "run_forever", url: str = "") -> Process:
+    return stage.process(["-W", "ignore", "-m", "tests.faults.teardown", order, body, method, url or stage.url])
+
+
+async def ended(process: Process, seconds: float) -> str:
+    """What it said, once it has ended by itself; `seconds` are counted from the moment at which it began to close."""
+    await process.ended(SECONDS + 20)
+    took = re.search(r"ended after ([\d.]+) s", process.output)
+    assert took is not None, process.output
+    assert float(took[1]) < seconds, process.output
+    assert "trying again" not in process.output, process.output
+    return process.output
+
+
+async def assert_task_is_free(stage: Stage) -> None:
+    """The worker is off the roster, and the next one has the task without waiting for a lease to end."""
+    docket = await stage.docket("teardown")
+    assert await docket.workers() == []
+    ran = asyncio.Event()
+
+    async def plain() -> None:
+        ran.set()
+
+    docket.register(plain)
+    docket.register(plain, names=["stubborn"])
+    worker = await stage.worker(docket)
+    async with asyncio.timeout(SECONDS):
+        await worker.run_until_finished()
+    assert ran.is_set()
+
+
+@pytest.mark.parametrize("order", AT_ONCE)
+async def test_a_process_ends_and_its_task_goes_back_whatever_is_closed_first(stage: Stage, order: str) -> None:
+    stage.server(tcp=True)
+    said = await ended(program(stage, order), PLAIN_SECONDS)
+    # A loop that ends cancels the body, too, which may be over before the worker begins to drain.
+    assert order == "loop_ends" or "Shutdown requested, finishing 1" in said
+    await assert_task_is_free(stage)
+
+
+@pytest.mark.parametrize("order", [*AT_ONCE, *LOOP_GONE])
+async def test_a_process_with_its_own_memory_server_ends_whatever_is_closed_first(stage: Stage, order: str) -> None:
+    await ended(program(stage, order, url="memory://teardown"), PLAIN_SECONDS)
+
+
+@pytest.mark.parametrize("order", LOOP_GONE)
+async def test_a_worker_whose_event_loop_is_gone_is_off_the_roster_when_its_process_ends(
+    stage: Stage, order: str
+) -> None:
+    stage.server(tcp=True)
+    await ended(program(stage, order), PLAIN_SECONDS)
+    await assert_task_is_free(stage)
+
+
+@pytest.mark.parametrize("order", ["exception", "docket_only", "loop_ends", "cancelled"])
+async def test_a_body_that_ignores_its_cancel_cannot_keep_the_process_alive(stage: Stage, order: str) -> None:
+    stage.server(tcp=True)
+    said = await ended(program(stage, order, "stubborn"), STUBBORN_SECONDS)
+    assert "left behind: task" in said
+    await assert_task_is_free(stage)
+
+
+@pytest.mark.parametrize("method", ["run_forever", "run_until_finished", "run_at_most"])
+async def test_a_block_left_normally_waits_for_its_run_which_finishes_its_task(stage: Stage, method: str) -> None:
+    stage.server(tcp=True)
+    said = await ended(program(stage, "left", "short", method), PLAIN_SECONDS)
+    assert said.index("closing") < said.index("finished by itself") < said.index("the run returned")
+    docket = await stage.docket("teardown")
+    assert await docket.workers() == []
+    assert (await docket.snapshot()).total_tasks == 0
+
+
+@pytest.mark.parametrize("place", ["memory", "tcp"])
+async def test_a_worker_whose_server_object_was_closed_lets_go(stage: Stage, place: str) -> None:
+    if place == "tcp":
+        stage.server(tcp=True)
+    url = "memory://teardown" if place == "memory" else ""
+    said = await ended(program(stage, "server_only", url=url), PLAIN_SECONDS)
+    assert "the run returned" in said
