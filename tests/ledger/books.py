@@ -12,6 +12,8 @@ from docket.storage.keys import bytes_text, segment
 from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED, FinishedRecord, TaskRecord, read_finished, read_task
 
 GROUP = b"docket-workers"
+# Among the leases, and no workers: when anybody renewed last, and until when nobody is declared dead.
+MARKS = {b"\1renewed", b"\1grace"}
 CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 
 # What stays when all work is done: what was, and what the next worker needs.
@@ -79,7 +81,7 @@ class Books:
     dying: set[str]
     suspects: dict[str, str]
     lengths: set[str]
-    graced: set[str]
+    fleet: dict[str, str]
     handed: set[str]
     orders: dict[str, list[bytes]]
     worker_tasks: dict[str, set[bytes]]
@@ -159,13 +161,13 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         queue={bytes_text(k): due for k, due in one("queue", {}).items()},
         streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
         progress={bytes_text(k): v for k, v in one("progress", {}).items()},
-        leases={text(k): v for k, v in leases.items() if k},
+        leases={text(k): v for k, v in leases.items() if k and k not in MARKS},
         look_at=leases.get(b""),
         lost={text(k) for k in one("lost", {})},
         dying={text(k) for k in one("dying", set())},
         suspects={text(k): bytes_text(v) for k, v in one("suspects", {}).items()},
         lengths={text(k) for k in one("lengths", {})},
-        graced={text(k) for k in one("graced", {})},
+        fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
         handed={text(k) for k in one("handed", {})},
         orders={text(k): v for k, v in values.pop("orders", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
@@ -305,7 +307,7 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
         yield f"{b.dying} are dying, and nobody is called to look"
     for what, names in (
         ("a lease's length", b.lengths),
-        ("grace", b.graced),
+        ("a duty", {b.fleet[name] for name in ("leader", "deputy") if name in b.fleet}),
         ("a hand-over", b.handed),
         ("a suspect", set(b.suspects)),
         ("orders", set(b.orders)),
@@ -319,6 +321,10 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
         yield f"workers who are gone are said to know tasks: {listed - present}"
     if set(b.leases) & b.lost:
         yield f"lost workers with a lease: {set(b.leases) & b.lost}"
+    if b.leases and len({"leader", "deputy"} & set(b.fleet)) < min(len(b.leases), 2) and b.look_at is None:
+        yield f"{len(b.leases)} workers, of which {b.fleet} have a duty, and nobody is called to take one"
+    if b.fleet.get("leader") and b.fleet.get("leader") == b.fleet.get("deputy"):
+        yield f"{b.fleet['leader']} is its own deputy"
     for worker, key in b.suspects.items():
         run = b.running.get(key)
         if worker in b.leases and not (run and run.worker == worker and run.flags & SUSPECT):
@@ -371,7 +377,7 @@ def _kind(suffix: bytes) -> str:
             | "progress"
             | "suspects"
             | "lengths"
-            | "graced"
+            | "fleet"
             | "handed"
             | "limits"
             | "parked"

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from docket.codec import encode_call
-from docket.ledger import Answer, Delivery, Entry, Ledger, Order, Receipt, Renewal, Settlement, finish
+from docket.ledger import Answer, Delivery, Entry, Ledger, Order, Receipt, Reclaimed, Renewal, Settlement, finish
 from docket.ledger.endings import Ending, ending_event
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
@@ -16,9 +16,11 @@ from .books import GROUP, Books, problems, read_books
 
 # So long that it ends only when a test says so.
 LEASE_MS = 600_000
+LATE_MS = LEASE_MS // 3
 TTL_MS = 900_000
 CALL = encode_call((), {})
 NO_EVENT = "{}"
+COUNTS = ("declared", "put_back", "buried", "cancelled")
 
 
 def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS) -> Ledger:
@@ -93,15 +95,38 @@ class Desk:
         return (await self.ledger.settle(settlements))[1]
 
     def renew(self, worker: str) -> Renewal:
-        return self.ledger.renew(self.client, worker, LEASE_MS, busy=True)
+        return self.ledger.renew(self.client, worker, LEASE_MS, LATE_MS, busy=True)
 
     def end_lease(self, worker: str) -> None:
         """The worker has not renewed for too long."""
         self.client.zadd(self.ledger.keys.leases, {text_bytes(worker): 1}, xx=True)
 
-    def reclaim(self, gap_ms: int | None = 0, *, thorough: bool = True) -> list[int]:
-        """What a worker does that has looked all the time, if nothing else is said."""
-        return self.ledger.reclaim(self.client, "somebody", gap_ms, thorough=thorough)
+    def reclaim(self, worker: str = "somebody", *, thorough: bool = True) -> list[int]:
+        """One step: declared dead, put back, buried, cancelled, left. A thorough one looks for consumers of the gone, too, as
+        every step does that answers a call."""
+        consumers = self.ledger.consumers_without_lease(self.client) if thorough else []
+        step = self._reclaim(worker, consumers)
+        if step.look_for_consumers and not thorough:
+            consumers = self.ledger.consumers_without_lease(self.client)
+            if consumers:
+                more = self._reclaim(worker, consumers)
+                step = Reclaimed(
+                    *(getattr(step, name) + getattr(more, name) for name in COUNTS), more.left, False, more.duty
+                )
+        return [*(getattr(step, name) for name in COUNTS), step.left]
+
+    def _reclaim(self, worker: str, consumers: list[bytes]) -> Reclaimed:
+        return self.ledger.reclaim(self.client, worker, LEASE_MS, LATE_MS, consumers=consumers)
+
+    def forget_reclaimer(self) -> None:
+        """As if the worker that was told to reclaim had done nothing for a second."""
+        self.client.hset(self.ledger.keys.key("fleet"), "reclaiming", self.now() - 1)
+
+    def stall(self, ms: int) -> None:
+        """Nobody could reach the server for so long: all that it knows of the fleet is that much older."""
+        for name in self.client.zrange(self.ledger.keys.leases, 0, -1):
+            if name != b"\1grace":
+                self.client.zincrby(self.ledger.keys.leases, -ms, name)
 
     def bury(self, worker: str) -> list[int]:
         """The worker is dead, and the others find out."""

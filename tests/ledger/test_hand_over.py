@@ -16,7 +16,7 @@ from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
 
 from .books import GROUP
-from .desk import LEASE_MS, Desk, completed
+from .desk import LATE_MS, LEASE_MS, Desk, completed
 
 LARGE = b"x" * 33_000
 MOST_AT_ONCE = 8
@@ -430,7 +430,7 @@ async def test_a_settlement_alone_offers_nothing(desk: Desk, hire: Hire) -> None
 
 
 def renew(desk: Desk, worker: str, *, offering: bool) -> None:
-    desk.ledger.renew(desk.client, worker, LEASE_MS, busy=False, offering=offering)
+    desk.ledger.renew(desk.client, worker, LEASE_MS, LATE_MS, busy=False, offering=offering)
 
 
 async def test_a_renewal_extends_an_offer(desk: Desk, hire: Hire) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from docket.codec import decode_error
@@ -14,7 +12,7 @@ from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 
 from .books import GROUP
-from .desk import LEASE_MS, Desk, completed, order
+from .desk import LATE_MS, LEASE_MS, Desk, completed, order
 
 DONE, LOST = Answer.DONE, Answer.LOST
 
@@ -71,7 +69,9 @@ async def test_whoever_renews_hears_of_a_dead_worker_that_is_only_half_recovered
     await desk.take(worker, 150)
     desk.end_lease(worker)
     assert desk.reclaim(thorough=False) == [1, 100, 0, 0, 1]
-    # As if whoever made that step had died after it.
+    # Whoever made that step is at it; if it died, another hears of it.
+    assert not desk.renew(other).reclaiming_is_due
+    desk.forget_reclaimer()
     assert desk.renew(other).reclaiming_is_due
     assert desk.reclaim(thorough=False) == [0, 50, 0, 0, 0]
     assert not desk.renew(other).reclaiming_is_due
@@ -112,6 +112,7 @@ async def test_after_a_worker_is_gone_the_others_look_once_more_for_what_its_las
     assert look_at is not None
     assert desk.now() < look_at < desk.now() + 10_000
     desk.client.zadd(desk.ledger.keys.leases, {"": 1}, xx=True)
+    desk.client.hincrby(desk.ledger.keys.key("fleet"), "gone-at", -10_000)
     assert desk.renew(other).reclaiming_is_due
     assert desk.reclaim(thorough=False)[:2] == [0, 1]
     assert desk.sound_books().look_at is None
@@ -121,7 +122,7 @@ async def test_idle_workers_are_shown_no_orders_and_hear_of_them_when_they_run_s
     worker = await desk.hire()
     run = await desk.start(worker, "k")
     await desk.ledger.cancel("k")
-    assert desk.ledger.renew(desk.client, worker, LEASE_MS, busy=False).orders == []
+    assert desk.ledger.renew(desk.client, worker, LEASE_MS, LATE_MS, busy=False).orders == []
     assert desk.renew(worker).orders == [(run.epoch, "k")]
 
 
@@ -334,64 +335,131 @@ async def test_a_finished_attempt_wipes_the_slate(desk: Desk) -> None:
 
 
 async def test_after_a_stall_every_owner_gets_the_chance_to_renew(desk: Desk) -> None:
-    alive, dead = await desk.hire(), await desk.hire()
+    alive, dead, first = await desk.hire(), await desk.hire(), await desk.hire()
     await desk.add("a", "b")
     (a,) = await desk.take(alive, 1)
     await desk.take(dead, 1)
 
-    # Nobody could look for three leases, and all leases ended meanwhile.
-    desk.end_lease(alive)
-    desk.end_lease(dead)
-    assert desk.reclaim(3 * LEASE_MS) == [0, 0, 0, 0, 0]
-    leases = desk.sound_books().leases
-    assert all(desk.now() + LEASE_MS / 2 <= lease <= desk.now() + LEASE_MS for lease in leases.values())
-
+    # Nobody could renew for three leases, and all leases ended meanwhile.
+    desk.stall(3 * LEASE_MS)
+    assert not desk.renew(first).reclaiming_is_due
+    assert desk.reclaim(first) == [0, 0, 0, 0, 0]
     assert not desk.renew(alive).lost
-    desk.end_lease(dead)
-    assert desk.reclaim()[:2] == [1, 1]
+
+    end_grace(desk)
+    assert desk.renew(first).reclaiming_is_due
+    assert desk.reclaim(first)[:2] == [1, 1]
     assert await desk.settle(completed(a)) == [DONE]
     assert list(desk.sound_books().tasks) == ["b"]
 
 
-@pytest.mark.parametrize("thorough", [True, False])
-async def test_a_fleet_that_always_looks_late_still_finds_its_dead(desk: Desk, thorough: bool) -> None:
-    worker = await desk.hire(lease_ms=60)
-    await desk.start(worker, "k")
-    desk.end_lease(worker)
-    assert desk.reclaim(3 * LEASE_MS, thorough=thorough)[0] == 0
-    while desk.now() <= desk.books().leases[worker]:
-        await asyncio.sleep(0.005)
-    assert desk.reclaim(3 * LEASE_MS, thorough=thorough)[0] == 1
-    desk.sound_books()
-
-
-async def test_a_renewal_earns_the_next_grace(desk: Desk) -> None:
-    worker = await desk.hire()
-    for _ in range(3):
-        desk.end_lease(worker)
-        assert desk.reclaim(3 * LEASE_MS)[0] == 0
-        assert not desk.renew(worker).lost
-
-
-async def test_who_looks_for_the_first_time_goes_by_what_the_others_did(desk: Desk) -> None:
-    dead, other = await desk.hire(), await desk.hire()
+async def test_a_worker_that_was_held_up_between_hearing_of_the_dead_and_reclaiming_declares_nobody(desk: Desk) -> None:
+    alive, dead = await desk.hire(), await desk.hire()
     desk.end_lease(dead)
-    # The other has renewed just now, so somebody was there to look all the time.
-    assert desk.reclaim(None)[0] == 1
+    assert desk.renew(alive).reclaiming_is_due
+    desk.stall(3 * LEASE_MS)
+    assert desk.reclaim(alive)[0] == 0
 
-    desk.end_lease(other)
-    assert desk.reclaim(None)[0] == 0
-    assert desk.books().leases[other] > desk.now()
+
+async def test_a_stall_that_is_shorter_than_the_lease_makes_nobody_look_for_the_dead(desk: Desk) -> None:
+    """However many workers renew late at once."""
+    workers = [await desk.hire() for _ in range(300)]
+    desk.stall(LATE_MS + 1)
+    answers = [desk.renew(worker) for worker in workers]
+    assert not any(answer.reclaiming_is_due or answer.lost for answer in answers)
+    assert set(desk.sound_books().leases) == set(workers)
+
+
+async def test_a_worker_that_always_renews_late_finds_its_dead_in_the_end(desk: Desk) -> None:
+    dead, alone = await desk.hire(), await desk.hire()
+    await desk.start(dead, "k")
+    desk.end_lease(dead)
+    renewals, due = 0, False
+    while not due:
+        desk.stall(LATE_MS + 1)
+        age_gaps(desk, LATE_MS + 1)
+        due = desk.renew(alone).reclaiming_is_due
+        renewals += 1
+        assert renewals < 20, "within a few leases"
+    assert renewals >= 3, "three leases are given to come back"
+    assert desk.reclaim(alone)[:2] == [1, 1]
+
+
+async def test_whoever_starts_after_everybody_was_gone_for_an_hour_finds_the_dead(desk: Desk) -> None:
+    dead = await desk.hire()
+    await desk.start(dead, "k")
+    desk.stall(3_600_000)
+    first = await desk.hire()
+    # They may be cut off only, and be back in a moment.
+    assert not desk.renew(first).reclaiming_is_due
+    end_grace(desk)
+    assert desk.renew(first).reclaiming_is_due
+    assert desk.reclaim(first)[:2] == [1, 1]
 
 
 async def test_a_clock_that_was_set_back_leaves_no_lease_for_ever(desk: Desk) -> None:
-    worker = await desk.hire()
+    worker, other = await desk.hire(), await desk.hire()
     await desk.start(worker, "k")
-    desk.client.zadd(desk.ledger.keys.leases, {worker: desk.now() + 86_400_000})
-    assert desk.reclaim()[0] == 0
+    desk.stall(-86_400_000)
+    assert not desk.renew(other).reclaiming_is_due
+    assert desk.books().leases[worker] > desk.now() + LEASE_MS
+    desk.ledger.inspect(desk.client)
     assert desk.books().leases[worker] <= desk.now() + LEASE_MS
+    end_grace(desk)
     desk.end_lease(worker)
-    assert desk.reclaim()[:2] == [1, 1]
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(other)[:2] == [1, 1]
+
+
+async def test_a_grace_of_a_clock_that_was_set_back_since_protects_nobody(desk: Desk) -> None:
+    dead, other = await desk.hire(), await desk.hire()
+    desk.client.zadd(desk.ledger.keys.leases, {b"\1grace": desk.now() + 86_400_000 - 1e15})
+    desk.end_lease(dead)
+    assert desk.renew(other).reclaiming_is_due
+    assert desk.reclaim(other)[0] == 1
+
+
+def end_grace(desk: Desk) -> None:
+    desk.client.zadd(desk.ledger.keys.leases, {b"\1grace": -1e15})
+    desk.forget_reclaimer()
+
+
+def age_gaps(desk: Desk, ms: int) -> None:
+    """The time of the last gaps, too, is that much longer ago."""
+    fleet = desk.ledger.keys.key("fleet")
+    desk.client.hincrby(fleet, "gaps-since", -ms)
+    desk.client.zincrby(desk.ledger.keys.leases, -ms, b"\1grace")
+
+
+# Many die at once
+
+
+async def test_one_survivor_of_three_hundred_declares_and_recovers_them_all_in_bounded_steps(desk: Desk) -> None:
+    survivor = await desk.hire()
+    dead = [await desk.hire() for _ in range(300)]
+    await desk.add(*(f"k{n}" for n in range(300)))
+    for worker in dead:
+        assert len(await desk.take(worker, 1)) == 1
+        desk.end_lease(worker)
+    assert desk.renew(survivor).reclaiming_is_due
+    steps = [desk.reclaim(survivor, thorough=False)]
+    while steps[-1][4]:
+        steps.append(desk.reclaim(survivor, thorough=False))
+    assert sum(step[0] for step in steps) == sum(step[1] for step in steps) == 300
+    assert max(step[0] for step in steps) <= 10
+    assert len(steps) <= 40
+    assert len(await desk.take(survivor, 300)) == 300
+    desk.sound_books()
+
+
+async def test_of_hundreds_that_hear_of_the_dead_one_reclaims_and_another_if_it_does_not(desk: Desk) -> None:
+    workers = [await desk.hire() for _ in range(200)]
+    dead = await desk.hire()
+    desk.end_lease(dead)
+    assert sum(desk.renew(worker).reclaiming_is_due for worker in workers) == 1
+    # It died, too, or was held up.
+    desk.forget_reclaimer()
+    assert sum(desk.renew(worker).reclaiming_is_due for worker in workers) == 1
 
 
 # Something else is gone

@@ -4,13 +4,14 @@ from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
 from .settlements import Answer, Settlement, finish, hand_back, reschedule
-from .values import Delivery, Entry, KeptSlot, Order, Renewal, UnknownEntry
+from .values import Delivery, Duty, Entry, KeptSlot, Order, Reclaimed, Registration, Renewal, Staged, UnknownEntry
 
 __all__ = [
     "Answer",
     "Batcher",
     "Census",
     "Delivery",
+    "Duty",
     "Ending",
     "Entry",
     "KeptSlot",
@@ -19,8 +20,11 @@ __all__ = [
     "Order",
     "PageRow",
     "Receipt",
+    "Reclaimed",
+    "Registration",
     "Renewal",
     "Settlement",
+    "Staged",
     "UnknownEntry",
     "WorkerRow",
     "finish",

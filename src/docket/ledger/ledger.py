@@ -10,7 +10,8 @@ from typing import Any
 from docket.codec import encode_error
 from docket.codec.packing import pack_for_script, script_packer
 from docket.model.states import ExecutionState
-from docket.storage.keys import Keys, bytes_text, segment, text_bytes
+from docket.storage.consumers import consumers_without_lease
+from docket.storage.keys import GROUP, Keys, bytes_text, segment, text_bytes
 from docket.storage.records import (
     SCHEDULED,
     FinishedRecord,
@@ -24,7 +25,7 @@ from docket.storage.server import Server
 
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
 from .settlements import ANSWERS, Answer, Settlement
-from .values import Delivery, Entry, KeptSlot, Order, Renewal, UnknownEntry
+from .values import Delivery, Duty, Entry, KeptSlot, Order, Reclaimed, Registration, Renewal, Staged, UnknownEntry
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
@@ -32,6 +33,7 @@ BATCH = 500
 OFFER_MS = 8000
 _FRESH, _REPLACE, _NOW = 1, 2, 4
 _PAGE = 500
+_INSPECTED = 100
 
 
 @dataclass(slots=True)
@@ -174,10 +176,17 @@ class Ledger:
         reply = await self._run("settle", arguments, patience)
         return reply[0], [ANSWERS[code] for code in reply[1:]]
 
-    async def stage(self, most: int = BATCH) -> tuple[int, float, float | None]:
-        """Moves due tasks to the stream: how many, the server's time, when the next one is due."""
-        moved, now, following = await self._run("stage", (most,))
-        return moved, float(now), None if following == b"-1" else float(following)
+    async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
+        """Moves due tasks to the stream. A worker does so only if it leads, or takes over because a task is overdue."""
+        name = worker.encode() if worker is not None else False
+        moved, now, following, duty = await self._run("stage", (most, name, int(summoned)))
+        return Staged(moved, float(now), None if following == b"-1" else float(following), Duty(duty))
+
+    async def next_due_ms(self) -> float | None:
+        """When the next scheduled task is due."""
+        queue = text_bytes(self.keys.queue)
+        head = await self.server.ask(queue, "ZRANGE", queue, 0, 0, "WITHSCORES")
+        return float(head[1]) if head else None
 
     async def cancel(self, key: str) -> int:
         """0 nothing there, 1 cancelled, 2 its worker was told."""
@@ -255,8 +264,13 @@ class Ledger:
     async def unfinished(self) -> int:
         return (await self.census()).unfinished
 
-    async def register(self, worker: str, lease_ms: int, tasks: Sequence[str]) -> float:
-        return await self._run("register", (worker.encode(), lease_ms, [text_bytes(name) for name in tasks]))
+    async def register(self, worker: str, lease_ms: int, tasks: Sequence[str]) -> Registration:
+        reply = await self._run("register", (worker.encode(), lease_ms, [text_bytes(name) for name in tasks]))
+        return Registration(reply[0], Duty(reply[1]))
+
+    async def resign(self, worker: str) -> None:
+        """Gives up the worker's duty, if it has one."""
+        await self._run("resign", (worker.encode(),))
 
     async def leave(self, worker: str) -> bool:
         return bool(await self._run("leave", (worker.encode(),)))
@@ -266,22 +280,45 @@ class Ledger:
     def leave_blocking(self, client: Any, worker: str) -> None:
         self._run_blocking(client, "leave", (worker.encode(),))
 
-    def renew(self, client: Any, worker: str, lease_ms: int, *, busy: bool, offering: bool = False) -> Renewal:
+    def renew(
+        self, client: Any, worker: str, lease_ms: int, late_ms: int, *, busy: bool, offering: bool = False
+    ) -> Renewal:
         """Extends the lease, and the offer of a slot if there is one; an order is shown to a busy worker at every renewal
-        until its run is over."""
+        until its run is over. If nobody has renewed for `late_ms`, nobody is declared dead for a while."""
         offer_ms = OFFER_MS if offering else 0
-        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, int(busy), offer_ms))
-        orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[3:])]
-        return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), orders)
+        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, int(busy), offer_ms, late_ms))
+        orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[4:])]
+        return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), bool(reply[3]), orders)
 
-    def reclaim(self, client: Any, worker: str, gap_ms: int | None, *, thorough: bool) -> list[int]:
-        """One step for the fleet: declared dead, put back, buried, cancelled, dying workers left.
-
-        The gap is the time since this worker last looked, None if it never did; then the step has to be thorough.
-        """
-        gap = -1 if gap_ms is None else gap_ms
+    def reclaim(
+        self,
+        client: Any,
+        worker: str,
+        lease_ms: int,
+        late_ms: int,
+        *,
+        willing: bool = True,
+        consumers: Sequence[bytes] = (),
+    ) -> Reclaimed:
+        """One step for the fleet. A worker that is willing gets a duty that is vacant."""
         endings = (self._lost_tail, self._lost_event, CANCELLED_TAIL, CANCELLED_EVENT)
-        return self._run_blocking(client, "reclaim", (worker.encode(), gap, int(thorough), self.ttl_ms, *endings))
+        terms = (worker.encode(), lease_ms, late_ms, int(willing), list(consumers))
+        reply: list[int] = self._run_blocking(client, "reclaim", (*terms, self.ttl_ms, *endings))
+        declared, put_back, buried, cancelled, left, look, duty = reply
+        return Reclaimed(declared, put_back, buried, cancelled, left, bool(look), Duty(duty))
+
+    def consumers_without_lease(self, client: Any) -> list[bytes]:
+        """Consumers of workers that are gone: a blocking read of theirs was answered afterwards."""
+        streams = (self.keys.stream, self.keys.front)
+        return consumers_without_lease(self.server, client, streams, GROUP, self.keys.leases)
+
+    def inspect(self, client: Any) -> None:
+        """Corrects leases that a clock that was set back has left too far ahead, page by page."""
+        cursor = b"0"
+        while True:
+            cursor = self._run_blocking(client, "inspect", (cursor, _INSPECTED))
+            if cursor == b"0":
+                return
 
     def sweep(self, client: Any, size: int, least_ms: int) -> list[int]:
         args = (size, least_ms, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)

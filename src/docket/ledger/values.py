@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(slots=True)
@@ -64,12 +66,52 @@ class UnknownEntry(Entry):
     seen_before: bool = False
 
 
+class Duty(enum.IntEnum):
+    """What a worker does for the fleet. The leader stages, sweeps and inspects; the deputy takes over if the leader is held up."""
+
+    NONE = 0
+    LEADER = 1
+    DEPUTY = 2
+
+
+@dataclass(slots=True)
+class Registration:
+    """The server's answer to a worker that comes onto the roster."""
+
+    server_ms: float
+    duty: Duty
+
+
+@dataclass(slots=True)
+class Reclaimed:
+    """One step of reclaiming: workers declared dead, tasks put back, buried and cancelled, how much is left to do, whether
+    consumers without a lease should be looked for, and the duty of the worker that asked."""
+
+    declared: int
+    put_back: int
+    buried: int
+    cancelled: int
+    left: int
+    look_for_consumers: bool
+    duty: Duty
+
+
+class Staged(NamedTuple):
+    """How many tasks were moved, the server's time, when the next one is due, and the duty of the worker that asked."""
+
+    moved: int
+    now_ms: float
+    next_ms: float | None
+    duty: Duty
+
+
 @dataclass(slots=True)
 class Renewal:
-    """The server's answer to a renewal."""
+    """The server's answer to a renewal. Where reclaiming or staging is due, this worker is the one to do it."""
 
     lost: bool
     server_ms: float
     on_roster: bool
     reclaiming_is_due: bool
+    staging_is_due: bool
     orders: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

@@ -29,7 +29,7 @@ _FIXED = (
     "runs:=",
     "front",
     "lengths",
-    "graced",
+    "fleet",
     "swept",
     "offers",
     "handed",

@@ -14,7 +14,19 @@ from functools import cache
 from importlib.resources import files
 
 # In the order in which they may lean on each other.
-PARTS = ("keys", "records", "calling", "moves", "ending", "claiming", "handing", "admitting", "roster", "choosing")
+PARTS = (
+    "keys",
+    "records",
+    "calling",
+    "moves",
+    "ending",
+    "claiming",
+    "handing",
+    "admitting",
+    "fleet",
+    "roster",
+    "choosing",
+)
 # In an indented block: what only this block needs is defined here, so that it costs nothing where the block is not reached.
 _HERE = re.compile(r"^( +)--- parts$")
 _HIDDEN = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'")

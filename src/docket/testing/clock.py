@@ -126,7 +126,7 @@ class Clock:
 
     async def _stage(self) -> None:
         while True:
-            moved, _, due = await self._docket.ledger.stage()
+            moved, _, due, _ = await self._docket.ledger.stage()
             if not moved or due is None or due > self._clock.now_ms():
                 return
 

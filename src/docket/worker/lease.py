@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import logging
 import math
+import random
 import sys
 import threading
 import traceback
@@ -15,22 +16,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
-from docket.ledger import Ledger, Renewal
+from docket.ledger import Ledger, Reclaimed, Renewal
 from docket.ledger.ledger import OFFER_MS
 from docket.model.errors import DocketError, NotOpen, ServerUnreachable
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
 from .backoff import Backoff
+from .duties import Duties
 from .server_clock import ServerClock, steady_seconds
 
 logger = logging.getLogger("docket.worker")
 
 # However slow the heart beats: so often a worker looks for others that are lost.
 LONGEST_BEAT = 5.0
-# A beat that comes later than this, in beats, was held up.
+# A renewal that comes later than this, in beats, was held up.
 LATE = 1.5
-# Looks that nothing called for.
-THOROUGH_EVERY = 60.0
+# The leader looks for what nothing called for.
+INSPECT_EVERY = 60.0
+CONSUMERS_AT_ONCE = 100
 SWEEP_PAGE = 200
 SWEEP_EVERY, SWEEP_EVERY_WHEN_EMPTY = 10.0, 30.0
 LOOK_AT_LOOP_EVERY = 1.0
@@ -38,8 +41,6 @@ LOOK_AT_LOOP_EVERY = 1.0
 LEAST_WAIT_FOR_LOOP = 2.0
 # How long the interpreter may be kept from its exit.
 EXIT_SECONDS = 1.0
-# Longer than any lease.
-FOR_EVER_MS = 10**12
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class LeaseEvents:
     lost: Callable[[], None]
     cut_off: Callable[[], None]
     off_roster: Callable[[], None]
+    staging_is_due: Callable[[], None]
 
 
 class Occupation(NamedTuple):
@@ -67,7 +69,7 @@ SHORTEST_PATIENCE = 0.25
 
 
 class LeaseKeeper:
-    """Renews the lease, hands orders over, and looks for workers that lost theirs.
+    """Renews the lease, hands orders over, looks for workers that lost theirs when told to, and sweeps if this worker leads.
 
     It also notices when the event loop does not turn, and says which code holds it up.
     """
@@ -83,17 +85,19 @@ class LeaseKeeper:
         name: str,
         labels: dict[str, str],
         server_clock: ServerClock,
+        duties: Duties,
     ) -> None:
         self._labels = labels
         self._server_clock = server_clock
+        self._duties = duties
         self._ledger = ledger
         self._worker = worker
         self._lease_ms = lease_ms
         self._beat = min(beat, lease_ms / 3000, LONGEST_BEAT)
         self._occupation = occupation
         self._next_offer = steady_seconds()
-        self._looked_ms: float | None = None
-        self._next_thorough = self._next_sweep = steady_seconds()
+        self._late_ms = int(max(lease_ms / 3, self._beat * LATE * 1000))
+        self._next_inspection = self._next_sweep = steady_seconds()
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -181,13 +185,15 @@ class LeaseKeeper:
     def _keep(self) -> None:
         next_beat = steady_seconds()
         self._next_sweep = next_beat + SWEEP_EVERY
+        # Workers that start together do not renew together.
+        beat = self._beat * random.uniform(0.5, 1.0)
         while not self._stopping:
             self._asked = False
             try:
                 if steady_seconds() >= next_beat:
                     if self._loop_may_go_on():
                         self._renew_and_look()
-                    next_beat = steady_seconds() + self._beat
+                    next_beat, beat = steady_seconds() + beat, self._beat
                 if steady_seconds() >= self._next_sweep:
                     self._sweep()
                 self._backoff.reset()
@@ -215,32 +221,28 @@ class LeaseKeeper:
         return steady_seconds() - self._loop_ran_at < max(self._lease_ms / 1000, LEAST_WAIT_FOR_LOOP)
 
     def _renew_and_look(self) -> None:
-        """The renewal brings word of leases that have ended; then, and now and then without, the dead are looked for."""
+        """The renewal brings word of leases that have ended and of tasks that nobody stages. The leader looks now and then
+        without being told."""
         renewal = self._renew()
         if renewal.lost or not renewal.on_roster:
             return
-        gap_ms = self._gap_ms(renewal.server_ms)
-        held_up = gap_ms is None or gap_ms > self._beat * LATE * 1000
-        thorough = held_up or steady_seconds() >= self._next_thorough
-        if thorough or renewal.reclaiming_is_due:
-            self._reclaim(gap_ms, thorough)
-        if thorough:
-            self._next_thorough = steady_seconds() + THOROUGH_EVERY
-        self._looked_ms = renewal.server_ms
-
-    def _gap_ms(self, server_ms: float) -> int | None:
-        """How long the server was not looked at by us; we may not have been able to."""
-        if self._looked_ms is None:
-            return None
-        gap = int(server_ms - self._looked_ms)
-        return gap if gap >= 0 else FOR_EVER_MS
+        if renewal.staging_is_due:
+            self._tell(self._events.staging_is_due)
+        inspects = self._duties.leads and steady_seconds() >= self._next_inspection
+        if inspects:
+            self._ledger.inspect(self._connected())
+            self._next_inspection = steady_seconds() + INSPECT_EVERY
+        if inspects or renewal.reclaiming_is_due:
+            self._reclaim(look=inspects)
 
     def _renew(self) -> Renewal:
         sent_at = steady_seconds()
         busy, offering = self._occupation()
         # Not of one that could not keep it: while the event loop is blocked an offer runs out.
         offering = offering and sent_at >= self._next_offer and self.loop_lag < self._beat
-        renewal = self._ledger.renew(self._connected(), self._worker, self._lease_ms, busy=busy, offering=offering)
+        renewal = self._ledger.renew(
+            self._connected(), self._worker, self._lease_ms, self._late_ms, busy=busy, offering=offering
+        )
         # Here and not in the event loop, which may be blocked when the answer comes.
         self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
         if offering:
@@ -256,27 +258,48 @@ class LeaseKeeper:
         self._tell(self._events.renewed, renewal)
         return renewal
 
-    def _reclaim(self, gap_ms: int | None, thorough: bool) -> None:
+    def _reclaim(self, *, look: bool) -> None:
+        """Goes on until nothing is left to declare or recover; meanwhile the lease is kept. With `look`, consumers of workers
+        that are gone are looked for, too."""
+        consumers = self._ledger.consumers_without_lease(self._connected()) if look else []
         while not self._stopping:
-            declared, put_back, buried, cancelled, dying = self._ledger.reclaim(
-                self._connected(), self._worker, gap_ms, thorough=thorough
+            step = self._ledger.reclaim(
+                self._connected(),
+                self._worker,
+                self._lease_ms,
+                self._late_ms,
+                willing=self._duties.willing,
+                consumers=consumers[:CONSUMERS_AT_ONCE],
             )
-            if declared or put_back or buried or cancelled:
-                logger.warning(
-                    "reclaiming: %d worker(s) lost; %d task(s) put back, %d buried, %d cancelled",
-                    declared, put_back, buried, cancelled,
-                )  # fmt: skip
-            if buried:
-                TASKS_COMPLETED.add(buried, self._labels)
-                TASKS_FAILED.add(buried, self._labels)
-            if cancelled:
-                TASKS_CANCELLED.add(cancelled, self._labels)
-            if not dying:
+            self._report(step)
+            consumers = consumers[CONSUMERS_AT_ONCE:]
+            if step.look_for_consumers and not look:
+                look, consumers = True, self._ledger.consumers_without_lease(self._connected())
+            if not step.left and not consumers:
                 return
-            # Only the dying are left to be seen to.
-            gap_ms, thorough = 0, False
+            if self.age >= self._beat:
+                renewal = self._renew()
+                if renewal.lost or not renewal.on_roster:
+                    return
+
+    def _report(self, step: Reclaimed) -> None:
+        if step.duty is not self._duties.duty and self._duties.willing:
+            self._tell(self._duties.assign, step.duty)
+        if step.declared or step.put_back or step.buried or step.cancelled:
+            logger.warning(
+                "reclaiming: %d worker(s) lost; %d task(s) put back, %d buried, %d cancelled",
+                step.declared, step.put_back, step.buried, step.cancelled,
+            )  # fmt: skip
+        if step.buried:
+            TASKS_COMPLETED.add(step.buried, self._labels)
+            TASKS_FAILED.add(step.buried, self._labels)
+        if step.cancelled:
+            TASKS_CANCELLED.add(step.cancelled, self._labels)
 
     def _sweep(self) -> None:
+        if not self._duties.leads:
+            self._next_sweep = steady_seconds() + SWEEP_EVERY
+            return
         looked_at, mended = self._ledger.sweep(self._connected(), SWEEP_PAGE, int(SWEEP_EVERY * 900))
         self._next_sweep = steady_seconds() + (SWEEP_EVERY if looked_at else SWEEP_EVERY_WHEN_EMPTY)
         if mended:

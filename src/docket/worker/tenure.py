@@ -16,6 +16,7 @@ from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 
 from .backoff import Backoff
+from .duties import Duties
 from .lease import LeaseEvents, LeaseKeeper, Occupation
 from .server_clock import ServerClock, steady_seconds
 
@@ -33,6 +34,7 @@ class TenureEvents:
     lost: Callable[[], None]
     cut_off: Callable[[], None]
     forgotten: Callable[[], None]
+    staging_is_due: Callable[[], None]
     moved: Callable[[str], Awaitable[None]]
 
 
@@ -49,6 +51,7 @@ class Tenure:
         labels: dict[str, str],
         events: TenureEvents,
         server_clock: ServerClock,
+        duties: Duties,
     ) -> None:
         self._ledger = ledger
         self._name = name
@@ -58,6 +61,7 @@ class Tenure:
         self._labels = labels
         self._events = events
         self._server_clock = server_clock
+        self._duties = duties
         self._thread_name = f"{labels['docket.name']} - renewing"
         self._errand: asyncio.Task[None] | None = None
         self._closed = False
@@ -104,7 +108,9 @@ class Tenure:
         return worker_id(self._name, secrets.token_hex(4))
 
     def _new_keeper(self) -> LeaseKeeper:
-        events = LeaseEvents(self._events.renewed, self._lost, self._events.cut_off, self._off_roster)
+        events = LeaseEvents(
+            self._events.renewed, self._lost, self._events.cut_off, self._off_roster, self._events.staging_is_due
+        )
         return LeaseKeeper(
             self._ledger,
             self.id,
@@ -115,12 +121,14 @@ class Tenure:
             self._thread_name,
             self._labels,
             self._server_clock,
+            self._duties,
         )
 
     async def _register(self) -> None:
         sent_at = steady_seconds()
-        server_ms = await self._ledger.register(self.id, self._lease_ms, self.task_names)
-        self._server_clock.note(server_ms, steady_seconds() - sent_at)
+        registration = await self._ledger.register(self.id, self._lease_ms, self.task_names)
+        self._server_clock.note(registration.server_ms, steady_seconds() - sent_at)
+        self._duties.assign(registration.duty)
 
     def _lost(self) -> None:
         if self._run_errand(self._start_over()):

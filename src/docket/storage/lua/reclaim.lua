@@ -1,76 +1,51 @@
--- Declares workers dead whose lease has ended and puts their work back.
--- ARGV[2]: msgpack {worker that asks, ms since it last looked or -1 if never, thorough (0/1), execution ttl ms,
---   tail of a lost task, its event, tail of a cancelled task, its event}.
--- Returns: workers declared dead now, deliveries put back, buried, cancelled, dying workers left.
-local asking, gap, thorough, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
+-- Declares workers dead whose lease has ended and puts their work back, a bounded piece of it: who asks goes on until nothing is left.
+-- ARGV[2]: msgpack {worker that asks, its lease ms, after how many ms without a renewal of anybody there was a gap, whether it
+--   may have a duty (0/1), list of consumers that seem to have no lease, execution ttl ms, tail of a lost task, its event, tail of a
+--   cancelled task, its event}.
+-- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to declare and recover, whether
+--   consumers without a lease should be looked for, duty of the worker that asks (1 leader, 2 deputy, 0 none).
+local asking, lease, late_ms, is_willing, consumers, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event =
+  unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5
-local now = server_ms()
+local MOST_DECLARED = 10
+local now = real_ms()
 local declared, requeued, buried, cancelled = 0, 0, 0, 0
 insist()
-local lengths = {}
-if thorough == 1 then
-  local flat = call('HGETALL', LENGTHS)
-  for i = 1, #flat, 2 do lengths[flat[i]] = tonumber(flat[i + 1]) end
+
+local function declare(worker)
+  call('ZADD', LOST, now, worker)
+  call('SADD', DYING, worker)
+  call('ZREM', LEASES, worker)
+  give_up_duty(worker)
 end
 
--- Who looks for the first time goes by what others did.
-if gap < 0 then
-  gap = math.huge
-  for worker, length in pairs(lengths) do
-    local score = worker ~= asking and call('ZSCORE', LEASES, worker)
-    if score then gap = math.min(gap, now - (score - length)) end
-  end
+-- Whoever asks may have been held up since it was told to: the server may have stalled meanwhile.
+local marks = call('ZRANGE', LEASES, 0, 1, 'WITHSCORES')
+local grace_until = 0
+if marks[1] == RENEWED and marks[3] == GRACE then
+  local last = marks[2] - RENEWED_AT
+  grace_until = marks[4] - GRACE_AT
+  if now - last > late_ms or last > now then grace_until = note_gap(now, last, grace_until, lease) end
 end
 
--- Nobody has looked for a while: the server stalled, its clock jumped, or no worker was there. Owners get the chance to renew
--- first, once per renewal (a lease that still ends when the grace does was not renewed), so that a fleet that always looks late
--- still finds its dead.
-local function give_grace(worker, length, score)
-  if gap <= length / 3 or score >= now + length * 2 / 3 then return false end
-  if tonumber(call('HGET', GRACED, worker) or '-1') == score then return false end
-  local until_ms = math.floor(now + length * 2 / 3)
-  call('ZADD', LEASES, until_ms, worker)
-  call('HSET', GRACED, worker, string.format('%.0f', until_ms))
-  return true
-end
-
-for worker, length in pairs(lengths) do
-  local score = tonumber(call('ZSCORE', LEASES, worker) or '0')
-  if score > now + length then
-    call('ZADD', LEASES, now + length, worker)
-  elseif score > 0 then
-    give_grace(worker, length, score)
-  end
-end
-
-local call_came = false
-local ended = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 10)
-for i = 1, #ended, 2 do
-  local worker = ended[i]
-  local length = worker ~= CALL and tonumber(call('HGET', LENGTHS, worker) or '0')
-  if not length then
-    call_came = true
-  elseif not give_grace(worker, length, tonumber(ended[i + 1])) then
-    call('ZADD', LOST, now, worker)
-    call('SADD', DYING, worker)
-    call('ZREM', LEASES, worker)
-    declared = declared + 1
-  end
+local call_came = tonumber(call('ZSCORE', LEASES, CALL) or 'inf') <= now
+if call_came then call('ZREM', LEASES, CALL) end
+local more = 0
+if not is_grace(now, grace_until) then
+  local ended = call('ZRANGEBYSCORE', LEASES, AFTER_MARKS, now, 'LIMIT', 0, MOST_DECLARED + 1)
+  for i = 1, math.min(#ended, MOST_DECLARED) do declare(ended[i]) end
+  declared = math.min(#ended, MOST_DECLARED)
+  if declared > 0 then note_gone(now) end
+  more = #ended > MOST_DECLARED and 1 or 0
 end
 
 -- A consumer without a lease: its last read was answered after it had left.
-for _, stream in ipairs((thorough == 1 or call_came) and {STREAM, FRONT} or {}) do
-  local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, GROUP)
-  if type(consumers) == 'table' and not consumers.err then
-    for _, c in ipairs(consumers) do
-      if not call('ZSCORE', LEASES, c[2]) then
-        call('ZADD', LOST, now, c[2])
-        call('SADD', DYING, c[2])
-      end
-    end
+for _, consumer in ipairs(consumers) do
+  if not call('ZSCORE', LEASES, consumer) then
+    call('ZADD', LOST, now, consumer)
+    call('SADD', DYING, consumer)
   end
 end
-if thorough == 1 then call('ZREMRANGEBYSCORE', LOST, '-inf', now - 86400000) end
 
 local function recover(key, stream, id, worker, suspect)
   local bytes = call('HGET', TASKS, key)
@@ -107,7 +82,7 @@ local function recover(key, stream, id, worker, suspect)
   requeued = requeued + 1
 end
 
-local budget = 100
+local budget, gone = 100, {}
 for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   local suspect = call('HGET', SUSPECTS, worker)
   for _, stream in ipairs({STREAM, FRONT}) do
@@ -124,16 +99,24 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
     end
   end
   if budget <= 0 then break end
-  lay_ghosts(worker)
+  gone[worker] = true
   strike_off(worker)
   delete_consumer(worker)
   call('SREM', DYING, worker)
 end
-local dying = call('SCARD', DYING)
-if call_came then call('ZREM', LEASES, CALL) end
-if dying > 0 then
+lay_ghosts(gone)
+
+local duty = NO_DUTY
+if is_willing == 1 and call('ZSCORE', LEASES, asking) then duty = take_duty(asking) end
+local left = call('SCARD', DYING) + more
+if left > 0 then
   call_for_reclaiming(0)
-elseif declared > 0 then
+  call('HSET', FLEET, 'reclaiming', string.format('%.0f', now + 1000))
+else
+  call('HDEL', FLEET, 'reclaiming')
+  call('ZREM', LEASES, CALL)
   call_for_second_look(now)
+  -- The worker that asks has a duty now, or takes none: another may.
+  call_for_vacancy(now + 2000)
 end
-return {declared, requeued, buried, cancelled, dying}
+return {declared, requeued, buried, cancelled, left, call_came and 1 or 0, duty}

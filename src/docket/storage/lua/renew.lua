@@ -1,20 +1,55 @@
--- Extends a worker's lease, tells it whether somebody should look for lost workers, and shows it the orders that wait for it.
--- ARGV[2]: msgpack {worker id, lease ms, runs something (0/1), for how many ms an offer of a slot stands (0: there is none)}.
--- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms; whether reclaiming is due;
---   then the orders: "epoch key".
-local worker, lease, busy, offer_ms = unpack(cmsgpack.unpack(ARGV[2]))
-local now = server_ms()
-local extend = {'ZADD', LEASES, 'XX', 'CH', now + lease, worker}
+-- Extends a worker's lease, tells it whether it should look for lost workers or stage, and shows it the orders that wait for it.
+-- ARGV[2]: msgpack {worker id, lease ms, runs something (0/1), for how many ms an offer of a slot stands (0: there is none),
+--   after how many ms without a renewal of anybody there was a gap}.
+-- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms; whether this worker should
+--   reclaim, whether it should stage; then the orders: "epoch key".
+local worker, lease, busy, offer_ms, late_ms = unpack(cmsgpack.unpack(ARGV[2]))
+local now = real_ms()
+-- The two marks, then the soonest leases: ours may be one of them.
+local head = call('ZRANGE', LEASES, 0, 3, 'WITHSCORES')
+local extend = {'ZADD', LEASES, 'XX', 'CH', now + lease, worker, now + RENEWED_AT, RENEWED}
 local changed = redis.pcall(unpack(extend))
 if type(changed) == 'table' then
   insist()
   changed = call(unpack(extend))
 end
-if changed == 0 and not call('ZSCORE', LEASES, worker) then
-  return {call('ZSCORE', LOST, worker) and 0 or 2, now, 0}
+if changed < 2 and not call('ZSCORE', LEASES, worker) then
+  return {call('ZSCORE', LOST, worker) and 0 or 2, now, 0, 0}
 end
-local soonest = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
-local answer = {1, now, tonumber(soonest[2]) <= now and 1 or 0}
+if head[1] ~= RENEWED or head[3] ~= GRACE then
+  --- parts
+  open_fleet(now)
+  head = call('ZRANGE', LEASES, 0, 3, 'WITHSCORES')
+end
+local last, grace_until = head[2] - RENEWED_AT, head[4] - GRACE_AT
+if now - last > late_ms or last > now then
+  --- parts
+  insist()
+  grace_until = note_gap(now, last, grace_until, lease)
+end
+local answer = {1, now, 0, 0}
+
+-- Of the workers that hear of it one reclaims, and another if that one is not done after a second.
+local soonest = head[5] == worker and head[8] or head[6]
+if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
+  local taken_until = tonumber(call('HGET', FLEET, 'reclaiming') or '0')
+  if taken_until < now or taken_until > now + 1000 then
+    insist()
+    call('HSET', FLEET, 'reclaiming', string.format('%.0f', now + 1000))
+    answer[3] = 1
+  end
+end
+
+-- Leader and deputy are both held up, or gone.
+local first = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
+if first and tonumber(first) < now - 1000 then
+  local staged = tonumber(call('HGET', FLEET, 'staged') or '0')
+  if staged < now - 1000 or staged > now then
+    insist()
+    call('HSET', FLEET, 'staged', string.format('%.0f', now))
+    answer[4] = 1
+  end
+end
 
 if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 

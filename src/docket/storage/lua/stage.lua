@@ -1,11 +1,16 @@
 -- Moves tasks that have fallen due from the queue to the stream, in order of their time.
--- ARGV[2]: msgpack {at most this many}.
--- Returns: how many were moved, server ms with its fraction, due time of the next one or -1.
-local most = unpack(cmsgpack.unpack(ARGV[2]))
+-- ARGV[2]: msgpack {at most this many, worker that wants to stage or false for a caller that just does, whether a renewal has
+--   asked it to (0/1)}.
+-- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the worker's duty (1 leader,
+--   2 deputy, 0 none; only a leader moves anything).
+local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
 local now = now_us / 1000
 local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-if not head[2] or tonumber(head[2]) > now then return {0, string.format('%.3f', now), head[2] or '-1'} end
+local duty = worker and lead_staging(worker, summoned == 1, head[2] and tonumber(head[2]) <= now - 400) or NO_DUTY
+if not head[2] or tonumber(head[2]) > now or (worker and duty ~= LEADER) then
+  return {0, string.format('%.3f', now), head[2] or '-1', duty}
+end
 insist()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then
@@ -26,4 +31,7 @@ if #due > 0 then
   try_to_hand_over(#fields / 2, size, fields, place_of, math.floor(now), now_us)
 end
 head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-return {#due, string.format('%.3f', now), head[2] or '-1'}
+if worker and head[2] and tonumber(head[2]) <= now then
+  call('HSET', FLEET, 'staged', string.format('%.0f', real_ms()))
+end
+return {#due, string.format('%.3f', now), head[2] or '-1', duty}

@@ -1,14 +1,15 @@
--- Takes a worker off the roster; needs records, moves and calling.
+-- Takes a worker off the roster; needs records, moves, calling and fleet.
 
 -- A blocking read of a worker that is gone may still be answered for this long.
 local AFTERMATH_MS = 7000
 
--- Runs that were replaced while this worker ran them keep their slots no longer.
-local function lay_ghosts(worker)
+-- Runs that were replaced while one of these workers (id → true) ran them keep their slots no longer.
+local function lay_ghosts(gone)
+  if not next(gone) then return end
   local ghosts = call('HGETALL', GHOSTS)
   for i = 1, #ghosts, 2 do
     local run = unpack_run(ghosts[i + 1])
-    if run.worker == worker then
+    if gone[run.worker] then
       call('HDEL', GHOSTS, ghosts[i])
       release_slots(run)
     end
@@ -34,17 +35,22 @@ local function strike_off(worker)
   call('ZREM', LEASES, worker)
   call('HDEL', SUSPECTS, worker)
   call('HDEL', LENGTHS, worker)
-  call('HDEL', GRACED, worker)
   call('ZREM', OFFERS, worker)
   call('HDEL', HANDED, worker)
 end
 
--- Once more a while after a worker is gone, for what its last read brought. Who starts alone looks anyway.
+-- Once more a while after the last worker is gone, for what its last read brought. Who leads next looks anyway.
 local function call_for_second_look(now)
-  local others = call('ZCARD', LEASES) - (call('ZSCORE', LEASES, CALL) and 1 or 0)
-  if others > 0 then
-    call_for_reclaiming(now + AFTERMATH_MS)
-  elseif call('EXISTS', DYING) == 0 then
-    call('ZREM', LEASES, CALL)
+  local gone_at = tonumber(call('HGET', FLEET, 'gone-at') or '0')
+  if workers_with_lease() <= 0 then
+    if call('EXISTS', DYING) == 0 then call('DEL', LEASES, FLEET) end
+  elseif gone_at <= now and gone_at + AFTERMATH_MS > now then
+    call_for_reclaiming(gone_at + AFTERMATH_MS)
+  else
+    call('HDEL', FLEET, 'gone-at')
   end
+end
+
+local function note_gone(now)
+  call('HSET', FLEET, 'gone-at', string.format('%.0f', now))
 end

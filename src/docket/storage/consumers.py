@@ -1,0 +1,32 @@
+"""Who is a consumer of a stream, asked by plain commands: a script would hold the server up for longer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from .faults import SERVER_ERRORS
+from .server import Server
+
+PAGE = 500
+
+
+def consumers_without_lease(
+    server: Server, client: Any, streams: Sequence[str], group: str, leases: str
+) -> list[bytes]:
+    """The consumers of the streams that are not among the leases, on a client of `threaded_client()`."""
+    try:
+        names: set[bytes] = set()
+        for stream in streams:
+            # Without the stream or its group there are none.
+            with contextlib.suppress(ResponseError):
+                names.update(row["name"] for row in client.xinfo_consumers(stream, group))
+        listed, ends = sorted(names), list[Any]()
+        for start in range(0, len(listed), PAGE):
+            ends += client.zmscore(leases, listed[start : start + PAGE])
+    except SERVER_ERRORS as error:
+        raise server.explain(error) from error
+    return [name for name, end in zip(listed, ends, strict=True) if end is None]

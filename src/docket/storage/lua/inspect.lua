@@ -1,0 +1,16 @@
+-- Looks at a page of leases: a clock that was set back leaves ends that are too far ahead, which nobody else would correct.
+-- ARGV[2]: msgpack {cursor, how many to look at}.
+-- Returns: next cursor ('0' at the end).
+local LOST_FOR_MS = 86400000
+local cursor, count = unpack(cmsgpack.unpack(ARGV[2]))
+local now = real_ms()
+insist()
+local page = call('HSCAN', LENGTHS, cursor, 'COUNT', count)
+for i = 1, #page[2], 2 do
+  local worker, length = page[2][i], tonumber(page[2][i + 1])
+  if tonumber(call('ZSCORE', LEASES, worker) or '0') > now + length then call('ZADD', LEASES, now + length, worker) end
+end
+if tonumber(call('ZSCORE', LEASES, CALL) or '0') > now + AFTERMATH_MS then call('ZADD', LEASES, now, CALL) end
+local old = call('ZRANGEBYSCORE', LOST, '-inf', now - LOST_FOR_MS, 'LIMIT', 0, count)
+if #old > 0 then call('ZREM', LOST, unpack(old)) end
+return page[1]

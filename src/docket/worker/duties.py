@@ -1,0 +1,37 @@
+"""What this worker does for the fleet (docs/design/lease-protocol.md, Duties)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from docket.ledger import Duty
+
+
+class Duties:
+    """The worker's duty as it knows it. The event loop changes it; the renewal thread reads it, too."""
+
+    def __init__(self) -> None:
+        self.duty = Duty.NONE
+        # Whether it takes a duty that is vacant: not while it stops.
+        self.willing = True
+        self._changed: Callable[[], None] = _nothing
+
+    @property
+    def leads(self) -> bool:
+        return self.duty is Duty.LEADER
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._changed = listener
+
+    def assign(self, duty: Duty) -> None:
+        if duty is not self.duty:
+            self.duty = duty
+            self._changed()
+
+    def resign(self) -> None:
+        self.willing = False
+        self.duty = Duty.NONE
+
+
+def _nothing() -> None:
+    pass
