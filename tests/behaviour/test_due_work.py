@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from docket import Docket, Worker
-from docket.ledger import Ledger
+from docket.ledger import Ledger, Staged
 from docket.worker import staging
 
 from .waiting import PATIENCE
@@ -28,8 +29,8 @@ async def test_a_task_that_is_added_while_the_server_is_asked_what_is_due_is_not
     def soon() -> datetime:
         return docket.now() + timedelta(milliseconds=200)
 
-    async def slowly_answered(ledger: Ledger, most: int = 500) -> tuple[int, float, float | None]:
-        answer = await stage(ledger, most)
+    async def slowly_answered(ledger: Ledger, *args: Any, **options: Any) -> Staged:
+        answer = await stage(ledger, *args, **options)
         if answer[0] and not heard.is_set():
             await docket.add(note, when=soon())("second")
             await asyncio.wait_for(heard.wait(), PATIENCE)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from docket import Docket
+from docket.ledger.ledger import worker_name
 
 from . import tasks
 from .conftest import Stage
-from .processes import LEASE
+from .processes import LEASE, WorkerProcess
 from .pulse import Pulse, working
 from .waiting import until
 
@@ -82,3 +86,53 @@ async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Sta
         held.release.set()
         await until(lambda: len(held.finished) == 4999, "and end", 40)
     assert max(held.starts.values()) == 1
+
+
+@pytest.mark.parametrize("how", ["killed", "paused"])
+async def test_scheduled_tasks_are_on_time_within_a_second_when_the_worker_that_stages_is_gone(
+    stage: Stage, how: str
+) -> None:
+    """Long before its lease has ended."""
+    docket = await stage.docket(lease=60.0)
+    workers = [stage.worker_process(lease=60.0) for _ in range(3)]
+    await stage.at_work(docket, *workers)
+    leader = await staging_worker(docket, workers)
+    leader.kill() if how == "killed" else leader.pause()
+
+    begin = time.time() + 1.0
+    for n in range(5):
+        await docket.add(tasks.nap, datetime.fromtimestamp(begin + n, UTC), key=f"task-{n}")(0)
+    for n in range(5):
+        await stage.started(f"task-{n}")
+    offset = time.time() - time.monotonic()
+    late = [stage.reports.read("start", f"task-{n}")[0].at + offset - (begin + n) for n in range(5)]
+    assert all(-0.01 <= seconds < 1.0 for seconds in late), late
+    assert await staging_worker(docket, workers) is not leader
+
+
+async def staging_worker(docket: Docket, workers: list[WorkerProcess]) -> WorkerProcess:
+    async with docket.redis() as redis:
+        id = await redis.hget(docket.key("fleet"), "leader")
+    (leader,) = [worker for worker in workers if worker.name == worker_name(id.decode())]
+    return leader
+
+
+async def test_a_worker_that_drains_leaves_staging_to_another(stage: Stage) -> None:
+    docket = await stage.docket(lease=60.0)
+    pulse = Pulse(docket)
+    first, second = await stage.worker(docket, name="first", concurrency=1), await stage.worker(docket, name="second")
+    draining = asyncio.create_task(first.run_forever())
+    await until(lambda: first.is_working and first.duties.leads, "the first leads")
+    held = await pulse.hold("held")
+    async with working(second):
+        await until(lambda: second.is_working, "the second works, too")
+        first.stop()
+        await until(lambda: second.duties.leads, "the other leads", 5)
+        assert not draining.done()
+        begin = time.time() + 0.5
+        scheduled = await docket.add(pulse.short, datetime.fromtimestamp(begin, UTC), key="scheduled")()
+        await scheduled.get_result(timeout=timedelta(minutes=1))
+        assert time.time() - begin < 1.0
+        pulse.release.set()
+        await held.get_result(timeout=timedelta(minutes=1))
+        await draining
