@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -23,9 +22,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each script was called by the event loop; renewals are not among them."""
     counts, run = Counter[str](), Server.run
 
-    async def noted(server: Server, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
+    async def noted(server: Server, script: str, *args: Any, **options: Any) -> Any:
         counts[script] += 1
-        return await run(server, script, keys, *args)
+        return await run(server, script, *args, **options)
 
     monkeypatch.setattr(Server, "run", noted)
     return counts
