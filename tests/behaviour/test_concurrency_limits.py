@@ -658,3 +658,21 @@ async def test_run_at_most_counts_runs_and_not_turns_in_line(diary: Diary) -> No
             await docket.add(limited, key=str(n))(n)
         await asyncio.wait_for(worker.run_at_most({"0": 1, "1": 1, "2": 1}), 90)
     assert sorted(diary.began) == [0, 1, 2]
+
+
+async def test_a_task_that_waits_says_which_of_its_limits_is_full(
+    diary: Diary, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def sync(
+        customer: Annotated[int, ConcurrencyLimit(5)], limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=2)
+    ) -> None:
+        await diary.hold(customer)
+
+    caplog.set_level("INFO", logger="docket.worker")
+    async with open_docket() as docket, at_work(docket):
+        await add_all(docket, sync, (1,), (2,), (3,))
+        await parked(docket, 1)
+        await eventually(lambda: "blocked by" in caplog.text, "the worker says so")
+        diary.let_go(1, 2, 3)
+        await diary.has(1, 2, 3)
+    assert "blocked by a concurrency limit of 2 (task~sync" in caplog.text

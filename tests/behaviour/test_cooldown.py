@@ -1,15 +1,16 @@
 """What a user gets from Cooldown."""
 
+import asyncio
 from collections import Counter
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
-from docket import ConcurrencyLimit, Cooldown, Execution, ExecutionState, Perpetual, RateLimit, Retry
-from docket.dependencies import AdmissionBlocked, Dependency, current_execution
+from docket import ConcurrencyLimit, Cooldown, Docket, Execution, ExecutionState, Perpetual, RateLimit, Retry
+from docket.dependencies import AdmissionBlocked, CompletionHandler, Dependency, TaskOutcome, current_execution
 
-from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, reaches
+from .limiting import Diary, assert_nothing_is_left, at_work, eventually, finish, open_docket, parked, reaches
 
 HOUR = timedelta(hours=1)
 # The way from the decision to the body takes its time on a busy machine. To the millisecond: test_limits_by_the_clock.py.
@@ -204,6 +205,88 @@ async def test_a_perpetual_task_that_is_dropped_goes_on(diary: Diary) -> None:
         await eventually(lambda: len(diary.began) >= 3, "it has run three times")
         await docket.cancel("tick")
     assert all(later - earlier > 0.6 * SURELY for earlier, later in zip(diary.times, diary.times[1:], strict=False))
+
+
+async def test_each_run_of_a_chain_is_judged_by_itself(diary: Diary) -> None:
+    async def tick(cooldown: Cooldown = Cooldown(HOUR), perpetual: Perpetual = Perpetual()) -> None:
+        diary.begin("tick")
+
+    async with open_docket() as docket, at_work(docket):
+        execution = await docket.add(tick, key="tick")()
+
+        async def is_put_off() -> bool:
+            await execution.sync()
+            return execution.when - docket.now() > HOUR / 2
+
+        await eventually(is_put_off, "the second run was skipped, and the chain goes on after the window")
+    assert diary.began == ["tick"]
+
+
+class BrokenOnce(CompletionHandler[None]):
+    """Fails after the first run, which is then delivered again later."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    async def __aenter__(self) -> "BrokenOnce":
+        return self
+
+    async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("a bug")
+        return False
+
+
+async def test_a_cooldown_does_not_drop_its_own_run_when_it_comes_back_at_another_time(diary: Diary) -> None:
+    broken = BrokenOnce()
+
+    async def refresh(n: int, cooldown: Cooldown = Cooldown(HOUR), handler: BrokenOnce = broken) -> None:
+        diary.begin(n)
+
+    async with open_docket() as docket, at_work(docket, redelivery_timeout=timedelta(seconds=1)):
+        execution = await docket.add(refresh)(0)
+        await execution.get_result(timeout=timedelta(seconds=20))
+    assert diary.began == [0, 0]
+
+
+async def test_a_worker_that_is_held_up_does_not_close_the_window_of_the_next_run(
+    diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hold(customer: Annotated[int, ConcurrencyLimit(1)]) -> None:
+        await diary.hold("hold")
+
+    async def refresh(
+        customer: Annotated[int, ConcurrencyLimit(1)], who: str, cooldown: Cooldown = Cooldown(timedelta(seconds=30))
+    ) -> None:
+        diary.begin(who)
+
+    async with open_docket() as docket, Docket(docket.name, docket.url) as elsewhere:
+        for each in (docket, elsewhere):
+            each.register(hold)
+            each.register(refresh)
+        gate, run_script = asyncio.Event(), docket.server.run
+
+        async def held_up(script: str, *args: Any, **options: Any) -> Any:
+            """This worker stalls before whatever it tells the limits on its own account."""
+            if script == "give_back":
+                await gate.wait()
+            return await run_script(script, *args, **options)
+
+        await elsewhere.add(hold)(1)
+        async with at_work(elsewhere, concurrency=1):
+            await diary.has("hold")
+            monkeypatch.setattr(docket.server, "run", held_up)
+            await docket.add(refresh)(1, "first")
+            async with at_work(docket, concurrency=1):
+                await parked(docket, 1)
+                diary.let_go("hold")
+                await diary.has("first")
+                gate.set()
+                await asyncio.sleep(0.2)
+                second = await elsewhere.add(refresh)(1, "second")
+                await reaches(second, ExecutionState.CANCELLED)
+    assert diary.began == ["hold", "first"]
 
 
 @pytest.mark.parametrize("bad", [timedelta(0), timedelta(seconds=-1)])

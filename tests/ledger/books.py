@@ -17,6 +17,8 @@ MARKS = {b"\1renewed", b"\1grace"}
 CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 
 # What stays when all work is done: what was, and what the next worker needs.
+# What limits remember about times; it ends by itself.
+_WINDOWS = {b"rate", b"rate-line", b"cooldown", b"debounce"}
 _STAYS = {"streams", "finished", "finished_ttl", "lost", "dead", "dead_records", "epoch", "others"}
 _RUN = struct.Struct("<dddIBH")
 
@@ -142,6 +144,9 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         if family == b"runs":
             key = _unsegment(rest)
             finished[key], finished_ttl[key] = read_finished(value), ttl
+            continue
+        if family in _WINDOWS:
+            assert ttl > 0, f"{name!r} stays for ever"
             continue
         if ttl != -1:
             expiring.add(repr(name))
@@ -335,6 +340,9 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
 
 
 def _ask(pipe: Any, name: bytes, suffix: bytes) -> None:
+    if suffix.partition(b":=")[0] in _WINDOWS:
+        pipe.exists(name)
+        return
     match _kind(suffix):
         case "stream":
             pipe.xrange(name)

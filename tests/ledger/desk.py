@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from docket.codec import encode_call
@@ -90,6 +91,10 @@ class Desk:
 
     async def claim(self, worker: str, entries: list[Entry]) -> list[Delivery] | None:
         return await self.ledger.claim(worker, '"w"', entries)
+
+    async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]], **options: Any) -> int:
+        """1 acquired, 2 parked, 0 lost."""
+        return (await self.ledger.acquire(key, epoch, limits, **options))[0]
 
     async def settle(self, *settlements: Settlement) -> list[Answer]:
         return (await self.ledger.settle(settlements))[1]

@@ -267,7 +267,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self._acquire(self._any_run(), self._draw(wanted_limits))
 
     def _acquire(self, run: Delivery, wanted: Limits) -> None:
-        answer = self._run(self.desk.ledger.acquire(run.key, run.epoch, wanted))
+        answer = self._run(self.desk.acquire(run.key, run.epoch, wanted))
         assert ["lost", "acquired", "parked"][answer] == self.model.acquire(run.key, run.epoch, wanted)
         adopt_front_order(self.model, self.desk.books())
 

@@ -16,9 +16,9 @@ async def state_of(desk: Desk, key: str) -> ExecutionState | None:
 async def test_a_waiting_task_is_gone_at_once_wherever_it_waits(desk: Desk) -> None:
     worker = await desk.hire()
     holder = await desk.start(worker, "holder")
-    await desk.ledger.acquire("holder", holder.epoch, [("L", 1)])
+    await desk.acquire("holder", holder.epoch, [("L", 1)])
     parked = await desk.start(worker, "parked")
-    await desk.ledger.acquire("parked", parked.epoch, [("L", 1)])
+    await desk.acquire("parked", parked.epoch, [("L", 1)])
     back = await desk.start(worker, "front")
     await desk.settle(hand_back("front", back.epoch))
     await desk.add("scheduled", due_ms=desk.later())
@@ -105,9 +105,9 @@ async def test_a_cancel_between_the_death_and_its_discovery_is_honoured(desk: De
 async def test_a_cancelled_task_that_finds_its_limit_full_does_not_wait_in_line(desk: Desk) -> None:
     worker = await desk.hire()
     holder, run = await desk.start(worker, "holder"), await desk.start(worker, "k")
-    await desk.ledger.acquire("holder", holder.epoch, [("L", 1)])
+    await desk.acquire("holder", holder.epoch, [("L", 1)])
     await desk.ledger.cancel("k")
-    assert await desk.ledger.acquire("k", run.epoch, [("L", 1)]) == 2
+    assert await desk.acquire("k", run.epoch, [("L", 1)]) == 2
     assert await state_of(desk, "k") is ExecutionState.CANCELLED
     books = desk.sound_books()
     assert not books.lines
@@ -144,7 +144,7 @@ async def test_clear_empties_lines_and_gives_reserved_slots_up(desk: Desk) -> No
     await desk.add(*(f"{n}" for n in range(5)))
     runs = await desk.take(worker)
     for run in runs:
-        await desk.ledger.acquire(run.key, run.epoch, [("L", 1)])
+        await desk.acquire(run.key, run.epoch, [("L", 1)])
     await desk.settle(completed(runs[0]))
     books = desk.sound_books()
     assert (len(books.lines[b"L"]), len(books.slots[b"L"])) == (3, 1)

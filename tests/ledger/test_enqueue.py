@@ -149,7 +149,7 @@ async def test_a_task_replaced_while_it_runs_voids_the_run(desk: Desk) -> None:
 
     assert await desk.settle(completed(old)) == [Answer.LOST]
     assert await desk.ledger.progress([(old.key, old.epoch, b"more", "{}")]) == [False]
-    assert await desk.ledger.acquire(old.key, old.epoch, [("L", 1)]) == 0
+    assert await desk.acquire(old.key, old.epoch, [("L", 1)]) == 0
     (new,) = await desk.take(worker)
     assert new.epoch > old.epoch
     assert await number_waiting(desk, "k") == 2
@@ -171,8 +171,8 @@ async def test_a_task_replaced_while_it_is_parked_leaves_the_line(desk: Desk) ->
     worker = await desk.hire()
     holder = await desk.start(worker, "holder")
     parked = await desk.start(worker, "parked", call=call(1))
-    await desk.ledger.acquire(holder.key, holder.epoch, [("L", 1)])
-    assert await desk.ledger.acquire(parked.key, parked.epoch, [("L", 1)]) == 2
+    await desk.acquire(holder.key, holder.epoch, [("L", 1)])
+    assert await desk.acquire(parked.key, parked.epoch, [("L", 1)]) == 2
 
     await desk.add("parked", call=call(2), replace=True)
     books = desk.sound_books()
@@ -186,9 +186,9 @@ async def test_a_batch_that_wakes_a_task_and_then_replaces_it_leaves_one_of_it(d
     worker = await desk.hire()
     holder, woken = await desk.start(worker, "holder"), await desk.start(worker, "woken")
     parked = await desk.start(worker, "parked", call=call(1))
-    await desk.ledger.acquire(holder.key, holder.epoch, [("L", 1)])
+    await desk.acquire(holder.key, holder.epoch, [("L", 1)])
     for run in (woken, parked):
-        assert await desk.ledger.acquire(run.key, run.epoch, [("L", 1)]) == 2
+        assert await desk.acquire(run.key, run.epoch, [("L", 1)]) == 2
     await desk.settle(completed(holder))
 
     # The first gives its reserved slot up, which wakes the second.

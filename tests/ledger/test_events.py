@@ -105,8 +105,8 @@ async def test_a_cancelled_a_lost_and_a_retried_task_are_told_of(desk: Desk, lis
 async def test_a_parked_task_is_queued_again_for_those_who_watch(desk: Desk, listener: Listener) -> None:
     worker = await desk.hire()
     first, second = await desk.start(worker, "first"), await desk.start(worker, "second")
-    await desk.ledger.acquire(first.key, first.epoch, [("L", 1)])
-    await desk.ledger.acquire(second.key, second.epoch, [("L", 1)])
+    await desk.acquire(first.key, first.epoch, [("L", 1)])
+    await desk.acquire(second.key, second.epoch, [("L", 1)])
     heard = listener.heard()
     assert states_of(heard, desk.ledger.keys.task_channel("second")) == ["queued", "running", "queued"]
 

@@ -47,7 +47,7 @@ async def test_a_batch_with_a_replacement_is_written_whole_or_not_at_all(desk: D
     if state in ("running", "parked"):
         (run,) = await desk.take(worker)
         if state == "parked":
-            assert await desk.ledger.acquire("k", run.epoch, [("L", 0)]) == 2
+            assert await desk.acquire("k", run.epoch, [("L", 0)]) == 2
     before = desk.sound_books()
     batch = [order("new"), order("k", replace=True)]
     written = True
@@ -79,8 +79,8 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(desk: Desk) -
         assert await desk.ledger.cancel("t7") == 1
         assert (await desk.ledger.stage())[0] == 1
         assert await desk.ledger.progress([("t1", runs["t1"].epoch, b"1", "{}")]) == [True]
-        assert await desk.ledger.acquire("t1", runs["t1"].epoch, [("L", 1)]) == 1
-        assert await desk.ledger.acquire("t2", runs["t2"].epoch, [("L", 1)]) == 2
+        assert await desk.acquire("t1", runs["t1"].epoch, [("L", 1)]) == 1
+        assert await desk.acquire("t2", runs["t2"].epoch, [("L", 1)]) == 2
         answers = await desk.settle(
             completed(runs["t0"]),
             completed(runs["t1"]),

@@ -138,12 +138,12 @@ async def test_any_text_names_a_limit(desk: Desk) -> None:
     worker = await desk.hire()
     for limit in KEYS[:120]:
         first, second = await desk.start(worker, "first"), await desk.start(worker, "second")
-        assert await desk.ledger.acquire(first.key, first.epoch, [(limit, 1)]) == 1, limit
-        assert await desk.ledger.acquire(second.key, second.epoch, [(limit, 1)]) == 2, limit
+        assert await desk.acquire(first.key, first.epoch, [(limit, 1)]) == 1, limit
+        assert await desk.acquire(second.key, second.epoch, [(limit, 1)]) == 2, limit
         desk.sound_books()
         await desk.settle(completed(first))
         (second,) = await desk.take(worker)
-        assert await desk.ledger.acquire(second.key, second.epoch, [(limit, 1)]) == 1, limit
+        assert await desk.acquire(second.key, second.epoch, [(limit, 1)]) == 1, limit
         await desk.settle(completed(second))
         assert not desk.sound_books().limits, limit
     await desk.ledger.leave(worker)
@@ -155,7 +155,7 @@ async def test_limits_whose_names_are_alike_are_different_limits(desk: Desk) -> 
     limits = ["", "%", "%25", ":", "%3A", "\n", "%0A", "a", "a\nb", "b", "A"]
     await desk.add(*limits)
     for run in await desk.take(worker):
-        assert await desk.ledger.acquire(run.key, run.epoch, [(run.key, 1)]) == 1
+        assert await desk.acquire(run.key, run.epoch, [(run.key, 1)]) == 1
     assert len(desk.sound_books().slots) == len(limits)
 
 
@@ -163,7 +163,7 @@ async def test_one_run_may_hold_limits_of_any_names_at_once(desk: Desk) -> None:
     worker = await desk.hire()
     run = await desk.start(worker, "x")
     limits = [(name, 1) for name in ("", "\n", "a\nb", "%", ":")]
-    assert await desk.ledger.acquire(run.key, run.epoch, limits) == 1
+    assert await desk.acquire(run.key, run.epoch, limits) == 1
     assert len(desk.sound_books().slots) == len(limits)
     await desk.settle(completed(run))
     assert not desk.sound_books().slots

@@ -17,7 +17,7 @@ async def line_up(desk: Desk, worker: str, count: int, most: int = 1, prefix: st
     await desk.add(*keys)
     runs = await desk.take(worker)
     for run in runs:
-        await desk.ledger.acquire(run.key, run.epoch, [("L", most)])
+        await desk.acquire(run.key, run.epoch, [("L", most)])
     desk.sound_books()
     return runs
 
@@ -27,7 +27,7 @@ async def take_turns(desk: Desk, worker: str, most: int = 1) -> list[str]:
     turns: list[str] = []
     while runs := await desk.take(worker):
         for run in runs:
-            if await desk.ledger.acquire(run.key, run.epoch, [("L", most)]) == ACQUIRED:
+            if await desk.acquire(run.key, run.epoch, [("L", most)]) == ACQUIRED:
                 turns.append(run.key)
                 await desk.settle(completed(run))
         desk.sound_books()
@@ -51,8 +51,8 @@ async def test_a_newcomer_cannot_take_the_slot_of_one_who_was_woken(desk: Desk) 
     await desk.settle(completed(holder))
     (woken,) = await desk.take(worker)
     newcomer = await desk.start(worker, "newcomer")
-    assert await desk.ledger.acquire(newcomer.key, newcomer.epoch, [("L", 1)]) == PARKED
-    assert await desk.ledger.acquire(woken.key, woken.epoch, [("L", 1)]) == ACQUIRED
+    assert await desk.acquire(newcomer.key, newcomer.epoch, [("L", 1)]) == PARKED
+    assert await desk.acquire(woken.key, woken.epoch, [("L", 1)]) == ACQUIRED
     desk.sound_books()
 
 
@@ -60,7 +60,7 @@ async def test_acquiring_again_is_the_same_slot(desk: Desk) -> None:
     worker = await desk.hire()
     run = await desk.start(worker, "k")
     for _ in range(2):
-        assert await desk.ledger.acquire("k", run.epoch, [("L", 1)]) == ACQUIRED
+        assert await desk.acquire("k", run.epoch, [("L", 1)]) == ACQUIRED
     assert len(desk.sound_books().slots[b"L"]) == 1
 
 
@@ -68,19 +68,19 @@ async def test_one_who_waits_for_a_limit_keeps_the_slots_it_has(desk: Desk) -> N
     worker = await desk.hire()
     await desk.add("b", "ab", "a")
     b, ab, a = await desk.take(worker)
-    assert await desk.ledger.acquire("b", b.epoch, [("B", 1)]) == ACQUIRED
-    assert await desk.ledger.acquire("ab", ab.epoch, [("B", 1), ("A", 1)]) == PARKED
+    assert await desk.acquire("b", b.epoch, [("B", 1)]) == ACQUIRED
+    assert await desk.acquire("ab", ab.epoch, [("B", 1), ("A", 1)]) == PARKED
     books = desk.sound_books()
     assert books.slots[b"A"] == {b"wab"}
     assert books.lines == {b"B": ["ab"]}
-    assert await desk.ledger.acquire("a", a.epoch, [("A", 1)]) == PARKED
+    assert await desk.acquire("a", a.epoch, [("A", 1)]) == PARKED
 
     await desk.settle(completed(b))
     (ab,) = await desk.take(worker)
-    assert await desk.ledger.acquire("ab", ab.epoch, [("B", 1), ("A", 1)]) == ACQUIRED
+    assert await desk.acquire("ab", ab.epoch, [("B", 1), ("A", 1)]) == ACQUIRED
     await desk.settle(completed(ab))
     (a,) = await desk.take(worker)
-    assert await desk.ledger.acquire("a", a.epoch, [("A", 1)]) == ACQUIRED
+    assert await desk.acquire("a", a.epoch, [("A", 1)]) == ACQUIRED
     await desk.settle(completed(a))
     assert not desk.sound_books().limits
 
@@ -93,7 +93,7 @@ async def test_those_who_need_the_same_limits_in_another_order_do_not_block_each
     done: list[str] = []
     while runs := await desk.take(worker):
         # All ask before the first has done its work.
-        asked = [(run, await desk.ledger.acquire(run.key, run.epoch, wanted[run.key])) for run in runs]
+        asked = [(run, await desk.acquire(run.key, run.epoch, wanted[run.key])) for run in runs]
         desk.sound_books()
         started = [run for run, answer in asked if answer == ACQUIRED]
         await desk.settle(*(completed(run) for run in started))
@@ -105,8 +105,8 @@ async def test_those_who_need_the_same_limits_in_another_order_do_not_block_each
 async def test_a_limit_that_was_asked_for_but_not_taken_leaves_nothing(desk: Desk) -> None:
     worker = await desk.hire()
     a, b = await desk.start(worker, "a"), await desk.start(worker, "b")
-    await desk.ledger.acquire("a", a.epoch, [("A", 1)])
-    assert await desk.ledger.acquire("b", b.epoch, [("A", 1), ("customer 1", 5)]) == PARKED
+    await desk.acquire("a", a.epoch, [("A", 1)])
+    assert await desk.acquire("b", b.epoch, [("A", 1), ("customer 1", 5)]) == PARKED
     assert set(desk.sound_books().limits) == {b"A"}
     await desk.ledger.cancel("b")
     await desk.settle(completed(a))
@@ -116,7 +116,7 @@ async def test_a_limit_that_was_asked_for_but_not_taken_leaves_nothing(desk: Des
 async def test_a_limit_of_none_lets_nobody_in_and_leaves_nothing(desk: Desk) -> None:
     worker = await desk.hire()
     run = await desk.start(worker, "k")
-    assert await desk.ledger.acquire("k", run.epoch, [("L", 0)]) == PARKED
+    assert await desk.acquire("k", run.epoch, [("L", 0)]) == PARKED
     assert await desk.take(worker) == []
     await desk.ledger.cancel("k")
     assert not desk.sound_books().limits
@@ -126,7 +126,7 @@ async def test_a_lowered_limit_drains_down_without_an_error(desk: Desk) -> None:
     worker = await desk.hire()
     holders = await line_up(desk, worker, 3, most=3)
     new = await desk.start(worker, "new")
-    assert await desk.ledger.acquire("new", new.epoch, [("L", 1)]) == PARKED
+    assert await desk.acquire("new", new.epoch, [("L", 1)]) == PARKED
     for left, holder in ((2, holders[0]), (1, holders[1])):
         await desk.settle(completed(holder))
         assert len(desk.sound_books().slots[b"L"]) == left
@@ -139,7 +139,7 @@ async def test_a_raised_limit_lets_those_in_who_wait(desk: Desk) -> None:
     worker = await desk.hire()
     await line_up(desk, worker, 4)
     new = await desk.start(worker, "new")
-    assert await desk.ledger.acquire("new", new.epoch, [("L", 3)]) == PARKED
+    assert await desk.acquire("new", new.epoch, [("L", 3)]) == PARKED
     assert [run.key for run in await desk.take(worker)] == ["t1", "t2"]
     assert desk.sound_books().lines[b"L"] == ["t3", "new"]
 
@@ -149,7 +149,7 @@ async def test_a_limit_raised_by_one_who_was_woken_lets_the_others_in_at_once(de
     holder, *_ = await line_up(desk, worker, 4)
     await desk.settle(completed(holder))
     (woken,) = await desk.take(worker)
-    assert await desk.ledger.acquire(woken.key, woken.epoch, [("L", 3)]) == ACQUIRED
+    assert await desk.acquire(woken.key, woken.epoch, [("L", 3)]) == ACQUIRED
     assert [run.key for run in await desk.take(worker)] == ["t2", "t3"]
     desk.sound_books()
 
@@ -158,9 +158,9 @@ async def test_a_limit_raised_beside_a_full_one_lets_those_in_who_wait_for_it(de
     worker = await desk.hire()
     await line_up(desk, worker, 2)
     other = await desk.start(worker, "other")
-    await desk.ledger.acquire("other", other.epoch, [("full", 1)])
+    await desk.acquire("other", other.epoch, [("full", 1)])
     new = await desk.start(worker, "new")
-    assert await desk.ledger.acquire("new", new.epoch, [("full", 1), ("L", 2)]) == PARKED
+    assert await desk.acquire("new", new.epoch, [("full", 1), ("L", 2)]) == PARKED
     assert [run.key for run in await desk.take(worker)] == ["t1"]
     desk.sound_books()
 
@@ -221,9 +221,9 @@ async def test_the_slot_of_a_dead_worker_goes_to_the_next_in_line(desk: Desk) ->
     worker, other = await desk.hire(), await desk.hire()
     await desk.add("holder")
     (holder,) = await desk.take(other)
-    await desk.ledger.acquire("holder", holder.epoch, [("L", 1)])
+    await desk.acquire("holder", holder.epoch, [("L", 1)])
     waiting = await desk.start(worker, "waiting")
-    assert await desk.ledger.acquire("waiting", waiting.epoch, [("L", 1)]) == PARKED
+    assert await desk.acquire("waiting", waiting.epoch, [("L", 1)]) == PARKED
     desk.bury(other)
     books = desk.sound_books()
     assert books.slots == {b"L": {b"wwaiting"}}
@@ -233,10 +233,10 @@ async def test_the_slot_of_a_dead_worker_goes_to_the_next_in_line(desk: Desk) ->
 async def test_a_replaced_run_keeps_its_slot_until_its_body_has_ended(desk: Desk) -> None:
     worker = await desk.hire()
     old = await desk.start(worker, "k")
-    await desk.ledger.acquire("k", old.epoch, [("L", 1)])
+    await desk.acquire("k", old.epoch, [("L", 1)])
     await desk.add("k", replace=True)
     (new,) = await desk.take(worker)
-    assert await desk.ledger.acquire("k", new.epoch, [("L", 1)]) == PARKED
+    assert await desk.acquire("k", new.epoch, [("L", 1)]) == PARKED
     desk.sound_books()
     assert await desk.settle(completed(old)) == [Answer.LOST]
     books = desk.sound_books()
@@ -248,7 +248,7 @@ async def test_a_replaced_run_keeps_its_slot_until_its_body_has_ended(desk: Desk
 async def test_a_replaced_run_gives_its_slot_up_when_its_worker_is_gone(desk: Desk, way: str) -> None:
     worker, other = await desk.hire(), await desk.hire()
     old = await desk.start(worker, "k")
-    await desk.ledger.acquire("k", old.epoch, [("L", 1)])
+    await desk.acquire("k", old.epoch, [("L", 1)])
     await desk.add("k", replace=True, due_ms=desk.later())
     assert set(desk.sound_books().ghosts) == {old.epoch}
     if way == "dies":
@@ -264,7 +264,7 @@ async def test_a_replaced_run_gives_its_slot_up_when_its_worker_is_gone(desk: De
 async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_when_replaced(desk: Desk) -> None:
     worker, other = await desk.hire(), await desk.hire()
     old = await desk.start(worker, "k")
-    await desk.ledger.acquire("k", old.epoch, [("L", 1)])
+    await desk.acquire("k", old.epoch, [("L", 1)])
     desk.client.xgroup_destroy(desk.ledger.keys.stream, "docket-workers")
     desk.bury(worker)
     assert desk.books().running["k"].worker == worker
@@ -278,7 +278,7 @@ async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_wh
 async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_when_mended(desk: Desk) -> None:
     worker, other = await desk.hire(), await desk.hire()
     old = await desk.start(worker, "k")
-    await desk.ledger.acquire("k", old.epoch, [("L", 1)])
+    await desk.acquire("k", old.epoch, [("L", 1)])
     desk.client.xgroup_destroy(desk.ledger.keys.stream, "docket-workers")
     desk.bury(worker)
     assert desk.sweep() == 1

@@ -310,7 +310,7 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(de
     elif end == "handed back":
         await desk.settle(hand_back(run.key, run.epoch, delay_ms=60_000))
     else:
-        assert await desk.ledger.acquire(run.key, run.epoch, [("L", 0)]) == 2
+        assert await desk.acquire(run.key, run.epoch, [("L", 0)]) == 2
     assert not desk.sound_books().suspects
 
     desk.fall_due("second")
@@ -545,7 +545,7 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(desk: Desk) -> Non
     a, b = await (await flushed()).take(worker, 2)
     await (await flushed()).claim(worker, [])
     await (await flushed()).ledger.progress([("a", a.epoch, b"1", "{}")])
-    assert await (await flushed()).ledger.acquire("a", a.epoch, [("L", 1)]) == 1
+    assert await (await flushed()).acquire("a", a.epoch, [("L", 1)]) == 1
     assert await (await flushed()).settle(completed(a)) == [DONE]
     assert not (await flushed()).renew(worker).lost
     assert await (await flushed()).ledger.cancel("b") == 2
@@ -573,8 +573,8 @@ async def test_a_task_that_is_nowhere_is_found_by_the_sweep(desk: Desk, place: s
     elif place == "line":
         (run,) = await desk.take(worker)
         holder = await desk.start(worker, "holder")
-        await desk.ledger.acquire("holder", holder.epoch, [("L", 1)])
-        await desk.ledger.acquire("k", run.epoch, [("L", 1)])
+        await desk.acquire("holder", holder.epoch, [("L", 1)])
+        await desk.acquire("k", run.epoch, [("L", 1)])
         desk.client.delete(keys.key("line:=L"))
     elif place == "delivered":
         (entry,) = desk.read(worker)
@@ -599,7 +599,7 @@ async def test_the_sweep_changes_nothing_that_is_well(desk: Desk) -> None:
     runs = await desk.take(worker, 4)
     desk.read(worker, 1)
     for run in runs[:3]:
-        await desk.ledger.acquire(run.key, run.epoch, [("L", 1)])
+        await desk.acquire(run.key, run.epoch, [("L", 1)])
     await desk.settle(completed(runs[0]))
     before = desk.sound_books()
     for _ in range(3):

@@ -68,7 +68,7 @@ async def test_another_epoch_changes_nothing(desk: Desk, off: int) -> None:
     answers = await desk.settle(completed(wrong), reschedule("k", wrong.epoch, attempt=2), hand_back("k", wrong.epoch))
     assert answers == [LOST] * 3
     assert await desk.ledger.progress([("k", wrong.epoch, b"x", "{}")]) == [False]
-    assert await desk.ledger.acquire("k", wrong.epoch, [("L", 1)]) == 0
+    assert await desk.acquire("k", wrong.epoch, [("L", 1)]) == 0
     assert desk.books() == before
 
 
@@ -179,7 +179,7 @@ async def test_progress_is_gone_with_the_run_that_wrote_it(desk: Desk) -> None:
     keys = ["retried", "back", "done", "parked", "lost"]
     await desk.add("holder", *keys)
     holder, *rest = await desk.take(worker)
-    await desk.ledger.acquire("holder", holder.epoch, [("L", 1)])
+    await desk.acquire("holder", holder.epoch, [("L", 1)])
     runs = {run.key: run for run in rest}
     assert all(await desk.ledger.progress([(k, run.epoch, b"1", "{}") for k, run in runs.items()]))
     await desk.settle(
@@ -187,7 +187,7 @@ async def test_progress_is_gone_with_the_run_that_wrote_it(desk: Desk) -> None:
         hand_back("back", runs["back"].epoch),
         completed(runs["done"]),
     )
-    assert await desk.ledger.acquire("parked", runs["parked"].epoch, [("L", 1)]) == 2
+    assert await desk.acquire("parked", runs["parked"].epoch, [("L", 1)]) == 2
     assert set(desk.sound_books().progress) == {"lost"}
     desk.bury(worker)
     assert not desk.sound_books().progress

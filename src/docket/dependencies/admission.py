@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from docket.execution import Execution
+    from docket.ledger import Taken
 
 logger = logging.getLogger("docket.dependencies")
 
@@ -135,12 +136,10 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-async def if_possible(tell: Callable[[], Awaitable[None]]) -> None:
-    """Tells the server, unless it is away: for what also goes away by itself."""
-    try:
-        await tell()
-    except PASSING as error:
-        logger.warning("admission: %s; left to expire", error)
+def keep(execution: Execution, taken: Taken | None) -> None:
+    """Notes what the run has taken of a limit: the write that ends it gives that back if the run is blocked after all."""
+    if taken is not None:
+        execution.taken = [*execution.taken, taken]
 
 
 def positive_ms(owner: str, name: str, duration: timedelta) -> int:

@@ -157,8 +157,10 @@ def _all_claims(execution: Execution) -> list[Claim]:
 
 async def _acquire(execution: Execution, claims: list[Claim]) -> None:
     ledger = current_docket.get().ledger
-    answer = await patiently(lambda: ledger.acquire(execution.key, execution.epoch, claims))
+    answer, full = await patiently(
+        lambda: ledger.acquire(execution.key, execution.epoch, claims, taken=execution.taken)
+    )
     if answer == _LOST:
         raise superseded(execution)
     if answer != _ACQUIRED:
-        raise ConcurrencyBlocked(execution, *claims[0])
+        raise ConcurrencyBlocked(execution, *claims[full - 1])

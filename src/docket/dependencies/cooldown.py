@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 from docket.ledger.limits import LimitBook, Verdict
 
-from .admission import Admission, if_possible, patiently, positive_ms, superseded
+from .admission import Admission, keep, patiently, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
 from .durations import format_duration
@@ -28,24 +27,18 @@ class Cooldown(Admission):
         self._window_ms = positive_ms("Cooldown", "window", window)
         super().__init__(scope, variant=self._window_ms)
         self.window = window
-        self._opened: tuple[str, bytes] | None = None
 
     async def __aenter__(self) -> Self:
         execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
         name = self.bound_name(execution)
-        decision = await patiently(lambda: book.cool_down(execution.key, execution.epoch, name, self._window_ms))
+        decision = await patiently(
+            lambda: book.cool_down(execution.key, execution.epoch, name, self._window_ms, taken=execution.taken)
+        )
         if decision.verdict is Verdict.LOST:
             raise superseded(execution)
         if decision.verdict is Verdict.DROP:
             left = timedelta(milliseconds=decision.wait_ms)
             reason = f"a cooldown{self.whose} ({format_duration(left.total_seconds())} left)"
             raise AdmissionBlocked(execution, reason, reschedule=False, retry_delay=left)
-        self._opened = (name, decision.receipt) if decision.receipt else None
+        keep(execution, decision.taken)
         return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(exc_value, AdmissionBlocked) and self._opened is not None:
-            book, opened = LimitBook(current_docket.get().ledger), self._opened
-            await if_possible(lambda: book.give_back_cooldown(*opened))

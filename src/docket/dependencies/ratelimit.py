@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 from docket.ledger.limits import LimitBook, Verdict
 
-from .admission import Admission, PutAway, if_possible, patiently, positive_count, positive_ms, superseded
+from .admission import Admission, PutAway, keep, patiently, positive_count, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
 from .durations import format_duration
@@ -31,13 +30,14 @@ class RateLimit(Admission):
         self.limit = positive_count("RateLimit", "limit", limit)
         self.per = per
         self.drop = drop
-        self._place: tuple[str, bytes] | None = None
 
     async def __aenter__(self) -> Self:
         execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
         name = self.bound_name(execution)
         decision = await patiently(
-            lambda: book.rate(execution.key, execution.epoch, name, self.limit, self._per_ms, drop=self.drop)
+            lambda: book.rate(
+                execution.key, execution.epoch, name, self.limit, self._per_ms, drop=self.drop, taken=execution.taken
+            )
         )
         if decision.verdict is Verdict.LOST:
             raise superseded(execution)
@@ -47,15 +47,8 @@ class RateLimit(Admission):
         if decision.verdict is Verdict.PUT_OFF:
             turn = f"its turn comes in {format_duration(wait.total_seconds())}"
             raise PutAway(execution, f"{self._reason}, {turn}", retry_delay=wait)
-        self._place = name, decision.receipt
+        keep(execution, decision.taken)
         return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(exc_value, AdmissionBlocked) and self._place is not None:
-            book, place = LimitBook(current_docket.get().ledger), self._place
-            await if_possible(lambda: book.give_back_rate(*place))
 
     @property
     def _reason(self) -> str:

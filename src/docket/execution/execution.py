@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uncalled_for import get_signature
 
 from docket.codec import decode_call, decode_error, decode_result, encode_call, encode_error
-from docket.ledger import Ending, Look, finish, read_ending
+from docket.ledger import Ending, Look, Taken, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
 from docket.ledger.ledger import as_json, worker_name
 from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed, UnknownVersion, Unserializable
@@ -56,6 +56,9 @@ class NextRun:
 
 class Execution:
     """A task: what it calls, when, and how it is doing."""
+
+    # What this run has taken of its limits; most have none.
+    taken: Sequence[Taken] = ()
 
     def __init__(
         self,

@@ -3,8 +3,20 @@
 from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
-from .settlements import Answer, Settlement, finish, hand_back, reschedule
-from .values import Delivery, Duty, Entry, KeptSlot, Order, Reclaimed, Registration, Renewal, Staged, UnknownEntry
+from .settlements import Answer, Settlement, finish, giving_back, hand_back, reschedule
+from .values import (
+    Delivery,
+    Duty,
+    Entry,
+    KeptSlot,
+    Order,
+    Reclaimed,
+    Registration,
+    Renewal,
+    Staged,
+    Taken,
+    UnknownEntry,
+)
 
 __all__ = [
     "Answer",
@@ -25,9 +37,11 @@ __all__ = [
     "Renewal",
     "Settlement",
     "Staged",
+    "Taken",
     "UnknownEntry",
     "WorkerRow",
     "finish",
+    "giving_back",
     "hand_back",
     "read_ending",
     "reschedule",

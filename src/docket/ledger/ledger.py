@@ -25,7 +25,19 @@ from docket.storage.server import Server
 
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
 from .settlements import ANSWERS, Answer, Settlement
-from .values import Delivery, Duty, Entry, KeptSlot, Order, Reclaimed, Registration, Renewal, Staged, UnknownEntry
+from .values import (
+    Delivery,
+    Duty,
+    Entry,
+    KeptSlot,
+    Order,
+    Reclaimed,
+    Registration,
+    Renewal,
+    Staged,
+    Taken,
+    UnknownEntry,
+)
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
@@ -207,9 +219,14 @@ class Ledger:
         )
         return [code == 1 for code in reply]
 
-    async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]]) -> int:
-        """1 all slots acquired, 2 parked (this run is over), 0 lost."""
-        return await self._run(
+    async def acquire(
+        self, key: str, epoch: int, limits: Sequence[tuple[str, int]], *, taken: Sequence[Taken] = ()
+    ) -> tuple[int, int]:
+        """1 all slots acquired, 2 parked (this run is over), 0 lost; and which limit was full, counted from 1.
+
+        A run that is parked gives back what it has `taken` of other limits.
+        """
+        code, full = await self._run(
             "acquire",
             (
                 text_bytes(key),
@@ -218,8 +235,10 @@ class Ledger:
                 self.ttl_ms,
                 CANCELLED_TAIL,
                 CANCELLED_EVENT,
+                taken,
             ),
         )
+        return code, full
 
     async def seize(self, key: str, worker: str) -> tuple[float, int]:
         """Claims a task by key for a caller that runs it by hand: server ms, epoch (0: it does not wait)."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 
-from .endings import CANCELLED_EVENT, CANCELLED_TAIL, Ending, ending_event
+from .endings import CANCELLED_EVENT, CANCELLED_TAIL
 from .ledger import Ledger
+from .values import Taken
 
-_OVERTAKEN = "dropped: a debounce (another submission runs in its place)"
-_OVERTAKEN_TAIL = Ending(error=_OVERTAKEN).pack()
-_OVERTAKEN_EVENT = ending_event(ExecutionState.CANCELLED, "null", 0, _OVERTAKEN)
+_RATE, _COOLDOWN, _DEBOUNCE = 1, 2, 3
+_OVERTAKEN = b"overtaken"
 
 
 class Verdict(enum.IntEnum):
@@ -28,46 +28,46 @@ class Verdict(enum.IntEnum):
 class Decision:
     """What a limit says about a run.
 
-    PUT_OFF: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long that will be so.
-    `receipt` names what the run has taken, for giving it back.
+    PUT_OFF: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long that will be so, and
+    `overtaken` that another submission runs in its place. `taken` is what the run has taken, for giving it back.
     """
 
     verdict: Verdict
     wait_ms: float
-    receipt: bytes
+    taken: Taken | None = None
+    overtaken: bool = False
 
 
 class LimitBook:
-    """The limits of one docket that are about time; those about slots are the ledger's `acquire`."""
+    """The limits of one docket that are about time; those about slots are the ledger's `acquire`.
+
+    `taken` is what the run has taken of other limits: the script that puts it off gives that back.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._keys = ledger.keys
 
-    async def rate(self, key: str, epoch: int, limit: str, most: int, per_ms: int, *, drop: bool) -> Decision:
+    async def rate(
+        self, key: str, epoch: int, limit: str, most: int, per_ms: int, *, drop: bool, taken: Sequence[Taken] = ()
+    ) -> Decision:
         """Takes one of `most` places in a window of `per_ms` that slides; where none is free, one in the future."""
-        places = (text_bytes(self._keys.rate(limit)), text_bytes(self._keys.rate_line(limit)))
-        return await self._decide("rate", key, epoch, *places, most, per_ms, int(drop))
+        log, line = text_bytes(self._keys.rate(limit)), text_bytes(self._keys.rate_line(limit))
+        return await self._decide("rate", key, epoch, taken, _RATE, log, line, most, per_ms, int(drop))
 
-    async def give_back_rate(self, limit: str, receipt: bytes) -> None:
-        await self._ledger.ask("give_back", (text_bytes(self._keys.rate(limit)), receipt))
-
-    async def cool_down(self, key: str, epoch: int, limit: str, window_ms: int) -> Decision:
+    async def cool_down(
+        self, key: str, epoch: int, limit: str, window_ms: int, *, taken: Sequence[Taken] = ()
+    ) -> Decision:
         """Opens a window if none is open."""
-        return await self._decide("cooldown", key, epoch, text_bytes(self._keys.cooldown(limit)), window_ms)
+        window = text_bytes(self._keys.cooldown(limit))
+        return await self._decide("cooldown", key, epoch, taken, _COOLDOWN, window, window_ms)
 
-    async def give_back_cooldown(self, limit: str, receipt: bytes) -> None:
-        await self._ledger.ask("give_back", (text_bytes(self._keys.cooldown(limit)), receipt))
-
-    async def debounce(self, key: str, epoch: int, limit: str, settle_ms: int, *, latest: bool) -> Decision:
+    async def debounce(
+        self, key: str, epoch: int, limit: str, settle_ms: int, *, latest: bool, taken: Sequence[Taken] = ()
+    ) -> Decision:
         """Lets the one run through for which it has been quiet long enough."""
         state = text_bytes(self._keys.debounce(limit))
-        overtaken = (_OVERTAKEN_TAIL, _OVERTAKEN_EVENT)
-        return await self._decide("debounce", key, epoch, state, settle_ms, int(latest), *overtaken)
-
-    async def keep_debounced(self, key: str, limit: str, receipt: bytes) -> None:
-        """The task that was let through was put off by something else: it is let through again."""
-        await self._ledger.ask("keep_debounced", (text_bytes(key), text_bytes(self._keys.debounce(limit)), receipt))
+        return await self._decide("debounce", key, epoch, taken, _DEBOUNCE, state, settle_ms, int(latest))
 
     async def declare(self, group: str, most: int) -> None:
         """Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there
@@ -78,7 +78,12 @@ class LimitBook:
             if cursor == "0":
                 return
 
-    async def _decide(self, script: str, key: str, epoch: int, *particulars: Any) -> Decision:
-        fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
-        verdict, wait_ms, receipt = await self._ledger.ask(script, (*fixed, *particulars))
-        return Decision(Verdict(verdict), wait_ms, receipt)
+    async def _decide(
+        self, script: str, key: str, epoch: int, taken: Sequence[Taken], kind: int, place: bytes, *particulars: Any
+    ) -> Decision:
+        fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT, taken)
+        code, wait_ms, name = await self._ledger.ask(script, (*fixed, place, *particulars))
+        verdict = Verdict(code)
+        if verdict is Verdict.GO:
+            return Decision(verdict, wait_ms, (kind, place, name) if name else None)
+        return Decision(verdict, wait_ms, overtaken=name == _OVERTAKEN)

@@ -1,15 +1,18 @@
-"""The three ways to settle a run, as the settle script reads them."""
+"""The ways to settle a run, as the settle script reads them."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import text_bytes
 
-_FINISH, _RESCHEDULE, _HAND_BACK = range(3)
+from .values import Taken
+
+_FINISH, _RESCHEDULE, _HAND_BACK, _BLOCKED = range(4)
 
 
 class Answer(enum.IntEnum):
@@ -67,12 +70,16 @@ def reschedule(
     due_ms: float | None = None,
     function_name: str | None = None,
     call: bytes | None = None,
+    put_off: bool = False,
 ) -> Settlement:
-    """Runs again: after a delay on the server's clock, or at a time; with another call if one is given."""
+    """Runs again: after a delay on the server's clock, or at a time; with another call if one is given.
+
+    `put_off`: the run has not begun, so the same submission comes later.
+    """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
     name = text_bytes(function_name) if function_name is not None else False
-    item = [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False]
+    item = [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False, int(put_off)]
     return Settlement(key, epoch, item, len(key) + len(call or b"") + 60)
 
 
@@ -85,3 +92,12 @@ def hand_back(
     """
     name = text_bytes(only_if_known) if only_if_known is not None else False
     return Settlement(key, epoch, [text_bytes(key), epoch, _HAND_BACK, delay_ms, name, int(begun)])
+
+
+def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
+    """The same for a run that has not begun: it also gives back what it took of its limits."""
+    if not taken:
+        return settlement
+    key, epoch = settlement.item[:2]
+    weight = settlement.weight + sum(60 + len(place) + len(submission) for _, place, submission in taken)
+    return Settlement(settlement.key, settlement.epoch, [key, epoch, _BLOCKED, taken, settlement.item], weight)

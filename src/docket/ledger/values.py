@@ -6,6 +6,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+# What a run took of a limit that is about time: the kind of limit, the key that counts it, the submission that took it.
+Taken = tuple[int, bytes, bytes]
+
 
 @dataclass(slots=True)
 class Order:

@@ -32,7 +32,7 @@ from docket.dependencies import (
 from docket.execution import Execution, TaskFunction
 from docket.execution.execution import NextRun, from_record, unknown_function
 from docket.instrumentation import is_tracing, mark_failed, run_span
-from docket.ledger import Answer, Delivery, Ending, Settlement, finish, hand_back, reschedule
+from docket.ledger import Answer, Delivery, Ending, Settlement, finish, giving_back, hand_back, reschedule
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
 from docket.model.errors import PayloadTooLarge, UnknownVersion
 from docket.model.states import ExecutionState
@@ -325,7 +325,7 @@ class Runner:
         limit = self._worker.run_limits.get(run.key)
         return limit is not None and self._starts.get(run.key, 0) >= limit
 
-    def _next(self, run: Run, next_run: NextRun) -> Settlement:
+    def _next(self, run: Run, next_run: NextRun, *, put_off: bool = False) -> Settlement:
         when = next_run.when
         return reschedule(
             run.key,
@@ -335,6 +335,7 @@ class Runner:
             due_ms=to_ms(when) if when is not None else None,
             function_name=next_run.function_name,
             call=next_run.call,
+            put_off=put_off,
         )
 
     async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
@@ -404,21 +405,19 @@ class Runner:
             self._report.blocked(execution, blocked.reason, "it waits")
             if execution.next_run is not None:
                 # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
-                self._settle(run, execution, self._next(run, execution.next_run))
+                self._settle_blocked(run, execution, self._next(run, execution.next_run, put_off=True))
             elif isinstance(blocked, PutAway):
                 self._close(run)
             else:
                 # Where it was replaced or cancelled this changes nothing; one that nobody has put away must not stay as running.
                 ending = Ending(self._worker.name, f"put away by {blocked.reason}")
-                self._settle(run, None, self._ending(run, ExecutionState.CANCELLED, ending))
+                ended = self._ending(run, ExecutionState.CANCELLED, ending)
+                self._settle(run, None, giving_back(ended, execution.taken))
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
-            self._settle(
-                run,
-                execution,
-                reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay)),
-            )
+            later = reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay), put_off=True)
+            self._settle_blocked(run, execution, later)
         else:
             self._report.blocked(execution, blocked.reason, "dropped")
             await self._drop(run, execution, blocked)
@@ -431,11 +430,18 @@ class Runner:
         next_run = execution.next_run
         if next_run is None:
             ending = Ending(self._worker.name, f"dropped: {blocked.reason}")
-            self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
+            ended = self._ending(run, ExecutionState.CANCELLED, ending)
+            self._settle_blocked(run, execution, ended, CANCELLED)
             return
         if next_run.delay is not None:
             next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
-        self._settle(run, execution, self._next(run, next_run))
+        self._settle_blocked(run, execution, self._next(run, next_run))
+
+    def _settle_blocked(
+        self, run: Run, execution: Execution, settlement: Settlement, tally: Tally | None = None
+    ) -> None:
+        """The run has not begun: what it took of its limits is given back with its end."""
+        self._settle(run, execution, giving_back(settlement, execution.taken), tally)
 
     def _cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
         """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""

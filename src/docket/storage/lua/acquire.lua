@@ -1,13 +1,13 @@
 -- Takes a slot of every limit for a run, in the order of their names. At the first that is full the task waits in line, and
 -- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
--- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event}.
--- Returns: 1 acquired, 2 parked, 0 lost.
-local key, epoch, limits, ttl, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
+-- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event, what the run took of other limits}.
+-- Returns: 1 acquired, 2 parked or 0 lost; which of the limits was full, counted from 1, else 0.
+local key, epoch, limits, ttl, cancelled_tail, cancelled_event, taken = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)
 local run = run_bytes and unpack_run(run_bytes)
-if not run or not bytes or run.epoch ~= epoch then return 0 end
-if run.limits ~= '' then return 1 end
+if not run or not bytes or run.epoch ~= epoch then return {0, 0} end
+if run.limits ~= '' then return {1, 0} end
 
 local kept = {}
 for _, limit in ipairs(parked_at(key)) do
@@ -16,6 +16,7 @@ for _, limit in ipairs(parked_at(key)) do
 end
 if next(kept) then call('HDEL', PARKED, key) end
 
+for i, l in ipairs(limits) do l[3] = i end
 table.sort(limits, function(a, b) return a[1] < b[1] end)
 local names, full = {}, nil
 for i, l in ipairs(limits) do
@@ -29,6 +30,7 @@ end
 if full then
   local task = unpack_task(bytes)
   end_run(key, run, false)
+  give_back(taken, not has_flag(run, CANCEL_ASKED))
   if has_flag(run, CANCEL_ASKED) then
     finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
   else
@@ -51,4 +53,5 @@ end
 -- A limit that was raised since may have room for those who wait; one that nobody uses is forgotten.
 for limit in pairs(kept) do wake_line(limit) end
 for _, name in ipairs(names) do wake_line(name) end
-return full and 2 or 1
+if full then return {2, limits[full][3]} end
+return {1, 0}

@@ -1,8 +1,8 @@
 -- Lets a run begin if no window is open, and opens one.
--- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, window, window ms}.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, what the run took, window, window ms}.
 --   window: string, when it closes and the submission that opened it.
--- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, what to give back.
-local key, epoch, _, _, _, window, window_ms = unpack(cmsgpack.unpack(ARGV[2]))
+-- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, the submission that opened it.
+local key, epoch, _, _, _, _, window, window_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local SPARE_MS = 60000
 local now = server_ms()
 insist()
@@ -14,8 +14,7 @@ local ours, value = submission_name(key, task), call('GET', window)
 local closes, holder = string.match(value or '', '^(%d+) (.*)$')
 if closes and tonumber(closes) > now then
   if holder ~= ours then return {DROP, tonumber(closes) - now, ''} end
-  return {GO, 0, value}
+  return {GO, 0, ours}
 end
-value = string.format('%.0f ', now + window_ms) .. ours
-call('SET', window, value, 'PX', window_ms + SPARE_MS)
-return {GO, 0, value}
+call('SET', window, string.format('%.0f ', now + window_ms) .. ours, 'PX', window_ms + SPARE_MS)
+return {GO, 0, ours}

@@ -1,43 +1,42 @@
 -- Lets one submission through when it has been quiet for `settle` ms, and drops the others.
--- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, state, settle ms, latest (0/1), tail and event of
---   a task that was overtaken}.
---   state: hash. leader, due: the task that waits and until when; order: its place among the submissions; last: when the last
---   one arrived; winner: the submission that was let through; again: the task that is to be let through once more.
--- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through.
-local key, epoch, ttl, tail, event, state, settle, latest, overtaken_tail, overtaken_event = unpack(cmsgpack.unpack(ARGV[2]))
--- A state outlives its use by this: after a longer absence of all workers a leader waits once more.
-local SPARE_MS = 600000
+-- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, what the run took, state, settle ms, latest (0/1)}.
+--   state: hash. leader, due: the submission that waits and until when; order: its place among the submissions; last: when the last
+--   one arrived; winner: the submission that was let through; `again <submission>`: is let through once more; `overtaken
+--   <submission>`: is dropped when it asks.
+-- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through, or of one that was dropped '' or
+--   'overtaken'.
+local key, epoch, ttl, tail, event, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 insist()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let through.
 if task.attempt > 1 then return {GO, 0, ''} end
-local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again')
 local ours = submission_name(key, task)
+local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
 local leader, due, leaders_order, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
 if found[5] == ours then return {GO, 0, ours} end
+-- A perpetual task that comes back sooner would keep the others waiting, or overtake them in turn.
+local away = settle * 2
+if found[7] then return {DROP, away, 'overtaken'} end
 
 local function let_through()
   call('HSET', state, 'winner', ours)
-  call('PEXPIRE', state, math.max(call('PTTL', state), SPARE_MS))
+  call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
   return {GO, 0, ours}
 end
 
-if found[6] == string.format('%.0f ', task.generation) .. key then
-  call('HDEL', state, 'again')
-  return let_through()
-end
+if found[6] then return let_through() end
 
 local function wait_until(at)
-  call('HSET', state, 'leader', key, 'due', at)
-  call('PEXPIRE', state, at - now + SPARE_MS)
-  put_off(key, run, task, bytes, at, ttl, tail, event)
+  call('HSET', state, 'leader', ours, 'due', at)
+  call('PEXPIRE', state, at - now + DEBOUNCE_SPARE_MS)
+  put_off(key, run, task, bytes, at, ttl, tail, event, taken)
   return {PUT_OFF, at - now, ''}
 end
 
--- A leader that is back from its wait; a task of its key that was scheduled anew is a new submission.
-if leader == key and due == task.due then
+-- A leader that is back from its wait.
+if leader == ours then
   if last + settle > now then return wait_until(last + settle) end
   call('HDEL', state, 'leader', 'due', 'order', 'last')
   return let_through()
@@ -49,24 +48,29 @@ local function our_order()
   return has_flag(run, FROM_FRONT) and math.min(order, task.due) or order
 end
 
-local function waits(other)
-  local record = other and other ~= key and call('HGET', TASKS, other)
-  local found_task = record and unpack_task(record)
-  return found_task and found_task.due == due and found_task, record
+-- Its next run finds the mark, and ends or skips as its behaviours say. One that runs, or is ready, is on its way here.
+local function overtake()
+  mark_submission(state, 'overtaken', leader)
+  local other = string.match(leader, '^%d+ %d+ (.*)$')
+  local its_task = unpack_task(call('HGET', TASKS, other))
+  if its_task.place == SCHEDULED then
+    call('ZREM', QUEUE, other)
+    to_front(other, its_task)
+    call('HSET', TASKS, other, pack_task(its_task))
+    publish(other, waiting_event(its_task))
+  end
 end
 
 local order = our_order()
-local other, other_bytes = waits(leader)
-if other then
+if leader and is_current(leader) then
   call('HSET', state, 'last', now)
   local overtakes
   if latest == 1 then overtakes = order > leaders_order else overtakes = order < leaders_order end
   if not overtakes then
-    call('PEXPIRE', state, math.max(due - now, 0) + settle + SPARE_MS)
-    return {DROP, 0, ''}
+    call('PEXPIRE', state, math.max(due - now, 0) + settle + DEBOUNCE_SPARE_MS)
+    return {DROP, away, ''}
   end
-  withdraw(leader, other)
-  finish(leader, 5, 0, 0, now, other_bytes, ttl, overtaken_tail, overtaken_event)
+  overtake()
 end
 call('HSET', state, 'order', string.format('%.4f', order), 'last', now)
 return wait_until(now + settle)

@@ -6,6 +6,8 @@ local FRESH, REPLACE, NOW = 1, 2, 4
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
+-- Where a task's submissions begin to count: a key that is added again after its record has expired is another submission.
+local first = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
 
 -- A client may make the group itself, at '$': it must exist before the first entry.
 if call('EXISTS', STREAM) == 0 then
@@ -37,7 +39,7 @@ local function write_known(c)
   local before = known[key] and unpack_task(known[key])
   if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then return 0, before.generation, before.due, before.place end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
-  local task = {flags = 0, attempt = c[6], losses = 0, generation = 1, submission = 1, due = due, entry_ms = 0, entry_seq = 0,
+  local task = {flags = 0, attempt = c[6], losses = 0, generation = 1, submission = first, due = due, entry_ms = 0, entry_seq = 0,
     name = c[4], call = c[5]}
   if before then
     task.generation = before.generation + 1
@@ -72,7 +74,7 @@ for _, c in ipairs(calls) do
       wait_for_time(key, due)
     end
     local at = #fields + 1
-    local bytes = struct.pack(TASK_HEADER, 1, where, 0, c[6], 0, 1, 1, due, ms, seq, #name) .. name .. c[5]
+    local bytes = struct.pack(TASK_HEADER, 1, where, 0, c[6], 0, 1, first, due, ms, seq, #name) .. name .. c[5]
     known[key], place_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, where
   end

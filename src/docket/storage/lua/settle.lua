@@ -1,8 +1,9 @@
 -- Writes down how a batch of runs ended, each fenced by its epoch.
 -- ARGV[2]: msgpack {cancelled tail, cancelled event, ttl ms, worker that offers a slot or false, for how many ms, list of {key, epoch, kind, …}}:
 --   0 finish:     state, ttl ms, tail, event, dead letter (0/1), has progress (0/1)
---   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false
+--   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later
 --   2 hand back:  delay ms, function name that another live worker must know or false, has begun (0/1)
+--   3 blocked:    what the run took of its limits, and one of the above as a list of its own
 -- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead.
 local FINISH, DONE = 0, 1
 local cancelled_tail, cancelled_event, cancelled_ttl, offering, offer_ms, items = unpack(cmsgpack.unpack(ARGV[2]))
@@ -20,7 +21,7 @@ local settle_otherwise
 -- Everything but a plain end of a run that held nothing.
 local function otherwise()
   --- parts
-  local RESCHEDULE, CANCELLED_STATE = 1, 5
+  local RESCHEDULE, BLOCKED, CANCELLED_STATE = 1, 3, 5
   local LOST_ANSWER, KEPT, CANCELLED = 0, 2, 3
 
   local function known_elsewhere(name, worker)
@@ -48,7 +49,8 @@ local function otherwise()
     local key, task = item[1], unpack_task(task_bytes)
     if item[3] == RESCHEDULE then
       task.due = item[4] == 1 and now + item[5] or item[5]
-      task.attempt, task.losses, task.submission = item[6], 0, task.submission + 1
+      task.attempt = item[6]
+      if item[9] ~= 1 then task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32 end
       if item[7] then task.name, task.call = item[7], item[8] end
       put(key, task, now)
     else
@@ -77,13 +79,31 @@ local function otherwise()
     end
   end
 
+  -- A run that no longer counts gives back only what another submission than the present one took: the run was replaced.
+  local function settle_limits(taken, item, run, task_bytes)
+    --- parts
+    if run then
+      local comes_back = item[3] == RESCHEDULE and item[9] == 1 and not has_flag(run, CANCEL_ASKED)
+      return give_back(taken, comes_back)
+    end
+    local present, foreign = task_bytes and submission_name(item[1], unpack_task(task_bytes)), {}
+    for _, t in ipairs(taken) do
+      if t[3] ~= present then foreign[#foreign + 1] = t end
+    end
+    give_back(foreign, false)
+  end
+
   return function(item, run_bytes, task_bytes)
     local key, run = item[1], run_bytes and unpack_run(run_bytes)
+    local taken = item[3] == BLOCKED and item[4]
+    if taken then item = item[5] end
     if not run or run.epoch ~= item[2] or not task_bytes or ended[key] then
+      if taken then settle_limits(taken, item, nil, task_bytes) end
       lay_ghost(item[2])
       return LOST_ANSWER
     end
     if item[3] > RESCHEDULE and item[5] and not known_elsewhere(item[5], run.worker) then return KEPT end
+    if taken then settle_limits(taken, item, run, task_bytes) end
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
     table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))

@@ -9,17 +9,54 @@ local function own_run(key, epoch)
   return run, unpack_task(bytes), bytes
 end
 
--- The same for every delivery of one submission or one attempt (it is redelivered, woken in a line or handed back), and
--- another for the next: whatever is scheduled anew has a new due time.
+-- The same for every delivery of one submission (it is redelivered, put off, woken in a line or handed back), and another
+-- for the next.
 local function submission_name(key, task)
-  return string.format('%.0f %.0f %.3f ', task.generation, task.attempt, task.due) .. key
+  return string.format('%.0f %.0f ', task.generation, task.submission) .. key
+end
+
+-- A debounce's state outlives its use by this: after a longer absence of all workers a leader waits once more.
+local DEBOUNCE_SPARE_MS = 600000
+
+-- Whether the task waits or runs as this very submission.
+local function is_current(submission)
+  local key = string.match(submission, '^%d+ %d+ (.*)$')
+  local bytes = key and call('HGET', TASKS, key)
+  return bytes and submission_name(key, unpack_task(bytes)) == submission
+end
+
+-- Marks a submission in a debounce's state. Each new mark pays for a look at a few others: those of tasks that are gone go.
+local function mark_submission(state, mark, submission)
+  for _, field in ipairs(call('HRANDFIELD', state, 3)) do
+    local other = string.match(field, '^%a+ (%d+ %d+ .*)$')
+    if other and not is_current(other) then call('HDEL', state, field) end
+  end
+  call('HSET', state, mark .. ' ' .. submission, 1)
+  call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
+end
+
+-- Gives back what a run took of its limits, since something else kept it from beginning. Taken: list of {kind, key, submission}.
+local function give_back(taken, comes_back)
+  local RATE, COOLDOWN = 1, 2
+  for _, t in ipairs(taken) do
+    local kind, place, submission = t[1], t[2], t[3]
+    if kind == RATE then
+      call('ZREM', place, submission)
+    elseif kind == COOLDOWN then
+      if string.match(call('GET', place) or '', '^%d+ (.*)$') == submission then call('DEL', place) end
+    elseif comes_back then
+      mark_submission(place, 'again', submission)
+    end
+  end
 end
 
 -- Ends the run; the task waits until `due`. If a cancel was asked for meanwhile, it ends instead.
-local function put_off(key, run, task, bytes, due, ttl, cancelled_tail, cancelled_event)
+local function put_off(key, run, task, bytes, due, ttl, cancelled_tail, cancelled_event, taken)
   end_run(key, run, false)
   leave_line(key)
-  if has_flag(run, CANCEL_ASKED) then
+  local is_cancelled = has_flag(run, CANCEL_ASKED)
+  give_back(taken, not is_cancelled)
+  if is_cancelled then
     return finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
   end
   task.due = due
