@@ -243,3 +243,91 @@ async def test_marks_of_submissions_that_are_gone_do_not_pile_up(desk: Desk) -> 
             await desk.ledger.cancel(f"k{n - 1}")
     state = desk.ledger.keys.debounce("D")
     assert desk.client.hlen(state) < 100
+
+
+async def lose(desk: Desk, worker: str) -> tuple[str, Delivery]:
+    """The worker dies; another one has its only run."""
+    desk.bury(worker)
+    other = await desk.hire()
+    (run,) = await desk.take(other)
+    return other, run
+
+
+async def test_a_redelivery_that_is_parked_keeps_the_window_in_which_its_body_began(desk: Desk) -> None:
+    worker = await desk.hire()
+    run = await desk.start(worker, "k")
+    took(await cool(desk, run), await pace(desk, run))
+    other, run = await lose(desk, worker)
+    taken = took(await cool(desk, run), await pace(desk, run))
+    holder = await desk.start(other, "holder")
+    assert await desk.acquire("holder", holder.epoch, [("L", 1)]) == ACQUIRED
+    assert await desk.acquire("k", run.epoch, [("L", 1)], taken=taken) == PARKED
+
+    newcomer = await desk.start(other, "newcomer")
+    assert (await cool(desk, newcomer)).verdict is Verdict.DROP
+    assert (await pace(desk, newcomer, drop=True)).verdict is Verdict.DROP
+
+
+async def test_a_redelivery_is_not_dropped_by_the_window_that_another_task_opened_meanwhile(desk: Desk) -> None:
+    worker = await desk.hire()
+    run = await desk.start(worker, "k")
+    took(await cool(desk, run))
+    desk.client.delete(desk.ledger.keys.cooldown("C"))
+    bystander = await desk.hire()
+    other = await desk.start(bystander, "other")
+    took(await cool(desk, other))
+
+    _, run = await lose(desk, worker)
+    assert (await cool(desk, run)).verdict is Verdict.GO
+    newcomer = await desk.start(bystander, "newcomer")
+    assert (await cool(desk, newcomer)).verdict is Verdict.DROP
+
+
+async def test_a_task_that_was_lost_before_it_was_let_in_is_judged_as_a_newcomer(desk: Desk) -> None:
+    worker, bystander = await desk.hire(), await desk.hire()
+    await desk.start(worker, "k")
+    other = await desk.start(bystander, "other")
+    took(await cool(desk, other))
+    _, run = await lose(desk, worker)
+    assert (await cool(desk, run)).verdict is Verdict.DROP
+
+
+async def test_a_stale_run_does_not_close_the_window_in_which_its_redelivery_ran(desk: Desk) -> None:
+    worker = await desk.hire()
+    stale = await desk.start(worker, "k")
+    taken = took(await cool(desk, stale), await pace(desk, stale))
+    other, run = await lose(desk, worker)
+    took(await cool(desk, run), await pace(desk, run))
+    await desk.settle(completed(run))
+    again = await desk.start(other, "k")
+
+    late = giving_back(reschedule("k", stale.epoch, attempt=1, put_off=True), taken)
+    assert await desk.settle(late) == [Answer.LOST]
+    assert (await cool(desk, again)).verdict is Verdict.DROP
+    assert (await pace(desk, again, drop=True)).verdict is Verdict.DROP
+
+
+async def test_a_debounced_task_that_was_let_through_and_lost_is_let_through_again(desk: Desk) -> None:
+    """Also if another burst was let through meanwhile."""
+    worker, bystander = await desk.hire(), await desk.hire()
+    for holder, key in ((worker, "k"), (bystander, "other")):
+        run = await desk.start(holder, key)
+        assert (await settle_down(desk, run, settle_ms=1)).verdict is Verdict.PUT_OFF
+        desk.fall_due(key)
+        await desk.ledger.stage()
+        (run,) = await desk.take(holder)
+        took(await settle_down(desk, run, settle_ms=0))
+    _, run = await lose(desk, worker)
+    assert (await settle_down(desk, run)).verdict is Verdict.GO
+
+
+async def test_windows_from_before_the_clock_was_set_back_are_not_believed(desk: Desk) -> None:
+    worker = await desk.hire()
+    hour = 3_600_000
+    desk.client.set(desk.ledger.keys.cooldown("C"), f"{desk.now() + WINDOW_MS + hour} 1 1 1 gone")
+    desk.client.zadd(desk.ledger.keys.rate("R"), {"1 1 gone": desk.now() + hour})
+    run = await desk.start(worker, "k")
+    assert (await cool(desk, run)).verdict is Verdict.GO
+    decision = await pace(desk, run)
+    assert decision.verdict is Verdict.PUT_OFF
+    assert decision.wait_ms <= WINDOW_MS

@@ -30,7 +30,7 @@ end
 if full then
   local task = unpack_task(bytes)
   end_run(key, run, false)
-  give_back(taken, not has_flag(run, CANCEL_ASKED))
+  give_back(taken, run.epoch, not has_flag(run, CANCEL_ASKED))
   if has_flag(run, CANCEL_ASKED) then
     finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
   else

@@ -1,7 +1,7 @@
 -- Lets a run begin if no window is open, and opens one.
 -- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, what the run took, window, window ms}.
---   window: string, when it closes and the submission that opened it.
--- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, the submission that opened it.
+--   window: string, when it closes, the epoch of the run that it let in last, and the submission that opened it.
+-- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, the submission that opened it if the run may give it back.
 local key, epoch, _, _, _, _, window, window_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local SPARE_MS = 60000
 local now = server_ms()
@@ -10,11 +10,18 @@ local run, task = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let in.
 if task.attempt > 1 then return {GO, 0, ''} end
-local ours, value = submission_name(key, task), call('GET', window)
-local closes, holder = string.match(value or '', '^(%d+) (.*)$')
-if closes and tonumber(closes) > now then
-  if holder ~= ours then return {DROP, tonumber(closes) - now, ''} end
-  return {GO, 0, ours}
+local ours = submission_name(key, task)
+local closes, _, holder = string.match(call('GET', window) or '', '^(%d+) (%d+) (.*)$')
+local left = tonumber(closes or now) - now
+-- A window that closes later than any window can was opened before the server's clock was set back.
+local is_open = left > 0 and left <= window_ms
+-- The body may have begun in an earlier run, so the task is not dropped and nothing is given back.
+local is_newcomer = not was_let_in(task)
+if is_open and holder ~= ours then
+  if is_newcomer then return {DROP, left, ''} end
+  return {GO, 0, ''}
 end
-call('SET', window, string.format('%.0f ', now + window_ms) .. ours, 'PX', window_ms + SPARE_MS)
-return {GO, 0, ours}
+closes = is_open and tonumber(closes) or now + window_ms
+call('SET', window, string.format('%.0f %.0f ', closes, epoch) .. ours, 'PX', closes - now + SPARE_MS)
+let_in(key, run)
+return {GO, 0, is_newcomer and ours or ''}

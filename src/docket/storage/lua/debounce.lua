@@ -10,12 +10,15 @@ local now = server_ms()
 insist()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
--- A retry belongs to a run that was let through.
-if task.attempt > 1 then return {GO, 0, ''} end
+-- A retry belongs to a run that was let through, and so does a run whose predecessor was let through and lost.
+if task.attempt > 1 or was_let_in(task) then return {GO, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
 local leader, due, leaders_order, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
-if found[5] == ours then return {GO, 0, ours} end
+if found[5] == ours then
+  let_in(key, run)
+  return {GO, 0, ours}
+end
 -- A perpetual task that comes back sooner would keep the others waiting, or overtake them in turn.
 local away = settle * 2
 if found[7] then return {DROP, away, 'overtaken'} end
@@ -23,6 +26,7 @@ if found[7] then return {DROP, away, 'overtaken'} end
 local function let_through()
   call('HSET', state, 'winner', ours)
   call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
+  let_in(key, run)
   return {GO, 0, ours}
 end
 

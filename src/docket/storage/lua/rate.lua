@@ -12,8 +12,17 @@ local ours = submission_name(key, task)
 
 call('ZREMRANGEBYSCORE', log, '-inf', now - per)
 call('ZREMRANGEBYSCORE', line, '-inf', now - per)
+-- Beginnings in the future were counted before the server's clock was set back.
+for _, other in ipairs(call('ZRANGEBYSCORE', log, '(' .. string.format('%.0f', now), '+inf')) do call('ZADD', log, now, other) end
+
+-- A place in which a body may have begun is not given back.
+local function go()
+  let_in(key, run)
+  return {GO, 0, was_let_in(task) and '' or ours}
+end
+
 -- Delivered again: its place was counted when it began first.
-if call('ZSCORE', log, ours) then return {GO, 0, ours} end
+if call('ZSCORE', log, ours) then return go() end
 
 -- Those before us in the line whose time has come are on their way, unless there is nobody any more.
 local function is_full()
@@ -30,7 +39,7 @@ if not is_full() then
   call('ZREM', line, key)
   call('ZADD', log, now, ours)
   call('PEXPIRE', log, per + SPARE_MS)
-  return {GO, 0, ours}
+  return go()
 end
 
 -- Places at the end of the line that nobody will come for (cancelled, cleared) are given out again. False: there may be more.

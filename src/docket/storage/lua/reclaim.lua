@@ -61,6 +61,7 @@ local function recover(key, stream, id, worker, suspect)
     drop_entries(stream, {id})
   else
     end_run(key, run, false)
+    remember_admission(task, run)
     if has_flag(run, CANCEL_ASKED) then
       leave_line(key)
       cancelled = cancelled + 1

@@ -45,17 +45,23 @@ local function otherwise()
     publish_ending(key, event, ttl > 0 and record)
   end
 
-  local function move_later(item, task_bytes)
+  local function move_later(item, run, task_bytes)
     local key, task = item[1], unpack_task(task_bytes)
     if item[3] == RESCHEDULE then
       task.due = item[4] == 1 and now + item[5] or item[5]
       task.attempt = item[6]
-      if item[9] ~= 1 then task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32 end
+      if item[9] ~= 1 then
+        task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32
+        if was_let_in(task) then task.flags = task.flags - WAS_LET_IN end
+      end
       if item[7] then task.name, task.call = item[7], item[8] end
       put(key, task, now)
     else
       -- One whose body has begun before tells its next run so.
-      if item[6] == 1 and task.losses < BEGUN then task.losses = task.losses + BEGUN end
+      if item[6] == 1 then
+        if task.losses < BEGUN then task.losses = task.losses + BEGUN end
+        remember_admission(task, run)
+      end
       if item[4] > 0 then
         task.due = now + item[4]
         to_queue(key, task)
@@ -79,18 +85,18 @@ local function otherwise()
     end
   end
 
-  -- A run that no longer counts gives back only what another submission than the present one took: the run was replaced.
-  local function settle_limits(taken, item, run, task_bytes)
+  -- A run that no longer counts closes the window that it alone was let in by: its replacement must not be dropped by it. A place
+  -- in a rate is left to expire, since a later run may have begun in it.
+  local function settle_limits(taken, item, run)
     --- parts
+    local COOLDOWN = 2
     if run then
       local comes_back = item[3] == RESCHEDULE and item[9] == 1 and not has_flag(run, CANCEL_ASKED)
-      return give_back(taken, comes_back)
+      return give_back(taken, run.epoch, comes_back)
     end
-    local present, foreign = task_bytes and submission_name(item[1], unpack_task(task_bytes)), {}
     for _, t in ipairs(taken) do
-      if t[3] ~= present then foreign[#foreign + 1] = t end
+      if t[1] == COOLDOWN then close_window(t[2], item[2]) end
     end
-    give_back(foreign, false)
   end
 
   return function(item, run_bytes, task_bytes)
@@ -98,12 +104,12 @@ local function otherwise()
     local taken = item[3] == BLOCKED and item[4]
     if taken then item = item[5] end
     if not run or run.epoch ~= item[2] or not task_bytes or ended[key] then
-      if taken then settle_limits(taken, item, nil, task_bytes) end
+      if taken then settle_limits(taken, item, nil) end
       lay_ghost(item[2])
       return LOST_ANSWER
     end
     if item[3] > RESCHEDULE and item[5] and not known_elsewhere(item[5], run.worker) then return KEPT end
-    if taken then settle_limits(taken, item, run, task_bytes) end
+    if taken then settle_limits(taken, item, run) end
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
     table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))
@@ -115,7 +121,7 @@ local function otherwise()
       end_later({key, 0, FINISH, CANCELLED_STATE, cancelled_ttl, cancelled_tail, cancelled_event, 0, 1}, run, task_bytes)
       return CANCELLED
     else
-      move_later(item, task_bytes)
+      move_later(item, run, task_bytes)
     end
     return DONE
   end

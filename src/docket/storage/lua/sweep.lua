@@ -57,6 +57,7 @@ for i = 1, #page[2], 2 do
     if run and has_flag(run, CANCEL_ASKED) then
       finish(key, 5, run.epoch, run.started, now, bytes, ttl, cancelled_tail, cancelled_event)
     else
+      if run then remember_admission(task, run) end
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
     end

@@ -35,15 +35,27 @@ local function mark_submission(state, mark, submission)
   call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
 end
 
+-- Kept with the run: if it is lost, the task's next run is not judged as a newcomer.
+local function let_in(key, run)
+  if has_flag(run, LET_IN) then return end
+  run.flags = run.flags + LET_IN
+  call('HSET', RUNNING, key, pack_run(run))
+end
+
+-- A cooldown's window names the run that it let in last: only that run may close it again.
+local function close_window(window, epoch)
+  if string.match(call('GET', window) or '', '^%d+ (%d+) ') == string.format('%.0f', epoch) then call('DEL', window) end
+end
+
 -- Gives back what a run took of its limits, since something else kept it from beginning. Taken: list of {kind, key, submission}.
-local function give_back(taken, comes_back)
+local function give_back(taken, epoch, comes_back)
   local RATE, COOLDOWN = 1, 2
   for _, t in ipairs(taken) do
     local kind, place, submission = t[1], t[2], t[3]
     if kind == RATE then
       call('ZREM', place, submission)
     elseif kind == COOLDOWN then
-      if string.match(call('GET', place) or '', '^%d+ (.*)$') == submission then call('DEL', place) end
+      close_window(place, epoch)
     elseif comes_back then
       mark_submission(place, 'again', submission)
     end
@@ -55,7 +67,7 @@ local function put_off(key, run, task, bytes, due, ttl, cancelled_tail, cancelle
   end_run(key, run, false)
   leave_line(key)
   local is_cancelled = has_flag(run, CANCEL_ASKED)
-  give_back(taken, not is_cancelled)
+  give_back(taken, run.epoch, not is_cancelled)
   if is_cancelled then
     return finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
   end

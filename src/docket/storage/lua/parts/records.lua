@@ -8,6 +8,9 @@ local TASK_ENTRY_AT = 25
 local SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 -- In the byte that counts the lost workers: the body has begun before.
 local BEGUN = 128
+-- In the flags of a run: a limit has let it in. In the flags of a task: a run of this submission was let in and then lost or
+-- handed back, so its next run is not a newcomer.
+local LET_IN, WAS_LET_IN = 8, 2
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 local SUSPECT_AFTER = 2
 local LOST_AFTER = 3
@@ -75,6 +78,15 @@ end
 
 local function has_flag(run, flag)
   return math.floor(run.flags / flag) % 2 == 1
+end
+
+local function was_let_in(task)
+  return math.floor(task.flags / WAS_LET_IN) % 2 == 1
+end
+
+-- The run is over and the task waits for another, which has not to ask for what this one was given.
+local function remember_admission(task, run)
+  if has_flag(run, LET_IN) and not was_let_in(task) then task.flags = task.flags + WAS_LET_IN end
 end
 
 local function stream_of_run(run)
