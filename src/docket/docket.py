@@ -356,6 +356,7 @@ class Docket(Places):
             return None
         function = self.tasks.get(record.function_name)
         try:
+            await self.ledger.payloads.complete(record)
             execution = from_record(self, key, record, function)
         except Undecodable as error:
             execution = Execution(

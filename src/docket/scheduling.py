@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, TASKS_SUPERSEDED
 from docket.ledger import Batcher, Ledger, Order, Receipt
-from docket.ledger.batching import batch_end
+from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.ledger import BATCH
-from docket.model.errors import PayloadTooLarge
+from docket.ledger.payloads import LARGEST_CALL, call_payload
+from docket.model.errors import PayloadTooLarge, ServerUnsuitable
 from docket.model.times import from_ms, to_ms
 
 if TYPE_CHECKING:
     from docket.docket import Docket
 
 logger = logging.getLogger("docket.docket")
+
+
+# How often a call is stored that the server has lost before it was scheduled.
+TRIES = 3
 
 
 class Scheduling:
@@ -38,7 +43,19 @@ class Scheduling:
     async def write_down(self, execution: Execution, replace: bool) -> None:
         order = self._order(execution, replace)
         if order is not None:
-            self._note(execution, await self._batcher.call(order), replace)
+            self._note(execution, await self._enqueue(order), replace)
+
+    async def _enqueue(self, order: Order) -> Receipt:
+        if order.payload is None:
+            return await self._batcher.call(order)
+        for _ in range(TRIES):
+            await self._ledger.payloads.store(order.payload)
+            receipt = await self._batcher.call(order)
+            if not receipt.payload_missing:
+                return receipt
+        raise ServerUnsuitable(
+            f"{self._docket.server.shown_url}: the server deletes stored arguments at once; set its maxmemory-policy to noeviction"
+        )
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Each is judged on its own: an error marks its execution and touches no other."""
@@ -53,21 +70,36 @@ class Scheduling:
                     sent.append((execution, order))
         start = 0
         while start < len(sent):
-            end = batch_end(sent, start, BATCH, lambda pair: pair[1].weight)
+            end = batch_end(sent, start, BATCH, lambda pair: _weight_in_bulk(pair[1]))
             await self._send(sent[start:end], replace)
             start = end
         if replace:
             _mark_superseded(executions)
 
     async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
+        sent = [pair for pair in sent if await self._is_stored(*pair)]
         try:
             receipts = await self._ledger.enqueue([order for _, order in sent])
+            for at, receipt in enumerate(receipts):
+                if receipt.payload_missing:
+                    receipts[at] = await self._enqueue(sent[at][1])
         except Exception as error:
             for execution, _ in sent:
                 _mark_failed(execution, error)
             return
         for (execution, _), receipt in zip(sent, receipts, strict=True):
             self._note(execution, receipt, replace)
+
+    async def _is_stored(self, execution: Execution, order: Order) -> bool:
+        """Stores a large call, before the script that names it."""
+        if order.payload is None:
+            return True
+        try:
+            await self._ledger.payloads.store(order.payload)
+        except Exception as error:
+            _mark_failed(execution, error)
+            return False
+        return True
 
     def _order(self, execution: Execution, replace: bool) -> Order | None:
         """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
@@ -82,16 +114,18 @@ class Scheduling:
                 f"{docket.max_payload:,} allowed (Docket(max_payload=…)); store them elsewhere and pass the address"
             )
         due_ms = to_ms(execution.when)
+        payload = call_payload(call) if len(call) > LARGEST_CALL else None
         return Order(
             execution.key,
             execution.function_name,
-            call,
+            call if payload is None else payload.reference,
             due_ms,
             execution.attempt,
             replace,
             execution.fresh_key,
             # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
             due_ms <= docket.server.clock.now_ms(),
+            payload,
         )
 
     def _note_strike(self, execution: Execution) -> None:
@@ -117,6 +151,11 @@ class Scheduling:
 
 def _weight(order: Order) -> int:
     return order.weight
+
+
+def _weight_in_bulk(order: Order) -> int:
+    """A handful of large calls make a batch: the first of them shall not wait for its script for long."""
+    return order.weight if order.payload is None else BATCH_BYTES // 8
 
 
 def _mark_failed(execution: Execution, error: Exception) -> None:

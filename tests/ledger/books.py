@@ -19,7 +19,18 @@ CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
 _WINDOWS = {b"rate", b"rate-line", b"cooldown", b"debounce"}
-_STAYS = {"streams", "finished", "finished_ttl", "lost", "dead", "dead_records", "epoch", "others"}
+_STAYS = {
+    "streams",
+    "finished",
+    "finished_ttl",
+    "lost",
+    "dead",
+    "dead_records",
+    "letter_payloads",
+    "payloads",
+    "epoch",
+    "others",
+}
 _RUN = struct.Struct("<dddIBH")
 
 
@@ -96,6 +107,10 @@ class Books:
     finished_ttl: dict[str, int]
     dead: set[str]
     dead_records: set[str]
+    # By id: how large, and how long it lives (-1: until it is unlinked).
+    payloads: dict[str, tuple[int, int]]
+    # The payload of each dead letter that has one.
+    letter_payloads: dict[str, str]
     epoch: int
     others: set[str]
     expiring: set[str]
@@ -134,6 +149,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
     others, expiring = set[str](), set[str]()
     finished: dict[str, FinishedRecord] = {}
     finished_ttl: dict[str, int] = {}
+    payloads: dict[str, tuple[int, int]] = {}
     for name in names:
         suffix = name.removeprefix(prefix)
         ttl, value = next(replies), _answer(replies, suffix)
@@ -148,6 +164,9 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         if family in _WINDOWS:
             assert ttl > 0, f"{name!r} stays for ever"
             continue
+        if family == b"payload":
+            payloads[rest.decode()] = (len(value), ttl)
+            continue
         if ttl != -1:
             expiring.add(repr(name))
         values.setdefault(family.decode(), {})[rest if has_name else b""] = value
@@ -158,7 +177,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
     def text(value: bytes) -> str:
         return value.decode()
 
-    leases = one("leases", {})
+    leases, letters = one("leases", {}), one("dead-records", {})
     books = Books(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
@@ -184,7 +203,9 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         finished=finished,
         finished_ttl=finished_ttl,
         dead={bytes_text(k) for k in one("dead", {})},
-        dead_records={bytes_text(k) for k in one("dead-records", {})},
+        dead_records={bytes_text(k) for k in letters},
+        payloads=payloads,
+        letter_payloads=_letter_payloads(letters),
         epoch=int(one("epoch", b"0")),
         others=others,
         expiring=expiring,
@@ -218,10 +239,30 @@ def _problems(b: Books, group_was_lost: bool) -> Iterator[str]:
     if b.dead != b.dead_records:
         yield f"dead letters {b.dead ^ b.dead_records} are only half there"
 
+    yield from _payloads(b)
     yield from _places(b)
     yield from _runs(b, group_was_lost)
     yield from _limits(b)
     yield from _workers(b, group_was_lost)
+
+
+def _payloads(b: Books) -> Iterator[str]:
+    owners = {f"task {key!r}": task.reference for key, task in b.tasks.items()}
+    owned = {reference.id for reference in owners.values() if reference is not None}
+    for owner, reference in owners.items():
+        if reference is not None and b.payloads.get(reference.id) != (reference.size, -1):
+            yield f"{owner} refers to {reference}, and there is {b.payloads.get(reference.id)}"
+    if len(owned) < len([reference for reference in owners.values() if reference is not None]):
+        yield "two tasks have one payload"
+    owned |= set(b.letter_payloads.values())
+    for id, (_, ttl) in b.payloads.items():
+        if ttl == -1 and id not in owned:
+            yield f"payload {id} has no owner and no time to live"
+
+
+def _letter_payloads(letters: dict[bytes, bytes]) -> dict[str, str]:
+    found = {bytes_text(k): read_finished(v).task.reference for k, v in letters.items() if len(v) > 30}
+    return {key: reference.id for key, reference in found.items() if reference is not None}
 
 
 def _places(b: Books) -> Iterator[str]:

@@ -13,12 +13,19 @@ from uncalled_for import get_signature
 
 from docket.codec import decode_call, decode_error, decode_result, encode_call, encode_error
 from docket.ledger import Ending, Look, Taken, finish, read_ending
-from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
+from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE, ending_event
 from docket.ledger.ledger import as_json, worker_name
-from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed, UnknownVersion, Unserializable
+from docket.model.errors import (
+    ExecutionCancelled,
+    ResultExpired,
+    TaskFailed,
+    Undecodable,
+    UnknownVersion,
+    Unserializable,
+)
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import RECORD_VERSION, FinishedRecord, TaskRecord
+from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord, read_reference
 
 from .display import show_call
 from .progress import ExecutionProgress, ProgressEvent, read_progress
@@ -234,7 +241,12 @@ class Execution:
     async def _open_ending(self, record: FinishedRecord) -> Any:
         ending = read_ending(record.tail)
         payload, kind = ending.payload, ending.kind
-        if kind == ELSEWHERE:
+        if kind == APART:
+            payload, kind = (
+                await self._from_payloads(payload),
+                VALUE if record.state is ExecutionState.COMPLETED else ERROR,
+            )
+        elif kind == ELSEWHERE:
             stored = await self._from_result_storage(payload.decode())
             payload, kind = stored, VALUE if record.state is ExecutionState.COMPLETED else ERROR
         if record.state is ExecutionState.CANCELLED:
@@ -242,6 +254,13 @@ class Execution:
         if record.state is ExecutionState.FAILED:
             raise decode_error(payload) if kind == ERROR else TaskFailed(ending.error or "the task failed")
         return decode_result(payload) if kind == VALUE else None
+
+    async def _from_payloads(self, reference: bytes) -> bytes:
+        found = read_reference(reference)
+        stored = await self.docket.ledger.payloads.fetch(found.id) if found is not None else None
+        if stored is None:
+            raise ResultExpired(f"the result of task {self.key!r} is no longer stored")
+        return stored
 
     async def _from_result_storage(self, result_key: str) -> bytes:
         stored = await self.docket.result_storage.get(result_key, collection=self.docket.results_collection)
@@ -309,6 +328,8 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
     """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")
+    if task.flags & STORED_APART:
+        raise Undecodable("the arguments are stored apart and were not read")
     call = decode_call(task.call)
     execution = Execution(
         docket,

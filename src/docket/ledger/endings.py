@@ -10,8 +10,9 @@ from docket.model.errors import Undecodable, WorkerLost
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
-# What the ending carries: nothing, a value, the name of a value kept in another store, an exception.
-NOTHING, VALUE, ELSEWHERE, ERROR = range(4)
+# What the ending carries: nothing, a value, the name of a value kept in another store, an exception, the reference to a payload,
+# which is a value or an exception as the state tells.
+NOTHING, VALUE, ELSEWHERE, ERROR, APART = range(5)
 _ERROR_TEXT = 4_000
 
 

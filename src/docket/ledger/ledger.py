@@ -24,6 +24,7 @@ from docket.storage.records import (
 from docket.storage.server import Server
 
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
+from .payloads import Payloads
 from .settlements import ANSWERS, Answer, Settlement
 from .values import (
     Delivery,
@@ -43,7 +44,7 @@ from .values import (
 BATCH = 500
 # How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
 OFFER_MS = 8000
-_FRESH, _REPLACE, _NOW = 1, 2, 4
+_FRESH, _REPLACE, _NOW, _STORED = 1, 2, 4, 8
 _PAGE = 500
 _INSPECTED = 100
 
@@ -57,6 +58,8 @@ class Receipt:
     due_ms: float
     state: ExecutionState
     replaced_another: bool = False
+    # Nothing was written: the payload of its call has to be stored again.
+    payload_missing: bool = False
 
 
 @dataclass(slots=True)
@@ -113,6 +116,7 @@ class Ledger:
         self._root = [keys.root]
         # For the event loop; threads that renew leases pack with a buffer of their own.
         self._pack = script_packer()
+        self.payloads = Payloads(server, keys)
         self._lost_tail, self._lost_event = lost_ending(encode_error(LOST_ERROR))
 
     async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
@@ -122,7 +126,10 @@ class Ledger:
                 (
                     text_bytes(o.key),
                     o.due_ms,
-                    (_FRESH if o.fresh else 0) | (_REPLACE if o.replace else 0) | (_NOW if o.now else 0),
+                    (_FRESH if o.fresh else 0)
+                    | (_REPLACE if o.replace else 0)
+                    | (_NOW if o.now else 0)
+                    | (_STORED if o.payload is not None else 0),
                     text_bytes(o.function_name),
                     o.call,
                     o.attempt,
@@ -132,11 +139,12 @@ class Ledger:
         )
         return [
             Receipt(
-                reply[i] > 0,
+                reply[i] in (1, 2),
                 reply[i + 1],
                 reply[i + 2],
                 ExecutionState.SCHEDULED if reply[i + 3] == SCHEDULED else ExecutionState.QUEUED,
                 reply[i] == 2,
+                reply[i] == 3,
             )
             for i in range(1, len(reply), 4)
         ]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, segment, text_bytes
 from docket.storage.records import (
+    STORED_APART,
     FinishedHead,
     RunRecord,
     TaskRecord,
+    is_stored_apart,
     read_due,
     read_finished_head,
     read_run,
@@ -69,10 +71,15 @@ class TaskRow:
     record: bytes
     size: int
     run: RunRecord | None
+    # The arguments, where they are stored apart and were fetched.
+    call: bytes | None = None
 
     @property
     def task(self) -> TaskRecord:
-        return read_task(self.record)
+        task = read_task(self.record)
+        if self.call is not None:
+            task.call, task.flags = self.call, task.flags & ~STORED_APART
+        return task
 
     @property
     def due_ms(self) -> float:
@@ -81,7 +88,7 @@ class TaskRow:
     @property
     def call_size(self) -> int:
         """How many bytes the arguments have."""
-        return len(self.task.call) or self.size
+        return self.task.call_size or self.size
 
     @property
     def state(self) -> ExecutionState:
@@ -142,6 +149,14 @@ async def find_all(ledger: Ledger, query: Query, *, with_calls: bool = False) ->
     pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
     async for page in pages(ledger, query, None, _MOST_TASKS, with_calls):
         yield page.rows
+
+
+async def fetch_calls(ledger: Ledger, rows: Sequence[TaskRow]) -> None:
+    """Adds the arguments that are stored apart; those of a task that ended meanwhile may be gone."""
+    apart = [(row, row.task.reference) for row in rows if is_stored_apart(row.record)]
+    calls = await ledger.payloads.fetch_many([reference for _, reference in apart if reference is not None])
+    for row, reference in apart:
+        row.call = calls.get(reference.id) if reference is not None else None
 
 
 async def _scan(

@@ -10,6 +10,7 @@ from typing import Any
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import text_bytes
 
+from .payloads import Payload
 from .values import Taken
 
 _FINISH, _RESCHEDULE, _HAND_BACK, _BLOCKED = range(4)
@@ -20,6 +21,7 @@ class Answer(enum.IntEnum):
     DONE = 1
     KEPT = 2
     CANCELLED = 3
+    PAYLOAD_MISSING = 4
 
 
 ANSWERS = tuple(Answer)
@@ -34,6 +36,8 @@ class Settlement:
     item: list[Any]
     # About how many bytes it takes in a script's arguments.
     weight: int = 60
+    # What was stored for it; again if it is gone.
+    payload: Payload | None = None
 
 
 def finish(
@@ -46,7 +50,9 @@ def finish(
     *,
     dead_letter: bool = False,
     has_progress: bool = True,
+    payload: Payload | None = None,
 ) -> Settlement:
+    """The task has ended; its result is the payload, if there is one."""
     item = [
         text_bytes(key),
         epoch,
@@ -58,7 +64,9 @@ def finish(
         int(dead_letter),
         int(has_progress),
     ]
-    return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60)
+    if payload is not None:
+        item.append(1)
+    return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60, payload)
 
 
 def reschedule(
@@ -70,17 +78,32 @@ def reschedule(
     due_ms: float | None = None,
     function_name: str | None = None,
     call: bytes | None = None,
+    payload: Payload | None = None,
     put_off: bool = False,
 ) -> Settlement:
-    """Runs again: after a delay on the server's clock, or at a time; with another call if one is given.
+    """Runs again: after a delay on the server's clock, or at a time; with another call, or one that is the payload, if one is
+    given.
 
     `put_off`: the run has not begun, so the same submission comes later.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
     name = text_bytes(function_name) if function_name is not None else False
-    item = [text_bytes(key), epoch, _RESCHEDULE, int(relative), ms, attempt, name, call or False, int(put_off)]
-    return Settlement(key, epoch, item, len(key) + len(call or b"") + 60)
+    if payload is not None:
+        call = payload.reference
+    item = [
+        text_bytes(key),
+        epoch,
+        _RESCHEDULE,
+        int(relative),
+        ms,
+        attempt,
+        name,
+        call or False,
+        int(put_off),
+        int(payload is not None),
+    ]
+    return Settlement(key, epoch, item, len(key) + len(call or b"") + 60, payload)
 
 
 def hand_back(
@@ -100,4 +123,6 @@ def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
         return settlement
     key, epoch = settlement.item[:2]
     weight = settlement.weight + sum(60 + len(place) + len(submission) for _, place, submission in taken)
-    return Settlement(settlement.key, settlement.epoch, [key, epoch, _BLOCKED, taken, settlement.item], weight)
+    return Settlement(
+        settlement.key, settlement.epoch, [key, epoch, _BLOCKED, taken, settlement.item], weight, settlement.payload
+    )

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .payloads import Payload
+
 # What a run took of a limit that is about time: the kind of limit, the key that counts it, the submission that took it.
 Taken = tuple[int, bytes, bytes]
 
@@ -23,6 +25,8 @@ class Order:
     replace: bool = False
     fresh: bool = False
     now: bool = False
+    # The call, where it is too large for the record; it is stored before.
+    payload: Payload | None = None
 
     @property
     def weight(self) -> int:

@@ -33,6 +33,7 @@ _FIXED = (
     "swept",
     "offers",
     "handed",
+    "payload:=",
 )
 
 
@@ -84,6 +85,9 @@ class Keys:
 
     def run(self, key: str) -> str:
         return self.named("runs", key)
+
+    def payload(self, id: str) -> str:
+        return f"{self.prefix}:payload:={id}"
 
     def worker_tasks(self, worker: str) -> str:
         return self.named("worker-tasks", worker)

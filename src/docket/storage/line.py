@@ -46,6 +46,17 @@ class Line:
             self._retire(wire)
             raise
 
+    async def ask_alone(self, *words: bytes | str | int, patience: float = 1.0) -> Any:
+        """One command with a large value, or for one, with so many times the usual patience. If the caller gives it up, so
+        does the connection: the rest of it is not sent, and nobody waits behind it."""
+        try:
+            return await self.ask(*words, patience=self._answer_seconds * patience)
+        except asyncio.CancelledError:
+            wire, self._wire = self._wire, None
+            if wire is not None:
+                wire.close()
+            raise
+
     async def move(self, host: str, port: int) -> None:
         """From now on calls go to that node; those under way end where they began."""
         options = self._client.connection_pool.connection_kwargs

@@ -19,8 +19,30 @@ RECORD_VERSION = 1
 SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 # In the byte that counts the lost workers: the body has begun before.
 BEGUN = 128
+# A flag of task records: the call part refers to a payload.
+STORED_APART = 1
+# In the byte that tells the state of a finished record: its result is a payload.
+_RESULT_APART = 128
 CANCEL_ASKED = 1
 _MOST = 2.0**53
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The name of a value that is stored apart, and its size."""
+
+    size: int
+    id: str
+
+    def pack(self) -> bytes:
+        return _LENGTH.pack(self.size) + self.id.encode()
+
+
+def read_reference(data: bytes) -> Reference | None:
+    """None if these bytes are no reference."""
+    if len(data) <= _LENGTH.size:
+        return None
+    return Reference(_LENGTH.unpack_from(data)[0], data[_LENGTH.size :].decode("ascii", "replace"))
 
 
 @dataclass(slots=True)
@@ -40,6 +62,16 @@ class TaskRecord:
     flags: int = 0
     submission: int = 1
     has_begun: bool = False
+
+    @property
+    def reference(self) -> Reference | None:
+        """Where the call is, if it is not in this record."""
+        return read_reference(self.call) if self.flags & STORED_APART else None
+
+    @property
+    def call_size(self) -> int:
+        reference = self.reference
+        return len(self.call) if reference is None else reference.size
 
     @property
     def entry(self) -> str | None:
@@ -118,6 +150,11 @@ def _broken() -> TaskRecord:
     return TaskRecord(QUEUED, 1, 0, 1, 0.0, 0.0, 0, "", b"")
 
 
+def is_stored_apart(data: bytes) -> bool:
+    """Whether the call of this task record has to be fetched."""
+    return len(data) >= _TASK.size and bool(data[2] & STORED_APART)
+
+
 def read_due(data: bytes) -> float:
     """The due time alone; 0 if these bytes are no task record."""
     return _DUE.unpack_from(data, _DUE_AT)[0] if len(data) >= _TASK.size else 0.0
@@ -142,7 +179,7 @@ class FinishedHead:
 def read_finished_head(data: bytes) -> FinishedHead:
     """From the first bytes of a finished record, up to the function's name."""
     _, state, _, started, completed, _ = _FINISHED.unpack_from(data)
-    return FinishedHead(STATES_BY_NUMBER[state], started, completed, read_task(data[_FINISHED.size :]))
+    return FinishedHead(STATES_BY_NUMBER[state % _RESULT_APART], started, completed, read_task(data[_FINISHED.size :]))
 
 
 def read_finished(data: bytes) -> FinishedRecord:
@@ -156,5 +193,11 @@ def read_finished(data: bytes) -> FinishedRecord:
     at += _LENGTH.size
     progress = data[at : at + progress_length]
     return FinishedRecord(
-        STATES_BY_NUMBER[state], int(epoch), started, completed, task, progress, data[at + progress_length :]
+        STATES_BY_NUMBER[state % _RESULT_APART],
+        int(epoch),
+        started,
+        completed,
+        task,
+        progress,
+        data[at + progress_length :],
     )

@@ -17,6 +17,7 @@ from importlib.resources import files
 PARTS = (
     "keys",
     "records",
+    "payloads",
     "calling",
     "moves",
     "ending",

@@ -43,6 +43,8 @@ ANSWER_SECONDS = 5.0
 # How long the server may hold a blocking read.
 BLOCK_SECONDS = 5.0
 OLDEST_SERVER = (6, 2)
+# The ways of large values: to the server, and from it.
+STORING, FETCHING = range(2)
 
 
 class Server:
@@ -59,6 +61,9 @@ class Server:
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
         self._lines: dict[int, Line] = {}
+        # By way, for large values: one request at a time.
+        self._bulk_lines: tuple[dict[int, Line], dict[int, Line]] = ({}, {})
+        self._bulk_turns = (asyncio.Lock(), asyncio.Lock())
         self._places: dict[int, Place] = {}
         self._locating = asyncio.Lock()
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -75,6 +80,7 @@ class Server:
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
             self._lines, self._places, self._locating = {}, {}, asyncio.Lock()
+            self._bulk_lines, self._bulk_turns = ({}, {}), (asyncio.Lock(), asyncio.Lock())
             await self._greet()
             self.client = self._client_for_users()
             self._stack.push_async_callback(self.client.aclose)
@@ -98,30 +104,40 @@ class Server:
         """One command on the node that has the key, answered as the server answers it."""
         return await self._on_node(key, lambda line: line.ask(*words))
 
-    async def _on_node(self, key: bytes, call: Callable[[Line], Awaitable[Any]]) -> Any:
+    async def ask_alone(self, way: int, key: bytes, *words: bytes | str | int, patience: float = 1.0) -> Any:
+        """One command with a large value (STORING), or for one (FETCHING): nothing small waits behind it."""
+        async with self._bulk_turns[way]:
+            return await self._on_node(
+                key, lambda line: line.ask_alone(*words, patience=patience), self._bulk_lines[way]
+            )
+
+    async def _on_node(
+        self, key: bytes, call: Callable[[Line], Awaitable[Any]], lines: dict[int, Line] | None = None
+    ) -> Any:
         if self._closed:
             raise self._not_open()
         slot = self._nodes.slot(key) if self._nodes is not None else 0
+        lines = self._lines if lines is None else lines
         try:
             try:
-                return await call(await self._line_to(slot))
+                return await call(await self._line_to(slot, lines))
             except MovedError:
                 # The slot has a new home, and nothing was done at the old one.
                 self._places.pop(slot, None)
-                return await call(await self._line_to(slot))
+                return await call(await self._line_to(slot, lines))
         except SERVER_ERRORS as error:
             if self._nodes is not None and is_from_the_wrong_node(error):
                 self._places.pop(slot, None)
             raise self.explain(error) from error
 
-    async def _line_to(self, slot: int) -> Line:
-        line = self._lines.get(slot)
+    async def _line_to(self, slot: int, lines: dict[int, Line]) -> Line:
+        line = lines.get(slot)
         if line is not None and (self._nodes is None or slot in self._places):
             return line
         place = await self._place(slot)
-        line = self._lines.get(slot)
+        line = lines.get(slot)
         if line is None:
-            line = self._lines[slot] = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
+            line = lines[slot] = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
             self._stack.push_async_callback(line.aclose)
         elif place is not None:
             await line.move(*place)
@@ -176,8 +192,9 @@ class Server:
         """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
         again with its data."""
         self._places.clear()
-        for line in self._lines.values():
-            line.hang_up()
+        for lines in (self._lines, *self._bulk_lines):
+            for line in lines.values():
+                line.hang_up()
         if self._engine is None:
             return
         found = await asyncio.to_thread(self._engine.ensure)
@@ -284,7 +301,7 @@ class Server:
     async def _introduce(self) -> bytes:
         """What a server that answers says of itself."""
         if self._nodes is None:
-            return await (await self._line_to(0)).ask("INFO", "server")
+            return await (await self._line_to(0, self._lines)).ask("INFO", "server")
         place = await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
         line = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,24 @@ def health_problem(worker: Worker) -> str | None:
         return f"the event loop has been blocked for {lag:.0f} s"
     if worker.keeper.lapsed:
         return f"the lease has not been renewed for {worker.keeper.age:.0f} s"
-    for service in (worker.fetcher, worker.stager):
+    return _stuck_work(worker) or _failing_service(worker)
+
+
+def _stuck_work(worker: Worker) -> str | None:
+    """Renewals may succeed while the work does not move: a link that carries little, values that are large."""
+    longest, now = worker.lease_ms / 1000, time.monotonic()
+    storing = [now - run.storing_since for run in worker.runs.all() if run.storing_since is not None]
+    unsettled = max(worker.settler.oldest_age, *storing, 0.0)
+    if unsettled > longest:
+        return f"an ending has waited for {unsettled:.0f} s to be written down"
+    unstarted = worker.runner.loader.oldest_age
+    if unstarted > longest:
+        return f"a claimed task has waited for {unstarted:.0f} s for its arguments"
+    return None
+
+
+def _failing_service(worker: Worker) -> str | None:
+    for service in (worker.fetcher, worker.runner.loader, worker.stager):
         if service.problem is not None:
             return f"{service.name} fails"
     return None

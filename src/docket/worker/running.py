@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import random
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
-from docket.codec import encode_error, encode_result, error_text
+from docket.codec import encode_error, error_text
 from docket.dependencies import (
     AdmissionBlocked,
     Perpetual,
@@ -33,15 +32,18 @@ from docket.execution import Execution, TaskFunction
 from docket.execution.execution import NextRun, from_record, unknown_function
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import Answer, Delivery, Ending, Settlement, finish, giving_back, hand_back, reschedule
-from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event
-from docket.model.errors import PayloadTooLarge, UnknownVersion
+from docket.ledger.endings import ERROR, ending_event
+from docket.ledger.payloads import Payload
+from docket.model.errors import UnknownVersion
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, from_ms, to_ms
-from docket.storage.records import read_task
+from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
+from .loading import Loader
 from .own_dependencies import check_conflicts
 from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
+from .results import Results
 from .runs import CancelReason, Run
 
 if TYPE_CHECKING:
@@ -79,6 +81,11 @@ class Runner:
         # Runs that were given up while the server could not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
+        self._results = Results(worker.docket)
+        pause = max(worker.reconnection_delay.total_seconds(), 0.05)
+        self.loader = Loader(
+            worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause
+        )
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
 
@@ -94,12 +101,18 @@ class Runner:
             self.hand_back(run)
             return False
         run.holds_slot = True
+        if is_stored_apart(run.record):
+            self.loader.add(run)
+        else:
+            self.start(run)
+        return True
+
+    def start(self, run: Run) -> None:
         never_began = partial(self._never_began, run)
         run.task = asyncio.get_running_loop().create_task(self._run(run, never_began), name=self._task_prefix + run.key)
         if not run.begun:
             # Taken back by the first step: most runs need no callback. An eager task has taken that step already.
             run.task.add_done_callback(never_began)
-        return True
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched."""
@@ -160,19 +173,32 @@ class Runner:
         """The execution; what cannot be read is that task's failure, what is too new is left for those who know it."""
         try:
             record = read_task(run.record)
+            if run.call is not None:
+                record.call, record.flags = run.call, record.flags & ~STORED_APART
             execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
             self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
             return None
         except Exception as error:
-            logger.error("task %r cannot be read and is buried: %s", run.key, error)
-            self._settle(run, None, self._failure(run, error, dead_letter=True))
+            self.bury(run, error)
             return None
         execution.epoch = run.epoch
         execution.state, execution.worker = ExecutionState.RUNNING, self._worker.name
         execution.started_at = from_ms(run.claimed_ms)
         return execution
+
+    def bury(self, run: Run, error: Exception) -> None:
+        """A task that cannot be read fails, and is kept as a dead letter. One that was replaced meanwhile is nobody's concern."""
+        self._over(run)
+
+        def answered(answer: Answer) -> None:
+            self._runs.remove(run)
+            if answer is Answer.DONE:
+                logger.error("task %r cannot be read and is buried: %s", run.key, error)
+
+        ending = self._error_ending(error)
+        self._settler.submit(self._ending(run, ExecutionState.FAILED, ending, dead_letter=True), answered)
 
     # Admit
 
@@ -303,14 +329,19 @@ class Runner:
         # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
         next_run = execution.next_run if not self._is_spent(run) else None
         execution.epoch = 0
-        if next_run is not None:
-            settlement = self._next(run, next_run)
-        elif outcome.exception is not None:
-            settlement = self._failure(run, outcome.exception, has_progress=execution.used_progress)
-        elif outcome.result is None or not self._ttl_ms:
-            settlement = self._ending(run, ExecutionState.COMPLETED, self._nothing, execution.used_progress)
-        else:
-            settlement = await self._success(run, execution, outcome)
+        try:
+            if next_run is not None:
+                settlement = await self._next(run, next_run)
+            elif outcome.exception is not None:
+                ending = self._error_ending(outcome.exception)
+                settlement = await self._finished(run, ExecutionState.FAILED, ending, execution.used_progress)
+            elif outcome.result is None or not self._ttl_ms:
+                settlement = self._ending(run, ExecutionState.COMPLETED, self._nothing, execution.used_progress)
+            else:
+                settlement = await self._success(run, execution, outcome)
+        except asyncio.CancelledError:
+            self._let_go(run, execution)
+            return
         self._report.log_end(execution, outcome, retried or again or next_run is not None)
         again = next_run is not None
         self._settle(
@@ -325,8 +356,17 @@ class Runner:
         limit = self._worker.run_limits.get(run.key)
         return limit is not None and self._starts.get(run.key, 0) >= limit
 
-    def _next(self, run: Run, next_run: NextRun, *, put_off: bool = False) -> Settlement:
+    def _let_go(self, run: Run, execution: Execution) -> None:
+        """Cancelled while a large value was being stored: what cannot be written is left to others."""
+        if run.reason in _GIVEN_UP:
+            self._report.superseded(execution)
+            self._give_up(run, begun=True)
+        else:
+            self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
+
+    async def _next(self, run: Run, next_run: NextRun, *, put_off: bool = False) -> Settlement:
         when = next_run.when
+        payload = await self._results.store_call(run, next_run.call)
         return reschedule(
             run.key,
             run.epoch,
@@ -336,42 +376,27 @@ class Runner:
             function_name=next_run.function_name,
             call=next_run.call,
             put_off=put_off,
+            payload=payload,
         )
 
     async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
         ending = Ending(self._worker.name)
         try:
-            await self._store_result(run, outcome.result, ending)
+            await self._results.put(run, outcome.result, ending)
         except Exception as error:
             outcome.exception = error
-            return self._failure(run, error, has_progress=execution.used_progress)
-        return self._ending(run, ExecutionState.COMPLETED, ending, has_progress=execution.used_progress)
+            return await self._finished(run, ExecutionState.FAILED, self._error_ending(error), execution.used_progress)
+        return await self._finished(run, ExecutionState.COMPLETED, ending, execution.used_progress)
 
-    async def _store_result(self, run: Run, result: Any, ending: Ending) -> None:
-        payload = encode_result(result)
-        if len(payload) > self._docket.max_payload:
-            raise PayloadTooLarge(
-                f"the result takes {len(payload):,} bytes, more than the {self._docket.max_payload:,} allowed "
-                "(Docket(max_payload=…)); store it elsewhere and return the address"
-            )
-        if self._docket.result_storage is None:
-            ending.kind, ending.payload = VALUE, payload
-            return
-        # Named after the run, not the key: a run that no longer counts cannot overwrite its successor's result.
-        name = f"{run.key}:{run.epoch}"
-        await self._docket.result_storage.put(
-            name,
-            {"data": base64.b64encode(payload).decode()},
-            collection=self._docket.results_collection,
-            ttl=self._ttl_ms / 1000,
-        )
-        ending.kind, ending.payload = ELSEWHERE, name.encode("utf-8", "surrogatepass")
-
-    def _failure(
-        self, run: Run, error: BaseException, *, dead_letter: bool = False, has_progress: bool = False
+    async def _finished(
+        self, run: Run, state: ExecutionState, ending: Ending, has_progress: bool = False
     ) -> Settlement:
-        ending = Ending(self._worker.name, error_text(error), ERROR, encode_error(error, self._docket.max_payload))
-        return self._ending(run, ExecutionState.FAILED, ending, dead_letter=dead_letter, has_progress=has_progress)
+        """The ending, after its value was stored apart if that is large."""
+        payload = await self._results.store_apart(run, ending)
+        return self._ending(run, state, ending, has_progress, payload=payload)
+
+    def _error_ending(self, error: BaseException) -> Ending:
+        return Ending(self._worker.name, error_text(error), ERROR, encode_error(error, self._docket.max_payload))
 
     def _ending(
         self,
@@ -381,6 +406,7 @@ class Runner:
         has_progress: bool = False,
         *,
         dead_letter: bool = False,
+        payload: Payload | None = None,
     ) -> Settlement:
         event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
         return finish(
@@ -392,6 +418,7 @@ class Runner:
             event,
             dead_letter=dead_letter,
             has_progress=has_progress,
+            payload=payload,
         )
 
     # What is no ending of the task's own
@@ -405,7 +432,7 @@ class Runner:
             self._report.blocked(execution, blocked.reason, "it waits")
             if execution.next_run is not None:
                 # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
-                self._settle_blocked(run, execution, self._next(run, execution.next_run, put_off=True))
+                self._settle_blocked(run, execution, await self._next(run, execution.next_run, put_off=True))
             elif isinstance(blocked, PutAway):
                 self._close(run)
             else:
@@ -435,7 +462,7 @@ class Runner:
             return
         if next_run.delay is not None:
             next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
-        self._settle_blocked(run, execution, self._next(run, next_run))
+        self._settle_blocked(run, execution, await self._next(run, next_run))
 
     def _settle_blocked(
         self, run: Run, execution: Execution, settlement: Settlement, tally: Tally | None = None

@@ -30,6 +30,10 @@ class Run:
     holds_slot: bool = False
     # Whether its asyncio task has taken its first step.
     begun: bool = False
+    # Its call, if that is stored apart and was fetched.
+    call: bytes | None = None
+    # Since when it stores a large result (monotonic).
+    storing_since: float | None = None
 
     def cancel(self, reason: CancelReason) -> None:
         """One that has not begun is only marked: it will not begin."""

@@ -62,6 +62,7 @@ class Settler:
         self._waiting: list[Item] = []
         self._under_way: list[Item] = []
         self._flushing: asyncio.Task[None] | None = None
+        self._storing: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(most=1.0)
         self._most, self._budget = BATCH, BATCH_BYTES
         self._closed = False
@@ -97,8 +98,8 @@ class Settler:
     async def close(self) -> None:
         """What could not be written until now is given up; the worker waits for its endings before it closes."""
         self._closed = True
-        if self._flushing is not None:
-            await cancel_and_wait([self._flushing], "docket: the worker stops")
+        under_way = [*self._storing, *([self._flushing] if self._flushing is not None else ())]
+        await cancel_and_wait(under_way, "docket: the worker stops")
 
     async def _flush(self) -> None:
         try:
@@ -139,7 +140,30 @@ class Settler:
         self._backoff.reset()
         self._most, self._budget = min(self._most * 2, BATCH), min(self._budget * 2, BATCH_BYTES)
         for item, answer in zip(batch, answers, strict=True):
-            _tell(item, answer)
+            if answer is Answer.PAYLOAD_MISSING:
+                self._store_again(item)
+            else:
+                _tell(item, answer)
+
+    def _store_again(self, item: Item) -> None:
+        """Its payload has expired: the server was away for longer than that is kept."""
+        task = asyncio.create_task(self._store_and_submit(item), name=f"{self._name} - storing again")
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+
+    async def _store_and_submit(self, item: Item) -> None:
+        payload = item.settlement.payload
+        assert payload is not None
+        backoff = Backoff(most=1.0)
+        while True:
+            try:
+                await self._ledger.payloads.store(payload, patience=item.patience)
+                break
+            except PASSING as error:
+                logger.warning("storing a result again: %s; trying again", error)
+                item.patience *= 2
+                await backoff.pause()
+        self.submit(item.settlement, item.on_answer)
 
     def _put_back(self, batch: list[Item]) -> None:
         """The next batch is half as large; an ending that failed alone lets the others go first."""

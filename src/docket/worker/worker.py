@@ -313,7 +313,13 @@ class Worker:
 
     async def _serve(self, until: Callable[[], Coroutine[Any, Any, None]], session: Session) -> None:
         """Runs the services until the end has come, somebody cancels, or a service fails for good; then drains."""
-        services: list[Service] = [self.fetcher, self.fetcher.unknown_deliveries, self.stager, self.sampler]
+        services: list[Service] = [
+            self.fetcher,
+            self.fetcher.unknown_deliveries,
+            self.runner.loader,
+            self.stager,
+            self.sampler,
+        ]
         if self.schedule_automatic_tasks:
             services.append(self.seeder)
         for service in services:

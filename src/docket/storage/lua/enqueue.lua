@@ -1,8 +1,10 @@
 -- Writes down a batch of calls: each goes to the stream if it is due, else to the queue. What is ready may be handed over at once.
 -- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
---   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead.
--- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another or 0 already there, generation, due ms, place.
-local FRESH, REPLACE, NOW = 1, 2, 4
+--   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead, 8 the call is the
+--   reference to a payload that was stored before.
+-- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there or 3 its payload is missing
+--   (nothing was changed), generation, due ms, place.
+local FRESH, REPLACE, NOW, STORED = 1, 2, 4, 8
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
@@ -37,17 +39,26 @@ local function write_known(c)
   --- parts
   local key, due, mode = c[1], c[2], c[3]
   local before = known[key] and unpack_task(known[key])
-  if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then return 0, before.generation, before.due, before.place end
+  local payload = band(mode, STORED) ~= 0 and named_payload(c[5])
+  if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then
+    -- It may be the task's own: a call that is repeated because its answer was lost.
+    if payload and payload ~= payload_of(known[key]) then call('UNLINK', payload) end
+    return 0, before.generation, before.due, before.place
+  end
+  if payload and not adopt_payload(payload) then return 3, 0, 0, 0 end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
-  local task = {flags = 0, attempt = c[6], losses = 0, generation = 1, submission = first, due = due, entry_ms = 0, entry_seq = 0,
+  local task = {flags = payload and APART or 0, attempt = c[6], losses = 0, generation = 1, submission = first, due = due, entry_ms = 0, entry_seq = 0,
     name = c[4], call = c[5]}
   if before then
     task.generation = before.generation + 1
+    drop_payload(known[key], payload)
     remove = remove or remover()
     -- Read anew: an earlier call of this batch may have woken it.
     remove(key, place_of[key] and before or unpack_task(call('HGET', TASKS, key)))
   else
-    task.generation = finished_generation(call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)) + 1
+    local head = call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
+    task.generation = finished_generation(head) + 1
+    if task.generation > 1 then forget_payloads(key, head) end
   end
   put(key, task, now)
   if task.place == QUEUED then ready = ready + 1 end
@@ -61,7 +72,7 @@ end
 
 for _, c in ipairs(calls) do
   local n, due, mode = #answer, c[2], c[3]
-  if band(mode, FRESH) == 0 or known[c[1]] then
+  if band(mode, FRESH + STORED) ~= FRESH or known[c[1]] then
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_known(c)
   else
     local key, name = c[1], c[4]

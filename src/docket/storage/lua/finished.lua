@@ -12,7 +12,7 @@ for _, key in ipairs(page[2]) do
     local length = struct.unpack('<H', string.sub(head, FINISHED_HEAD + TASK_HEADER_SIZE - 1))
     if length > 256 then head = call('GETRANGE', key, 0, FINISHED_HEAD + TASK_HEADER_SIZE + LONGEST_NAME) end
     head = string.sub(head, 1, FINISHED_HEAD + TASK_HEADER_SIZE + length)
-    local ended = string.byte(head, 2)
+    local ended = string.byte(head, 2) % RESULT_APART
     local its_name = string.sub(head, FINISHED_HEAD + TASK_HEADER_SIZE + 1)
     if (state < 0 or state == ended) and (not name or name == its_name) then
       local n = #answer

@@ -1,10 +1,12 @@
 -- Writes down how a batch of runs ended, each fenced by its epoch.
 -- ARGV[2]: msgpack {cancelled tail, cancelled event, ttl ms, worker that offers a slot or false, for how many ms, list of {key, epoch, kind, …}}:
---   0 finish:     state, ttl ms, tail, event, dead letter (0/1), has progress (0/1)
---   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later
+--   0 finish:     state, ttl ms, tail, event, dead letter (0/1), has progress (0/1), its result is a payload that was stored before (1 or nothing)
+--   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later,
+--                 the call is the reference to a payload (0/1)
 --   2 hand back:  delay ms, function name that another live worker must know or false, has begun (0/1)
 --   3 blocked:    what the run took of its limits, and one of the above as a list of its own
--- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead.
+-- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead,
+--   4 the payload is missing (nothing was changed).
 local FINISH, DONE = 0, 1
 local cancelled_tail, cancelled_event, cancelled_ttl, offering, offer_ms, items = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
@@ -22,7 +24,7 @@ local settle_otherwise
 local function otherwise()
   --- parts
   local RESCHEDULE, BLOCKED, CANCELLED_STATE = 1, 3, 5
-  local LOST_ANSWER, KEPT, CANCELLED = 0, 2, 3
+  local LOST_ANSWER, KEPT, CANCELLED, MISSING = 0, 2, 3, 4
 
   local function known_elsewhere(name, worker)
     for _, other in ipairs(call('SMEMBERS', TASK_WORKERS .. segment(name))) do
@@ -36,10 +38,13 @@ local function otherwise()
     local record
     if ttl > 0 or item[8] == 1 then
       local progress = item[9] == 1 and call('HGET', PROGRESS, key) or ''
-      record = pack_finished(state, run.epoch, run.started, now, task_bytes, progress, tail)
+      local stored = item[10] and RESULT_APART or 0
+      record = pack_finished(state + stored, run.epoch, run.started, now, task_bytes, progress, tail)
+      if item[10] then call('PEXPIRE', result_payload(run.epoch), ttl) end
       if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
       if item[8] == 1 then keep_dead_letter(key, now, record) end
     end
+    end_payload(key, task_bytes, ttl)
     over[#over + 1] = key
     if item[9] == 1 then over_progress[#over_progress + 1] = key end
     publish_ending(key, event, ttl > 0 and record)
@@ -54,7 +59,12 @@ local function otherwise()
         task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32
         if was_let_in(task) then task.flags = task.flags - WAS_LET_IN end
       end
-      if item[7] then task.name, task.call = item[7], item[8] end
+      if item[7] then
+        local payload = item[10] == 1 and named_payload(item[8])
+        drop_payload(task_bytes, payload)
+        if payload then adopt_payload(payload) end
+        task.name, task.call, task.flags = item[7], item[8], task.flags - task.flags % 2 + item[10]
+      end
       put(key, task, now)
     else
       -- One whose body has begun before tells its next run so.
@@ -99,6 +109,12 @@ local function otherwise()
     end
   end
 
+  -- What was stored for this settlement, or nil.
+  local function stored_payload(item)
+    if item[3] == FINISH then return item[10] and result_payload(item[2]) end
+    return item[3] == RESCHEDULE and item[10] == 1 and named_payload(item[8]) or nil
+  end
+
   return function(item, run_bytes, task_bytes)
     local key, run = item[1], run_bytes and unpack_run(run_bytes)
     local taken = item[3] == BLOCKED and item[4]
@@ -109,6 +125,8 @@ local function otherwise()
       return LOST_ANSWER
     end
     if item[3] > RESCHEDULE and item[5] and not known_elsewhere(item[5], run.worker) then return KEPT end
+    local stored = stored_payload(item)
+    if stored and call('EXISTS', stored) == 0 then return MISSING end
     if taken then settle_limits(taken, item, run) end
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
@@ -118,6 +136,7 @@ local function otherwise()
       end_later(item, run, task_bytes)
     elseif has_flag(run, CANCEL_ASKED) then
       -- A cancel that came too late for this run ends what would have followed it.
+      if stored then call('UNLINK', stored) end
       end_later({key, 0, FINISH, CANCELLED_STATE, cancelled_ttl, cancelled_tail, cancelled_event, 0, 1}, run, task_bytes)
       return CANCELLED
     else
@@ -130,7 +149,8 @@ end
 for i, item in ipairs(items) do
   local key, run_bytes, task_bytes, ttl = item[1], runs[i], tasks[i], item[5]
   local epoch, started, ms, seq, flags, limits, _
-  if run_bytes and task_bytes and item[3] == FINISH and item[8] == 0 and item[9] == 0 and not anyone_parked and not ended[key] then
+  if run_bytes and task_bytes and item[3] == FINISH and item[8] == 0 and item[9] == 0 and not item[10] and not anyone_parked and not ended[key]
+    and (string.byte(task_bytes, 3) or 0) % 2 == 0 then
     epoch, started, ms, seq, flags, _, limits = struct.unpack(RUN, run_bytes)
   end
   if epoch == item[2] and flags == 0 and limits == '' and ttl > 0 then

@@ -19,8 +19,9 @@ local function add_if_chosen(answer, filter, with_call, key, bytes, run)
   if filter or not with_call then
     local task = unpack_task(bytes)
     if filter and not is_chosen(filter, task, run) then return end
-    size = #task.call
-    if not with_call then
+    local apart = task.flags % 2 == 1 and #task.call > 4
+    size = apart and struct.unpack('<I4', task.call) or #task.call
+    if not with_call and not apart then
       task.call = ''
       bytes = pack_task(task)
     end

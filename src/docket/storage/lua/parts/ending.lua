@@ -17,17 +17,28 @@ local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, ev
   end
   call('HDEL', TASKS, key)
   call('HDEL', PROGRESS, key)
+  end_payload(key, task_bytes, ttl)
   publish_ending(key, event, record)
 end
 
 local DEAD_LETTERS = 10000
 
+-- A letter that goes, or is followed by another, takes its payload along.
+local function drop_letter_payload(key, needed)
+  local payload = letter_payload(key)
+  if payload and payload ~= needed then call('UNLINK', payload) end
+end
+
 local function keep_dead_letter(key, now, record)
+  drop_letter_payload(key, payload_of(finished_task(record)))
   call('ZADD', DEAD, now, key)
   call('HSET', DEAD_RECORDS, key, record)
   local excess = call('ZCARD', DEAD) - DEAD_LETTERS
   if excess > 0 then
     local oldest = call('ZPOPMIN', DEAD, excess)
-    for i = 1, #oldest, 2 do call('HDEL', DEAD_RECORDS, oldest[i]) end
+    for i = 1, #oldest, 2 do
+      drop_letter_payload(oldest[i])
+      call('HDEL', DEAD_RECORDS, oldest[i])
+    end
   end
 end

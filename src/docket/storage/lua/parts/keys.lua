@@ -27,6 +27,7 @@ local FLEET = P .. 'fleet'
 local SWEPT = P .. 'swept'
 local OFFERS = P .. 'offers'
 local HANDED = P .. 'handed'
+local PAYLOADS = P .. 'payload:='
 local GROUP = 'docket-workers'
 -- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
 local CALL = ''

@@ -1,0 +1,85 @@
+"""Large values, stored apart from the records that name them (docs/design/payloads.md)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from docket.model.errors import Undecodable
+from docket.storage.keys import Keys, text_bytes
+from docket.storage.records import STORED_APART, Reference, TaskRecord
+from docket.storage.server import FETCHING, STORING, Server
+
+from .batching import batch_end
+
+# Larger ones do not go through a script.
+LARGEST_CALL = 4 * 1024
+LARGEST_RESULT = 64 * 1024
+# For a payload that nobody has adopted yet: its script comes within seconds, or never.
+UNADOPTED_MS = 3_600_000
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A value under the name by which a record refers to it, and how long it is kept if no record adopts it."""
+
+    id: str
+    data: bytes
+    ttl_ms: int = UNADOPTED_MS
+
+    @property
+    def reference(self) -> bytes:
+        return Reference(len(self.data), self.id).pack()
+
+
+def call_payload(data: bytes) -> Payload:
+    return Payload(secrets.token_hex(16), data)
+
+
+def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
+    """Named after the run, as the scripts name it: a run that no longer counts cannot overwrite its successor's result."""
+    return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS)
+
+
+class Payloads:
+    """Stores and fetches payloads, one at a time each way, on connections where nothing small waits behind them."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def store(self, payload: Payload, *, patience: float = 1.0) -> None:
+        """`patience`: how many times longer than usual the answer may take."""
+        key = text_bytes(self._keys.payload(payload.id))
+        words = ("SET", key, payload.data, "PX", payload.ttl_ms)
+        await self._server.ask_alone(STORING, key, *words, patience=patience)
+
+    async def fetch(self, id: str) -> bytes | None:
+        key = text_bytes(self._keys.payload(id))
+        return await self._server.ask_alone(FETCHING, key, "GET", key)
+
+    async def fetch_many(self, references: Sequence[Reference]) -> dict[str, bytes]:
+        """Those that are there, by id; several small ones share a round trip."""
+        found: dict[str, bytes] = {}
+        start = 0
+        while start < len(references):
+            end = batch_end(references, start, BATCH, lambda reference: reference.size)
+            keys = [text_bytes(self._keys.payload(reference.id)) for reference in references[start:end]]
+            values: list[bytes | None] = await self._server.ask_alone(FETCHING, keys[0], "MGET", *keys)
+            for reference, value in zip(references[start:end], values, strict=True):
+                if value is not None:
+                    found[reference.id] = value
+            start = end
+        return found
+
+    async def complete(self, task: TaskRecord) -> None:
+        """Puts the call into a record that only names it. Raises Undecodable if it is gone."""
+        reference = task.reference
+        if reference is None:
+            return
+        call = await self.fetch(reference.id)
+        if call is None:
+            raise Undecodable(f"the arguments, {reference.size:,} bytes that were stored apart, are gone")
+        task.call, task.flags = call, task.flags & ~STORED_APART

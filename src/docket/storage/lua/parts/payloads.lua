@@ -1,0 +1,60 @@
+-- Calls and results that are stored apart from their records (docs/design/payloads.md); needs records.
+
+-- A flag of task records: the call part is the size (4 bytes) and the id of a payload.
+local APART = 1
+-- Added to the state of a finished record: its result is a payload that is named after the epoch.
+local RESULT_APART = 128
+
+local function named_payload(reference)
+  return PAYLOADS .. string.sub(reference, 5)
+end
+
+-- The payload that a task record names, or nil.
+local function payload_of(bytes)
+  if (string.byte(bytes, 3) or 0) % 2 == 0 then return nil end
+  local task = unpack_task(bytes)
+  return task.flags % 2 == 1 and named_payload(task.call) or nil
+end
+
+local function result_payload(epoch)
+  return PAYLOADS .. 'r' .. string.format('%.0f', epoch)
+end
+
+-- The task record inside a finished record.
+local function finished_task(bytes)
+  if #bytes < 30 then return '' end
+  return string.sub(bytes, 31, 30 + struct.unpack('<I4', bytes, 27))
+end
+
+-- A task takes over the payload that its producer has stored. False if it is gone: it has to be stored again.
+local function adopt_payload(payload)
+  if call('EXISTS', payload) == 0 then return false end
+  call('PERSIST', payload)
+  return true
+end
+
+-- The record is written anew or forgotten: its payload goes, unless it is the one that is still needed.
+local function drop_payload(bytes, needed)
+  local payload = payload_of(bytes)
+  if payload and payload ~= needed then call('UNLINK', payload) end
+end
+
+local function letter_payload(key)
+  local letter = call('HGET', DEAD_RECORDS, key)
+  return letter and payload_of(finished_task(letter))
+end
+
+-- The task has ended: its payload lives as long as its finished record. A dead letter, which is written before, keeps it.
+local function end_payload(key, bytes, ttl)
+  local payload = payload_of(bytes)
+  if not payload or payload == letter_payload(key) then return end
+  if ttl > 0 then call('PEXPIRE', payload, ttl) else call('UNLINK', payload) end
+end
+
+-- A finished record is about to be deleted: so is whatever it names. `head` has its first bytes.
+local function forget_payloads(key, head)
+  if string.byte(head, 2) >= RESULT_APART then call('UNLINK', result_payload((struct.unpack('<d', head, 3)))) end
+  if string.byte(head, 33) % 2 == 1 then
+    drop_payload(finished_task(call('GET', RUNS .. segment(key))), letter_payload(key))
+  end
+end

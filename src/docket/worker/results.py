@@ -1,0 +1,87 @@
+"""Where the values and the exceptions of runs go."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from typing import Any
+
+from docket.codec import encode_result
+from docket.docket import Docket
+from docket.ledger import Ending
+from docket.ledger.endings import APART, ELSEWHERE, NOTHING, VALUE
+from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_payload, result_payload
+from docket.model.errors import PayloadTooLarge
+from docket.storage.faults import PASSING
+
+from .backoff import Backoff
+from .runs import Run
+
+logger = logging.getLogger("docket.worker")
+
+
+class Results:
+    """Puts a value into its ending, or stores it where the ending can name it."""
+
+    def __init__(self, docket: Docket) -> None:
+        self._docket = docket
+        self._ttl_ms = docket.ledger.ttl_ms
+
+    async def put(self, run: Run, result: Any, ending: Ending) -> None:
+        """Raises Unserializable or PayloadTooLarge, or whatever the result storage raises."""
+        payload = encode_result(result)
+        if len(payload) > self._docket.max_payload:
+            raise PayloadTooLarge(
+                f"the result takes {len(payload):,} bytes, more than the {self._docket.max_payload:,} allowed "
+                "(Docket(max_payload=…)); store it elsewhere and return the address"
+            )
+        if self._docket.result_storage is None:
+            ending.kind, ending.payload = VALUE, payload
+            return
+        # Named after the run, not the key: a run that no longer counts cannot overwrite its successor's result.
+        name = f"{run.key}:{run.epoch}"
+        await self._docket.result_storage.put(
+            name,
+            {"data": base64.b64encode(payload).decode()},
+            collection=self._docket.results_collection,
+            ttl=self._ttl_ms / 1000,
+        )
+        ending.kind, ending.payload = ELSEWHERE, name.encode("utf-8", "surrogatepass")
+
+    async def store_apart(self, run: Run, ending: Ending) -> Payload | None:
+        """Takes a large value or exception out of the ending, which names it from now on."""
+        if len(ending.payload) <= LARGEST_RESULT:
+            return None
+        if not self._ttl_ms:
+            # No record is kept that could name it.
+            ending.kind, ending.payload = NOTHING, b""
+            return None
+        payload = result_payload(run.epoch, ending.payload, self._ttl_ms)
+        await self.store(run, payload)
+        ending.kind, ending.payload = APART, payload.reference
+        return payload
+
+    async def store_call(self, run: Run, call: bytes | None) -> Payload | None:
+        """The call of the next run, if it is too large for the record."""
+        if call is None or len(call) <= LARGEST_CALL:
+            return None
+        payload = call_payload(call)
+        await self.store(run, payload)
+        return payload
+
+    async def store(self, run: Run, payload: Payload) -> None:
+        """Until it is stored, with growing patience; the run is cancelled if that takes too long for somebody."""
+        patience, backoff = 1.0, Backoff(most=1.0)
+        run.storing_since = time.monotonic()
+        while True:
+            try:
+                await self._docket.ledger.payloads.store(payload, patience=patience)
+                run.storing_since = None
+                return
+            except PASSING as error:
+                logger.warning(
+                    "storing %s bytes for task %r: %s; trying again", f"{len(payload.data):,}", run.key, error
+                )
+                patience *= 2
+                await backoff.pause()
