@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
+from datetime import timedelta
 
 import pytest
 
+from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, Worker
 from docket.storage import server as storage_server
 from docket.worker import settling
 
@@ -47,3 +51,158 @@ async def test_endings_that_are_late_together_are_written_in_smaller_batches(sta
                 assert await execution.get_result(timeout=MINUTE) == bytes([number]) * 20_000
             proxy.bytes_per_second = None
     assert sorted(starts) == list(range(12))
+
+
+async def test_a_large_result_over_a_slow_link_holds_up_no_other_ending_and_arrives(
+    stage: Stage, impatient: None
+) -> None:
+    """1.4 MB at 600 kB a second, where an answer is due in 0.6 s, with leases of two seconds."""
+    server = stage.server()
+    starts: Counter[str] = Counter()
+    order: list[str] = []
+
+    async def produce(size: int, execution: Execution = CurrentExecution()) -> bytes:
+        starts[execution.key] += 1
+        return b"r" * size
+
+    async def wait_for(execution: Execution) -> bytes:
+        value = await execution.get_result(timeout=MINUTE)
+        order.append(execution.key)
+        return value
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        for docket in (far, near):
+            docket.register(produce)
+        proxy.bytes_per_second = 600_000
+        worker = await stage.worker(far)
+        async with working(worker):
+            large = asyncio.create_task(wait_for(await near.add(produce, key="large")(1_400_000)))
+            await until(lambda: starts["large"], "it runs")
+            others = [await near.add(produce, key=f"small {n}")(10) for n in range(20)]
+            for execution in others:
+                assert len(await wait_for(execution)) == 10
+            await until(lambda: "waited" in (worker.health_problem() or ""), "the health check tells")
+            assert len(await large) == 1_400_000
+            await until(lambda: worker.health_problem() is None, "all is well again")
+    assert order[-1] == "large", "the others did not wait for it"
+    assert set(starts.values()) == {1}, "no lease was lost"
+
+
+async def test_large_arguments_over_a_slow_link_start_one_after_the_other(stage: Stage, impatient: None) -> None:
+    """Ten times 200 kB at 200 kB a second, for a worker that is alone."""
+    server = stage.server()
+    starts: Counter[str] = Counter()
+
+    async def consume(value: bytes, execution: Execution = CurrentExecution()) -> int:
+        starts[execution.key] += 1
+        return len(value)
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far.register(consume)
+        executions = [await near.add(consume)(b"a" * 200_000) for _ in range(10)]
+        proxy.bytes_per_second = 200_000
+        async with working(await stage.worker(far)):
+            for execution in executions:
+                assert await execution.get_result(timeout=MINUTE) == 200_000
+    assert set(starts.values()) == {1}
+    assert len(starts) == 10
+
+
+async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(stage: Stage, impatient: None) -> None:
+    server = stage.server()
+    ran: list[str] = []
+
+    async def consume(value: bytes, worker: Worker = CurrentWorker()) -> int:
+        ran.append(worker.name)
+        return len(value)
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far.register(consume)
+        near.register(consume)
+        async with working(slow := await stage.worker(far, name="slow")):
+            proxy.bytes_per_second = 100_000
+            executions = [await near.add(consume)(b"a" * 1_000_000) for _ in range(10)]
+            await until(lambda: len(slow.runs) == 10, "the slow one has claimed them")
+            began = time.monotonic()
+            async with working(await stage.worker(near, name="quick")):
+                for execution in executions:
+                    assert await execution.get_result(timeout=MINUTE) == 1_000_000
+            assert time.monotonic() - began < 60, "alone it takes 100 seconds"
+            proxy.bytes_per_second = None
+    assert ran.count("quick") >= 8
+    assert len(ran) == 10
+
+
+async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(stage: Stage) -> None:
+    server = stage.server()
+    produced = asyncio.Event()
+
+    async def produce() -> bytes:
+        produced.set()
+        return b"r" * 7_000_000
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url, lease=30), await stage.docket(url=server.url)
+        far.register(produce)
+        near.register(produce)
+        proxy.bytes_per_second = 300_000
+        worker = await stage.worker(far, grace_period=timedelta(seconds=1))
+        running = asyncio.create_task(worker.run_forever())
+        execution = await near.add(produce)()
+        await asyncio.wait_for(produced.wait(), 60)
+        began = time.monotonic()
+        worker.stop()
+        await asyncio.wait_for(running, 60)
+        assert time.monotonic() - began < 15, "the result alone takes 23 seconds, and the lease 30"
+        proxy.bytes_per_second = None
+        await execution.sync()
+        assert execution.state is ExecutionState.QUEUED
+        assert execution.redelivered
+        async with working(await stage.worker(near)):
+            assert len(await execution.get_result(timeout=MINUTE)) == 7_000_000
+
+
+async def test_a_small_call_beside_large_ones_is_scheduled_at_once(stage: Stage, impatient: None) -> None:
+    """Ten calls of 100 kB at 200 kB a second, and one of a few bytes in the same moment."""
+    server = stage.server()
+
+    async def consume(value: bytes) -> None: ...
+
+    async with Proxy(server) as proxy:
+        docket = await stage.docket(url=proxy.url)
+        docket.register(consume)
+        proxy.bytes_per_second = 200_000
+        order: list[str] = []
+
+        async def add(name: str, size: int) -> None:
+            await docket.add(consume, key=name)(b"a" * size)
+            order.append(name)
+
+        large = [asyncio.create_task(add(f"large {n}", 100_000)) for n in range(10)]
+        await asyncio.gather(add("small", 10), *large)
+        proxy.bytes_per_second = None
+    assert order[0] == "small"
+    assert sorted(order[1:]) == sorted(f"large {n}" for n in range(10)), "and all of them are scheduled"
+
+
+async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_expires(stage: Stage) -> None:
+    docket = await stage.docket()
+
+    async def consume(value: bytes) -> None: ...
+
+    docket.register(consume)
+
+    async def die(order: object) -> None:
+        raise asyncio.CancelledError
+
+    scheduling = docket._open_scheduling()
+    scheduling._batcher.call = die  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await docket.add(consume, key="task")(b"a" * 100_000)
+    assert await docket.get_execution("task") is None
+    async with docket.redis() as redis:
+        (name,) = [name async for name in redis.scan_iter(match=f"{docket.name}:payload:=*")]
+        assert 0 < await redis.pttl(name) <= 3_600_000
