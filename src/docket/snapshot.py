@@ -12,7 +12,7 @@ from docket.execution import Execution
 from docket.execution.execution import from_record, unknown_function
 from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
-from docket.ledger.queries import Query, TaskRow, fetch_calls, find_all
+from docket.ledger.queries import Query, TaskRow, find_all
 from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -92,7 +92,6 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     taken = docket.now()
     rows: dict[str, TaskRow] = {}
     async for page in find_all(docket.ledger, Query(), with_calls=True):
-        await fetch_calls(docket.ledger, page)
         rows.update((row.key, row) for row in page)
     waiting = [row for row in rows.values() if row.run is None]
     waiting.sort(key=lambda row: row.due_ms)

@@ -137,6 +137,8 @@ async def find(
     pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
     looks = 0
     async for page in pages(ledger, query, cursor, min(size, _MOST_TASKS), with_calls):
+        if with_calls:
+            await _fetch_calls(ledger, page.rows)
         rows += page.rows
         looks += 1
         if page.cursor is None or len(rows) >= size or looks == _LOOKS:
@@ -148,10 +150,12 @@ async def find_all(ledger: Ledger, query: Query, *, with_calls: bool = False) ->
     """Every task that fits, page by page."""
     pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
     async for page in pages(ledger, query, None, _MOST_TASKS, with_calls):
+        if with_calls:
+            await _fetch_calls(ledger, page.rows)
         yield page.rows
 
 
-async def fetch_calls(ledger: Ledger, rows: Sequence[TaskRow]) -> None:
+async def _fetch_calls(ledger: Ledger, rows: Sequence[TaskRow]) -> None:
     """Adds the arguments that are stored apart; those of a task that ended meanwhile may be gone."""
     apart = [(row, row.task.reference) for row in rows if is_stored_apart(row.record)]
     calls = await ledger.payloads.fetch_many([reference for _, reference in apart if reference is not None])
