@@ -27,11 +27,13 @@ from typing import Any
 from redis import Redis
 
 from docket import Docket
+from docket.storage.scripts import load
 
 from .fleet_host import DOCKET, hold, tick
 from .server import BenchServer, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "src" / "docket" / "storage" / "lua"
 HOSTS = 10
 IDLE_SECONDS = 10.0
 SCHEDULED, EVERY = 50, timedelta(milliseconds=100)
@@ -54,18 +56,18 @@ class Figures:
     lost_in_stalls: list[int] = field(default_factory=list[int])
     recovery_seconds: float | None = None
     p99_us: float = 0.0
-    worst: dict[str, float] = field(default_factory=dict[str, float])
+    worst: dict[str, tuple[float, str]] = field(default_factory=dict[str, tuple[float, str]])
 
     @property
     def worst_ms(self) -> float:
-        return max(self.worst.values(), default=0.0)
+        return max(self.worst.values(), default=(0.0, ""))[0]
 
     def row(self) -> str:
         stalls = ", ".join(str(lost) for lost in self.lost_in_stalls)
         recovery = f"{self.recovery_seconds:.1f} s" if self.recovery_seconds is not None else "–"
         return (
-            f"| {self.workers:,} | {self.start_seconds:.1f} s | {self.idle_cpu:.2%} | {self.scripts_per_task:.2f} | {self.latest_ms:.0f} ms "
-            f"| {stalls} | {recovery} | {self.p99_us / 1000:.2f} ms | {self.worst_ms:.2f} ms |"
+            f"| {self.workers:,} | {self.start_seconds:.1f} s | {self.idle_cpu:.2%} | {self.scripts_per_task:.2f} "
+            f"| {self.latest_ms:.0f} ms | {stalls} | {recovery} | {self.p99_us / 1000:.2f} ms | {self.worst_ms:.2f} ms |"
         )
 
 
@@ -97,26 +99,24 @@ class Host:
 class Fleet:
     """A server and the workers on it."""
 
-    def __init__(self, server: BenchServer, pid: int, workers: int, folder: Path) -> None:
+    def __init__(self, server: BenchServer, pid: int, workers: int, hosts: int, folder: Path) -> None:
         self.figures = Figures(workers)
+        self._host_count = min(hosts, workers)
         self._server, self._pid, self._folder = server, pid, folder
         self._redis: Any = Redis.from_url(server.url, socket_timeout=PATIENCE)
+        self._names = {load(path.stem).sha: path.stem for path in SCRIPTS.glob("*.lua")}
         self.hosts: list[Host] = []
 
     def start(self) -> None:
         """All at once."""
         self._begin_to_time()
         began, workers = time.monotonic(), self.figures.workers
-        hosts = min(HOSTS, workers)
-        for n in range(hosts):
-            share = workers // hosts + (n < workers % hosts)
+        for n in range(self._host_count):
+            share = workers // self._host_count + (n < workers % self._host_count)
             self.hosts.append(Host(self._server.url, n, share, self._folder))
-        self.wait_until(lambda: self.leases() >= workers, "all are on the roster")
+        self.wait_until(lambda: self._redis.zcard(f"{DOCKET}:offers") >= workers, "all of them wait for work")
         self.figures.start_seconds = time.monotonic() - began
         self._note_times("start")
-
-    def leases(self) -> int:
-        return self._redis.hlen(f"{DOCKET}:lengths")
 
     def lost(self) -> int:
         return self._redis.zcard(f"{DOCKET}:lost")
@@ -217,20 +217,27 @@ class Fleet:
     def _note_times(self, phase: str, without_ms: float = float("inf")) -> None:
         """The slowest script since then. One that was under way while the server stood still does not count."""
         times = [
-            entry["duration"] / 1000
+            (entry["duration"] / 1000, self._names.get(entry["command"].split()[1].decode(), "loading a script"))
             for entry in self._redis.slowlog_get(10_000)
             if entry["command"].startswith((b"EVALSHA", b"EVAL "))
         ]
-        self.figures.worst[phase] = max((ms for ms in times if ms < without_ms), default=0.0)
+        self.figures.worst[phase] = max((found for found in times if found[0] < without_ms), default=(0.0, "none"))
 
 
-def measure(workers: int, *, idle: float, stalls: tuple[float, ...], aftermath: float, tasks: int) -> Figures:
+def _go_before_others(pid: int) -> None:
+    """The server waits for nobody, where that is allowed."""
+    with contextlib.suppress(PermissionError, AttributeError):
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+
+
+def measure(
+    workers: int, *, idle: float, stalls: tuple[float, ...], aftermath: float, tasks: int, hosts: int = HOSTS
+) -> Figures:
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder, running_server(Path(folder)) as server:
         with Redis.from_url(server.url) as client:
             pid = int(client.info("server")["process_id"])
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, pid, -10)
-        fleet = Fleet(server, pid, workers, Path(folder))
+        _go_before_others(pid)
+        fleet = Fleet(server, pid, workers, hosts, Path(folder))
         try:
             fleet.start()
             fleet.idle(idle)
@@ -256,7 +263,7 @@ def main() -> None:
     for workers in options.workers:
         figures = measure(workers, **terms)
         print(figures.row(), flush=True)
-        worst = ", ".join(f"{phase} {ms:.2f}" for phase, ms in figures.worst.items())
+        worst = ", ".join(f"{phase} {ms:.2f} ({script})" for phase, (ms, script) in figures.worst.items())
         details.append(f"{workers:,} workers, slowest script by phase (ms): {worst}")
     print("\n" + "\n".join(details))
 

@@ -337,7 +337,7 @@ async def test_seeding_again_does_not_move_the_time_on(docket: Docket) -> None:
             async with worker_for(docket) as worker, running(worker):
                 coming = await waits(docket, "tick")
             assert coming.when.isoformat()[11:16] == "10:00"
-            await docket.cancel("tick")
+            await docket.clear()
 
 
 async def test_a_failing_task_keeps_to_its_slots(docket: Docket) -> None:

@@ -1,6 +1,7 @@
 """Tasks that come again and again."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -383,3 +384,70 @@ async def waits_for_an_hour(docket: Docket, key: str) -> None:
         return execution is not None and execution.when > now() + HOUR / 2
 
     await eventually(is_there)
+
+
+@pytest.mark.parametrize("how", ["docket.cancel", "perpetual.cancel"])
+async def test_an_automatic_chain_that_is_cancelled_stays_so_until_a_newer_deploy_starts(
+    name: str, url: str, how: str
+) -> None:
+    runs: list[str] = []
+    ended = asyncio.Event()
+
+    async def tick(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None:
+        runs.append("first deploy")
+        if how == "perpetual.cancel":
+            perpetual.cancel()
+            ended.set()
+
+    async with Docket(name=name, url=url) as docket:
+        docket.register(tick)
+        async with worker_for(docket) as worker, running(worker):
+            if how == "docket.cancel":
+                await waits(docket, "tick")
+                await docket.cancel("tick")
+            else:
+                await within(ended.wait())
+            await worker.runs.wait_idle()
+            # As it looks every half minute for what has fallen off.
+            await worker.seeder.seed()
+            assert (await docket.snapshot()).total_tasks == 0
+        async with worker_for(docket) as worker, running(worker):
+            await waits_for(lambda: worker.is_working)
+            assert (await docket.snapshot()).total_tasks == 0
+    assert runs == ["first deploy"]
+
+    async def tick(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None:
+        runs.append("second deploy")
+
+    async with Docket(name=name, url=url) as docket:
+        docket.register(tick)
+        async with worker_for(docket) as worker, running(worker):
+            await waits(docket, "tick")
+    assert runs == ["first deploy", "second deploy"]
+
+
+async def test_a_cancelled_automatic_chain_can_be_added_again_by_hand(docket: Docket, worker: Worker) -> None:
+    runs: list[int] = []
+
+    async def tick(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None:
+        runs.append(1)
+
+    docket.register(tick)
+    async with running(worker):
+        await waits(docket, "tick")
+        await docket.cancel("tick")
+        await docket.add(tick, key="tick")()
+        await waits_for(lambda: len(runs) == 2)
+        await waits(docket, "tick")
+        await worker.seeder.seed()
+        await docket.clear()
+        # It fell off: it is put back like any other.
+        await worker.seeder.seed()
+        await waits_for(lambda: len(runs) == 3)
+
+
+async def waits_for(holds: Callable[[], bool]) -> None:
+    async def asked() -> bool:
+        return holds()
+
+    await eventually(asked)

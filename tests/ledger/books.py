@@ -210,7 +210,8 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         others=others,
         expiring=expiring,
     )
-    values.pop("swept", None)
+    for family in ("swept", "automatic", "cancelled-chains", "deploys"):
+        values.pop(family, None)
     # Offers end by themselves: that of a worker who is gone harms nobody.
     values.pop("offers", None)
     books.others |= set(values)
@@ -431,13 +432,15 @@ def _kind(suffix: bytes) -> str:
             | "limits"
             | "parked"
             | "swept"
+            | "cancelled-chains"
+            | "deploys"
         ):
             return "hash"
         case "dead-records":
             return "hash"
         case "queue" | "leases" | "lost" | "dead" | "line" | "offers":
             return "sorted set"
-        case "dying" | "slots" | "worker-tasks" | "task-workers":
+        case "automatic" | "dying" | "slots" | "worker-tasks" | "task-workers":
             return "set"
         case "orders":
             return "list"

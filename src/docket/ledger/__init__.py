@@ -3,7 +3,7 @@
 from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
-from .settlements import Answer, Settlement, finish, giving_back, hand_back, reschedule
+from .settlements import Answer, Settlement, ending_its_chain, finish, giving_back, hand_back, reschedule
 from .values import (
     Delivery,
     Duty,
@@ -13,6 +13,7 @@ from .values import (
     Reclaimed,
     Registration,
     Renewal,
+    Seed,
     Staged,
     Taken,
     UnknownEntry,
@@ -35,11 +36,13 @@ __all__ = [
     "Reclaimed",
     "Registration",
     "Renewal",
+    "Seed",
     "Settlement",
     "Staged",
     "Taken",
     "UnknownEntry",
     "WorkerRow",
+    "ending_its_chain",
     "finish",
     "giving_back",
     "hand_back",

@@ -35,6 +35,7 @@ from .values import (
     Reclaimed,
     Registration,
     Renewal,
+    Seed,
     Staged,
     Taken,
     UnknownEntry,
@@ -294,6 +295,11 @@ class Ledger:
     async def register(self, worker: str, lease_ms: int, tasks: Sequence[str]) -> Registration:
         reply = await self._run("register", (worker.encode(), lease_ms, [text_bytes(name) for name in tasks]))
         return Registration(reply[0], Duty(reply[1]))
+
+    async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
+        """What is to be done about automatic tasks, for a worker of this deploy."""
+        reply = await self._run("seed", (deploy, [text_bytes(name) for name in names]))
+        return [Seed(code) for code in reply]
 
     async def resign(self, worker: str) -> None:
         """Gives up the worker's duty, if it has one."""

@@ -13,6 +13,7 @@ from docket.storage.keys import text_bytes
 from .payloads import Payload
 from .values import Taken
 
+_PLAIN, _DEAD_LETTER, _ENDS_CHAIN = range(3)
 _FINISH, _RESCHEDULE, _HAND_BACK, _BLOCKED = range(4)
 
 
@@ -53,7 +54,7 @@ def finish(
     payload: Payload | None = None,
 ) -> Settlement:
     """The task has ended; its result is the payload, if there is one."""
-    item = [
+    item: list[Any] = [
         text_bytes(key),
         epoch,
         _FINISH,
@@ -61,12 +62,19 @@ def finish(
         ttl_ms,
         tail,
         event,
-        int(dead_letter),
+        _DEAD_LETTER if dead_letter else _PLAIN,
         int(has_progress),
     ]
     if payload is not None:
         item.append(1)
     return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60, payload)
+
+
+def ending_its_chain(ending: Settlement) -> Settlement:
+    """The same ending of an automatic task, which workers do not schedule again until a newer deploy starts."""
+    if ending.item[7] == _PLAIN:
+        ending.item[7] = _ENDS_CHAIN
+    return ending
 
 
 def reschedule(

@@ -81,6 +81,14 @@ class Duty(enum.IntEnum):
     DEPUTY = 2
 
 
+class Seed(enum.IntEnum):
+    """What is to be done about an automatic task: schedule it, or leave it alone since it was cancelled or is a dead letter."""
+
+    SCHEDULE = 0
+    CANCELLED = 1
+    BURIED = 2
+
+
 @dataclass(slots=True)
 class Registration:
     """The server's answer to a worker that comes onto the roster."""

@@ -17,6 +17,7 @@ from uncalled_for import Dependency
 from docket.codec import encode_error, error_text
 from docket.dependencies import (
     AdmissionBlocked,
+    CompletionHandler,
     Perpetual,
     PutAway,
     Resolved,
@@ -31,7 +32,17 @@ from docket.dependencies import (
 from docket.execution import Execution, TaskFunction
 from docket.execution.execution import NextRun, from_record, unknown_function
 from docket.instrumentation import is_tracing, mark_failed, run_span
-from docket.ledger import Answer, Delivery, Ending, Settlement, finish, giving_back, hand_back, reschedule
+from docket.ledger import (
+    Answer,
+    Delivery,
+    Ending,
+    Settlement,
+    ending_its_chain,
+    finish,
+    giving_back,
+    hand_back,
+    reschedule,
+)
 from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.payloads import Payload
 from docket.model.errors import UnknownVersion
@@ -63,6 +74,11 @@ def hand_back_delay_ms() -> float:
 
 # Reasons after which a run is not settled as usual: others may have it.
 _GIVEN_UP = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
+
+
+def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
+    """Whether the body of an automatic task has said that no run is to follow."""
+    return isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
 
 
 class Runner:
@@ -342,6 +358,8 @@ class Runner:
         except asyncio.CancelledError:
             self._let_go(run, execution)
             return
+        if next_run is None and _ends_chain(resolved.completion_handler):
+            settlement = ending_its_chain(settlement)
         self._report.log_end(execution, outcome, retried or again or next_run is not None)
         again = next_run is not None
         self._settle(

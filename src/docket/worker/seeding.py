@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
 from docket.execution import TaskCall, TaskFunction
+from docket.ledger import Seed
+from docket.ledger.leading import lead
 from docket.storage.faults import PASSING
-from docket.storage.keys import text_bytes
 
+from .deploys import deploy_fingerprint
 from .service import Service
 
 if TYPE_CHECKING:
@@ -20,17 +22,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("docket.worker")
 
 HEAL_SECONDS = 30.0
+# How long the worker that looks after them may be silent before another does.
+HOLD_SECONDS = 45.0
 
 
 class Seeder(Service):
-    """Adds every automatic task under its own name: where it is there already, that changes nothing."""
+    """Adds every automatic task under its own name: where it is there already, that changes nothing.
+
+    A chain that somebody has cancelled stays so until a worker of a newer deploy starts.
+    """
 
     name = "seeding"
 
     def __init__(self, docket: Docket, labels: dict[str, str], most_pause: float) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
-        self._buried_told: set[str] = set()
+        self._told: set[str] = set()
+        self._deploy = deploy_fingerprint(docket.tasks)
+        self.worker = ""
         self._hurry = asyncio.Event()
 
     async def begin(self) -> None:
@@ -46,22 +55,36 @@ class Seeder(Service):
 
     async def step(self) -> None:
         self._hurry.clear()
-        await self.seed()
+        # Of the workers that know these tasks one looks after them.
+        if await lead(self._docket.ledger, f"seeding {self._deploy}", self.worker, int(HOLD_SECONDS * 1000)):
+            await self.seed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HEAL_SECONDS):
                 await self._hurry.wait()
 
     async def seed(self) -> None:
+        automatic = self._automatic()
+        if not automatic:
+            return
         calls: list[TaskCall] = []
-        for function, name in self._names().items():
-            perpetual = plan_for(function).single(Perpetual)
-            if perpetual is None or not perpetual.automatic or await self._is_buried(name):
-                continue
-            calls.append(self._docket.call(name, when=perpetual.first_time(self._docket.now()), key=name)())
+        seeds = await self._docket.ledger.seedable(self._deploy, list(automatic))
+        for (name, perpetual), seed in zip(automatic.items(), seeds, strict=True):
+            if seed is Seed.SCHEDULE:
+                calls.append(self._docket.call(name, when=perpetual.first_time(self._docket.now()), key=name)())
+            else:
+                self._tell_once(name, seed)
         if calls:
             for execution in await self._docket.add_many(calls):
                 if execution.schedule_exception is not None:
                     raise execution.schedule_exception
+
+    def _automatic(self) -> dict[str, Perpetual]:
+        found: dict[str, Perpetual] = {}
+        for function, name in self._names().items():
+            perpetual = plan_for(function).single(Perpetual)
+            if perpetual is not None and perpetual.automatic:
+                found[name] = perpetual
+        return found
 
     def _names(self) -> dict[TaskFunction, str]:
         """Every function once, by its own name; one that is known by other names only, by the first of them."""
@@ -71,14 +94,17 @@ class Seeder(Service):
                 names[function] = name
         return names
 
-    async def _is_buried(self, name: str) -> bool:
-        """An automatic task that kills its workers must not be brought back to kill more."""
-        dead = text_bytes(self._docket.keys.dead)
-        buried = await self._docket.server.ask(dead, "ZSCORE", dead, text_bytes(name)) is not None
-        if buried and name not in self._buried_told:
-            self._buried_told.add(name)
+    def _tell_once(self, name: str, seed: Seed) -> None:
+        """An automatic task that kills its workers must not be brought back to kill more; one that was cancelled stays so."""
+        if name in self._told:
+            return
+        self._told.add(name)
+        if seed is Seed.BURIED:
             logger.error(
-                "automatic task %s is a dead letter and is not scheduled again until it is removed from there",
+                "automatic task %s is a dead letter and is not scheduled again until it is removed from there", name
+            )
+        else:
+            logger.info(
+                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or it is added by hand",
                 name,
             )
-        return buried

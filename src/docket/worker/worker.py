@@ -306,6 +306,7 @@ class Worker:
         self.sampler.worker = self.id
         stack.callback(self.sampler.clear)
         self.seeder = Seeder(docket, labels, pause)
+        self.seeder.worker = self.id
         await docket.wait_for_strikes_loaded()
         if self.schedule_automatic_tasks:
             await self.seeder.begin()
@@ -484,7 +485,7 @@ class Worker:
 
     async def _moved(self, id: str) -> None:
         """We go on under a new id."""
-        self.sampler.worker = id
+        self.sampler.worker = self.seeder.worker = id
         await self.orders.open(id)
         await self.fetcher.move(id)
 

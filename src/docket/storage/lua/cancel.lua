@@ -5,6 +5,7 @@ local key, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)
 if not bytes then return 0 end
+keep_chain_cancelled(key)
 local run_bytes = call('HGET', RUNNING, key)
 if run_bytes then
   local run = unpack_run(run_bytes)

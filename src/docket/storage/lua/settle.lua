@@ -1,6 +1,7 @@
 -- Writes down how a batch of runs ended, each fenced by its epoch.
 -- ARGV[2]: msgpack {cancelled tail, cancelled event, ttl ms, worker that offers a slot or false, for how many ms, list of {key, epoch, kind, …}}:
---   0 finish:     state, ttl ms, tail, event, dead letter (0/1), has progress (0/1), its result is a payload that was stored before (1 or nothing)
+--   0 finish:     state, ttl ms, tail, event, 1 dead letter or 2 ends an automatic chain on purpose or 0, has progress
+--                 (0/1), its result is a payload that was stored before (1 or nothing)
 --   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later,
 --                 the call is the reference to a payload (0/1)
 --   2 hand back:  delay ms, function name that another live worker must know or false, has begun (0/1)
@@ -45,6 +46,7 @@ local function otherwise()
       if item[8] == 1 then keep_dead_letter(key, now, record) end
     end
     end_payload(key, task_bytes, ttl)
+    if item[8] == 2 then keep_chain_cancelled(key) end
     over[#over + 1] = key
     if item[9] == 1 then over_progress[#over_progress + 1] = key end
     publish_ending(key, event, ttl > 0 and record)

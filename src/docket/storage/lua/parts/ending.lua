@@ -21,6 +21,13 @@ local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, ev
   publish_ending(key, event, record)
 end
 
+-- The chain of an automatic task is ended on purpose: workers leave it at that until a newer deploy starts.
+local function keep_chain_cancelled(key)
+  if call('SISMEMBER', AUTOMATIC, key) == 1 then
+    call('HSET', CANCELLED_CHAINS, key, string.format('%.0f', real_ms()))
+  end
+end
+
 local DEAD_LETTERS = 10000
 
 -- A letter that goes, or is followed by another, takes its payload along.

@@ -1,0 +1,46 @@
+-- Which automatic tasks a worker should schedule: a chain that was cancelled stays so until a newer deploy starts.
+-- ARGV[2]: msgpack {fingerprint of the deploy, list of names, which are the keys of the chains, too}.
+-- Returns: per name: 0 schedule it (where it is there already that changes nothing), 1 it was cancelled, 2 it is a dead letter.
+local SCHEDULE, CANCELLED, BURIED = 0, 1, 2
+local MOST_DEPLOYS = 100
+local deploy, names = unpack(cmsgpack.unpack(ARGV[2]))
+local now = real_ms()
+insist()
+
+-- A deploy is as old as its first worker. The oldest are forgotten.
+local function appeared_at()
+  local known = call('HGET', DEPLOYS, deploy)
+  if known then return tonumber(known) end
+  if call('HLEN', DEPLOYS) >= MOST_DEPLOYS then
+    local all, oldest, least = call('HGETALL', DEPLOYS), nil, math.huge
+    for i = 1, #all, 2 do
+      if tonumber(all[i + 1]) < least then oldest, least = all[i], tonumber(all[i + 1]) end
+    end
+    call('HDEL', DEPLOYS, oldest)
+  end
+  call('HSET', DEPLOYS, deploy, string.format('%.0f', now))
+  return now
+end
+
+-- Somebody has added the chain by hand since it was cancelled. A run that is still being cancelled does not count.
+local function is_there_again(name)
+  if call('HEXISTS', TASKS, name) == 0 then return false end
+  local run_bytes = call('HGET', RUNNING, name)
+  return not run_bytes or not has_flag(unpack_run(run_bytes), CANCEL_ASKED)
+end
+
+local appeared, answer = appeared_at(), {}
+for i, name in ipairs(names) do
+  call('SADD', AUTOMATIC, name)
+  local cancelled = tonumber(call('HGET', CANCELLED_CHAINS, name) or '-1')
+  if cancelled >= 0 and (appeared > cancelled or is_there_again(name)) then
+    call('HDEL', CANCELLED_CHAINS, name)
+    cancelled = -1
+  end
+  if cancelled >= 0 then
+    answer[i] = CANCELLED
+  else
+    answer[i] = call('ZSCORE', DEAD, name) and BURIED or SCHEDULE
+  end
+end
+return answer
