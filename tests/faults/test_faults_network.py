@@ -257,3 +257,24 @@ async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_l
 async def _follow(docket: Docket, key: str, ready: asyncio.Event) -> None:
     async for _ in docket.watch(key, ready):
         pass
+
+
+async def test_no_option_of_the_url_lets_a_silent_connection_outlast_the_lease(stage: Stage) -> None:
+    """The renewal thread goes by the lease, whatever the URL says about time-outs."""
+    server = stage.server()
+    options = "socket_timeout=30&socket_connect_timeout=30&health_check_interval=1&retry_on_timeout=true"
+    async with Proxy(server) as proxy:
+        far = await stage.docket(url=f"{proxy.url}?{options}")
+        near = await stage.docket(url=server.url)
+        pulse = Pulse(far)
+        near.register(pulse.long)
+        async with working(await stage.worker(far, name="far")), working(await stage.worker(near, name="near")):
+            held = [await pulse.hold(f"held-{number}") for number in range(4)]
+            for _ in range(3):
+                proxy.freeze()
+                # Longer than the lease, and not so long that the silence would have been noticed by luck.
+                await asyncio.sleep(2.5)
+            pulse.release.set()
+            for execution in held:
+                await execution.get_result(timeout=MINUTE)
+    assert set(pulse.starts.values()) == {1}, pulse.starts

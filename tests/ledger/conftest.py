@@ -17,7 +17,7 @@ import redis
 from docket.ledger import Ledger
 from docket.storage.server import Server
 
-from .desk import Desk, new_ledger
+from .desk import Desk, blocking_client, new_ledger
 
 SECONDS = 90.0
 _numbers = itertools.count()
@@ -101,7 +101,7 @@ def ledger(server: Server) -> Ledger:
 @pytest.fixture
 def blocking(server: Server) -> Iterator[Any]:
     """A blocking client, as the thread that keeps the lease has one."""
-    client = server.threaded_client(SECONDS)
+    client = blocking_client(server)
     yield client
     client.close()
 

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import redis
+
 from docket.codec import encode_call
 from docket.ledger import Answer, Delivery, Entry, Ledger, Order, Receipt, Reclaimed, Renewal, Settlement, finish
 from docket.ledger.endings import Ending, ending_event
@@ -22,6 +24,14 @@ TTL_MS = 900_000
 CALL = encode_call((), {})
 NO_EVENT = "{}"
 COUNTS = ("declared", "put_back", "buried", "cancelled")
+
+
+def blocking_client(server: Server) -> Any:
+    """A client of redis-py on that server, for the test's own look at it."""
+    options = {**server.address.options, "db": server.database}
+    if "path" in options:
+        options["unix_socket_path"] = options.pop("path")
+    return redis.Redis(**options, socket_timeout=90.0)
 
 
 def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS) -> Ledger:

@@ -15,7 +15,7 @@ from docket.storage.server import Server
 
 from .books import GROUP, problems
 from .comparison import adopt, adopt_front_order, assert_same
-from .desk import Desk, completed, ended, new_ledger
+from .desk import Desk, blocking_client, completed, ended, new_ledger
 from .model import Ending, Limits, Model, NewTask
 
 # Few, so that they collide; and none that is nice.
@@ -76,7 +76,7 @@ class Bench:
         self._runner = asyncio.Runner()
         self._server = Server(url)
         self.run(self._server.__aenter__())
-        self._client = self._server.threaded_client(20)
+        self._client = blocking_client(self._server)
 
     def run(self, awaitable: Any) -> Any:
         return self._runner.run(awaitable)

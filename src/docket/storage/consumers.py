@@ -23,10 +23,11 @@ def consumers_without_lease(
         for stream in streams:
             # Without the stream or its group there are none.
             with contextlib.suppress(ResponseError):
-                names.update(row["name"] for row in client.xinfo_consumers(stream, group))
+                # Each row is a list: b"name", the name, and more.
+                names.update(row[1] for row in client.execute_command("XINFO", "CONSUMERS", stream, group))
         listed, ends = sorted(names), list[Any]()
         for start in range(0, len(listed), PAGE):
-            ends += client.zmscore(leases, listed[start : start + PAGE])
+            ends += client.execute_command("ZMSCORE", leases, *listed[start : start + PAGE])
     except SERVER_ERRORS as error:
         raise server.explain(error) from error
     return [name for name, end in zip(listed, ends, strict=True) if end is None]

@@ -7,19 +7,24 @@ be the wrong one. These questions are rare and block; code in the event loop ask
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from . import threads
 from .urls import Address, Kind
 
 Place = tuple[str, int]
+T = TypeVar("T")
 
 
 class Nodes(Protocol):
@@ -64,18 +69,16 @@ class ClusterNodes:
         return key_slot(key)
 
     def look(self, patience: float) -> Place:
-        trouble: Exception = RedisConnectionError("no node is known")
-        for place in list(self._known):
-            try:
-                self._slots = ask(place, patience, self._options, self._tls, "CLUSTER", "SLOTS")
-            except (AuthenticationError, AuthorizationError, ResponseError):
-                raise
-            except (RedisError, OSError) as error:
-                trouble = error
-                continue
-            self._learn(place)
-            return place
-        raise RedisConnectionError(f"no node of the cluster answers; the last one: {trouble}") from trouble
+        def question(place: Place, seconds: float) -> Any:
+            return ask(place, seconds, self._options, self._tls, "CLUSTER", "SLOTS")
+
+        try:
+            place, self._slots = first_answer(self._known, question, patience, _FINAL)
+        except NoAnswer as error:
+            trouble = error.__cause__
+            raise RedisConnectionError(f"no node of the cluster answers; the last one: {trouble}") from trouble
+        self._learn(place)
+        return place
 
     def find(self, slot: int, patience: float) -> Place:
         asked = self.look(patience)
@@ -111,30 +114,65 @@ class SentinelNodes:
         return self.find(0, patience)
 
     def find(self, slot: int, patience: float) -> Place:
-        trouble = "none is known"
-        for place in list(self._sentinels):
-            try:
-                found = ask(
-                    place, patience, self._options, self._tls, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service
-                )
-            except AuthenticationError:
-                raise
-            except (RedisError, OSError) as error:
-                trouble = str(error)
-                continue
-            if found:
-                # Ask the one that knew first next time.
-                self._sentinels.remove(place)
-                self._sentinels.insert(0, place)
-                return _text(found[0]), int(found[1])
-            trouble = f"there is no master {self._service!r}"
-        raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}")
+        def question(place: Place, seconds: float) -> Any:
+            words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
+            found = ask(place, seconds, self._options, self._tls, *words)
+            if not found:
+                raise RedisError(f"there is no master {self._service!r}")
+            return found
+
+        try:
+            place, found = first_answer(self._sentinels, question, patience, AuthenticationError)
+        except NoAnswer as error:
+            trouble = error.__cause__
+            raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}") from trouble
+        # Ask the one that knew first next time.
+        self._sentinels = [place, *(other for other in self._sentinels if other != place)]
+        return _text(found[0]), int(found[1])
 
     def any(self) -> None:
         return None
 
 
 _LOGIN = ("username", "password", "credential_provider")
+_FINAL = (AuthenticationError, AuthorizationError, ResponseError)
+
+
+class NoAnswer(Exception):
+    """Nobody answered in time; the cause is what the last one failed with."""
+
+
+def first_answer(
+    places: Sequence[Place],
+    question: Callable[[Place, float], T],
+    patience: float,
+    final: type[Exception] | tuple[type[Exception], ...],
+) -> tuple[Place, T]:
+    """The place that answered first, and its answer, within the patience however many are silent.
+
+    The next place is asked when one has failed, or was silent for its share of the time. An error that is final is raised.
+    """
+    deadline = time.monotonic() + patience
+    share = patience / (len(places) + 1)
+    waiting, asked = list(places), dict[Future[T], Place]()
+    trouble: Exception = RedisConnectionError("none is known")
+    while (waiting or asked) and (left := deadline - time.monotonic()) > 0:
+        if waiting:
+            place = waiting.pop(0)
+            # Connecting and the answer; each tells better than we could that it takes too long.
+            asked[threads.start(question, place, left * 0.45)] = place
+        done, _ = wait(asked, share if waiting else left, FIRST_COMPLETED)
+        for answer in done:
+            place = asked.pop(answer)
+            try:
+                return place, answer.result()
+            except final:
+                raise
+            except (RedisError, OSError) as error:
+                trouble = error
+    if asked:
+        trouble = RedisTimeoutError("no answer in time")
+    raise NoAnswer from trouble
 
 
 def ask(place: Place, patience: float, options: Mapping[str, Any], tls: bool, *words: str) -> Any:

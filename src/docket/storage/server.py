@@ -9,12 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-import redis
 import redis.asyncio as aioredis
-from redis.asyncio.connection import AbstractConnection, BlockingConnectionPool
-from redis.asyncio.connection import Connection as AsyncConnection
-from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
-from redis.asyncio.connection import UnixDomainSocketConnection as AsyncUnixConnection
+from redis.asyncio.connection import BlockingConnectionPool
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
@@ -25,12 +21,14 @@ from redis.retry import Retry
 from docket.model.clock import TaskClock, shared_clock
 from docket.model.errors import DocketError, NotOpen, ServerUnsuitable
 
+from .connections import ThreadedClient, async_class
 from .embedded import FolderEngine, memory_engine
 from .faults import SERVER_ERRORS, is_from_the_wrong_node, translate
 from .keys import text_bytes
 from .line import Line, open_wire
 from .nodes import Nodes, Place, nodes_of
 from .scripts import load
+from .threads import in_thread
 from .urls import Address, Kind, hide_password, parse
 from .wire import Wire
 
@@ -45,6 +43,8 @@ BLOCK_SECONDS = 5.0
 OLDEST_SERVER = (6, 2)
 # The ways of large values: to the server, and from it.
 STORING, FETCHING = range(2)
+# Options of the URL that would let a command of a thread take longer than its patience, or that are about pools.
+_NOT_IN_THREADS = ("max_connections", "health_check_interval", "retry_on_timeout", "retry_on_error")
 
 
 class Server:
@@ -149,7 +149,7 @@ class Server:
             return None
         async with self._locating:
             if slot not in self._places:
-                self._places[slot] = await asyncio.to_thread(self._nodes.find, slot, ANSWER_SECONDS)
+                self._places[slot] = await in_thread(self._nodes.find, slot, ANSWER_SECONDS)
             return self._places[slot]
 
     def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
@@ -197,7 +197,7 @@ class Server:
                 line.hang_up()
         if self._engine is None:
             return
-        found = await asyncio.to_thread(self._engine.ensure)
+        found = await in_thread(self._engine.ensure)
         self.address = Address(self.address.kind, {"path": found.socket_path}, found.database)
         for pool in self._pools:
             pool.connection_kwargs["path"] = found.socket_path
@@ -231,7 +231,7 @@ class Server:
         pool = BlockingConnectionPool(
             max_connections=max(most, connections),
             timeout=None,
-            connection_class=_connection_class(self.address),
+            connection_class=async_class(self.address),
             **options,
         )
         self._pools.add(pool)
@@ -250,23 +250,26 @@ class Server:
             raise self._not_open()
         place = None
         if self._nodes is not None:
-            place = self._nodes.any() or await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
+            place = self._nodes.any() or await in_thread(self._nodes.look, ANSWER_SECONDS)
         return await open_wire(self._plain_client(1, None, place), ANSWER_SECONDS, on_message)
 
-    def threaded_client(self, answer_seconds: float, key: str = "") -> Any:
-        """A blocking client for use in a thread, of the node that has the key."""
+    def threaded_client(self, patience: Callable[[], float], key: str = "") -> ThreadedClient:
+        """A blocking client for use in a thread, of the node that has the key. Each command, connecting and looking for the
+        node included, ends within the patience of that moment, whatever the URL says about time-outs."""
         if self._closed:
             raise self._not_open()
-        options = self._options(answer_seconds)
-        options["socket_connect_timeout"] = answer_seconds
-        options["retry"] = Retry(NoBackoff(), 0)
-        options.pop("max_connections", None)
-        if self._nodes is not None:
-            place = self._nodes.find(self._nodes.slot(text_bytes(key)), answer_seconds)
-            options.update(host=place[0], port=place[1])
-        if "path" in options:
-            options["unix_socket_path"] = options.pop("path")
-        return redis.Redis(ssl=self.address.tls, **options)
+
+        def options(seconds: float) -> dict[str, Any]:
+            found = {**self._options(None), "retry": Retry(NoBackoff(), 0)}
+            for name in _NOT_IN_THREADS:
+                found.pop(name, None)
+            if self._nodes is not None:
+                # The rest is for the node itself.
+                place = self._nodes.find(self._nodes.slot(text_bytes(key)), seconds / 2)
+                found.update(host=place[0], port=place[1])
+            return found
+
+        return ThreadedClient(self.address, options, patience)
 
     def _options(self, answer_seconds: float | None) -> dict[str, Any]:
         options: dict[str, Any] = {
@@ -287,12 +290,12 @@ class Server:
         # From the URL each time: an engine that is entered again may have another address.
         self.address = parse(self.url)
         if self.address.kind is Kind.MEMORY:
-            engine = await asyncio.to_thread(memory_engine, self.address.name)
+            engine = await in_thread(memory_engine, self.address.name)
         elif self.address.kind is Kind.FOLDER:
             assert self.address.folder is not None
             self._engine = FolderEngine(self.address.folder)
-            engine = await asyncio.to_thread(self._engine.start)
-            self._stack.push_async_callback(asyncio.to_thread, self._engine.stop)
+            engine = await in_thread(self._engine.start)
+            self._stack.push_async_callback(in_thread, self._engine.stop)
         else:
             return
         self.database = engine.database
@@ -302,7 +305,7 @@ class Server:
         """What a server that answers says of itself."""
         if self._nodes is None:
             return await (await self._line_to(0, self._lines)).ask("INFO", "server")
-        place = await asyncio.to_thread(self._nodes.look, ANSWER_SECONDS)
+        place = await in_thread(self._nodes.look, ANSWER_SECONDS)
         line = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
         try:
             return await line.ask("INFO", "server")
@@ -327,9 +330,3 @@ class Server:
 def parse_info(text: bytes) -> dict[str, str]:
     lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
-
-
-def _connection_class(address: Address) -> type[AbstractConnection]:
-    if "path" in address.options:
-        return AsyncUnixConnection
-    return AsyncSSLConnection if address.tls else AsyncConnection

@@ -307,14 +307,13 @@ class LeaseKeeper:
 
     def _connected(self) -> Any:
         if self._client is None:
-            usual = min(5.0, max(self._lease_ms / 3000, 0.5))
-            # While there is a lease to lose, no attempt outlasts it.
-            patience = max(min(usual, self._left), SHORTEST_PATIENCE) if self._left > 0 else usual
-            try:
-                self._client = self._ledger.server.threaded_client(patience, self._ledger.keys.stream)
-            except SERVER_ERRORS as error:
-                raise self._ledger.server.explain(error) from error
+            self._client = self._ledger.server.threaded_client(self._patience, self._ledger.keys.stream)
         return self._client
+
+    def _patience(self) -> float:
+        """While there is a lease to lose, no attempt outlasts it."""
+        usual = min(5.0, max(self._lease_ms / 3000, 0.5))
+        return max(min(usual, self._left), SHORTEST_PATIENCE) if self._left > 0 else usual
 
     @property
     def _left(self) -> float:

@@ -1,0 +1,147 @@
+"""redis-py's connections as docket uses them. All private names of redis-py that docket overrides are in this module.
+
+Names are looked up in a thread of docket's own, and their addresses are tried in order; TLS verifies the name, not the
+address. Connections for threads have a deadline for all they do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from redis import connection as blocking
+from redis.asyncio import connection as aio
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from .names import addresses, addresses_within
+from .urls import Address
+
+# The least that a step of a connection gets: a time-out of zero would mean that it does not block.
+_LEAST_SECONDS = 0.001
+
+
+class AsyncConnection(aio.Connection):
+    """TCP for the event loop."""
+
+    _address: str | None = None
+
+    async def _connect(self) -> None:
+        trouble: OSError | None = None
+        for address in await addresses(self.host, self.port):
+            self._address = address
+            try:
+                await super()._connect()
+            except OSError as error:
+                trouble = error
+            else:
+                return
+        raise trouble or OSError(f"{self.host} has no address")
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        arguments: Mapping[str, Any] = cast(Any, super())._connection_arguments()
+        return {**arguments, "host": self._address or self.host}
+
+
+class AsyncTLSConnection(AsyncConnection, aio.SSLConnection):
+    """The same with TLS."""
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        return {**super()._connection_arguments(), "server_hostname": self.host}
+
+
+class _Timed(blocking.AbstractConnection):
+    """Whatever it does ends at the deadline, on the monotonic clock."""
+
+    deadline = 0.0
+
+    @property
+    def left(self) -> float:
+        return max(self.deadline - time.monotonic(), _LEAST_SECONDS)
+
+    def connect(self) -> None:
+        """Does nothing if there is a connection."""
+        if self._sock is None:
+            self.socket_timeout = self.socket_connect_timeout = self.left
+            super().connect()
+
+    def send_packed_command(self, *args: Any, **kwargs: Any) -> Any:
+        self._limit()
+        return cast(Any, super()).send_packed_command(*args, **kwargs)
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        self._limit()
+        return cast(Any, super()).read_response(*args, **kwargs)
+
+    def _limit(self) -> None:
+        if self.deadline - time.monotonic() <= 0:
+            raise RedisTimeoutError("no answer in time")
+        if self._sock is not None:
+            self._sock.settimeout(self.left)
+
+
+class _TimedTCP(_Timed, blocking.Connection):
+    def _connect(self) -> Any:
+        name, trouble = self.host, None
+        # Most of the time is for connecting: a resolver that is silent may not use it up.
+        for address in addresses_within(name, self.port, self.left / 3):
+            # The name is back before TLS verifies it, which is around this.
+            self.host, self.socket_timeout, self.socket_connect_timeout = address, self.left, self.left
+            try:
+                return super()._connect()
+            except OSError as error:
+                trouble = error
+            finally:
+                self.host = name
+        raise trouble or OSError(f"{name} has no address")
+
+
+class _TimedTLS(blocking.SSLConnection, _TimedTCP): ...
+
+
+class _TimedUnix(_Timed, blocking.UnixDomainSocketConnection): ...
+
+
+class ThreadedClient:
+    """Sends commands from a thread, one at a time. Each, with all that connecting takes, ends within its patience."""
+
+    def __init__(
+        self, address: Address, options: Callable[[float], dict[str, Any]], patience: Callable[[], float]
+    ) -> None:
+        self._class = _threaded_class(address)
+        self._options = options
+        self._patience = patience
+        self._connection: Any = None
+
+    def execute_command(self, *words: Any) -> Any:
+        """The answer. Raises what redis-py raises; after a failure of the connection the next command opens a new one."""
+        deadline = time.monotonic() + self._patience()
+        connection: Any = self._connection
+        try:
+            if connection is None:
+                connection = self._connection = cast(Any, self._class)(**self._options(deadline - time.monotonic()))
+            connection.deadline = deadline
+            connection.connect()
+            connection.send_command(*words)
+            return connection.read_response()
+        except (RedisConnectionError, RedisTimeoutError, OSError):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+
+def async_class(address: Address) -> type[aio.AbstractConnection]:
+    if "path" in address.options:
+        return aio.UnixDomainSocketConnection
+    return AsyncTLSConnection if address.tls else AsyncConnection
+
+
+def _threaded_class(address: Address) -> type[_Timed]:
+    if "path" in address.options:
+        return _TimedUnix
+    return _TimedTLS if address.tls else _TimedTCP

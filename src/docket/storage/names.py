@@ -1,0 +1,83 @@
+"""Host names: looked up in a thread of docket's own, with the last known addresses for when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import threading
+from concurrent.futures import Future
+
+from . import threads
+
+Name = tuple[str, int]
+# Entered again by the callback of a look-up that is already done.
+_lock = threading.RLock()
+_under_way: dict[Name, Future[list[str]]] = {}
+_last_known: dict[Name, list[str]] = {}
+_MOST_NAMES = 1000
+# Then the last known addresses will do.
+PATIENCE_SECONDS = 2.0
+
+
+async def addresses(host: str, port: int) -> list[str]:
+    """The addresses to try, in order. Raises OSError if there are none."""
+    if _is_address(host):
+        return [host]
+    looking = asyncio.wrap_future(_look_up(host, port))
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS if (host, port) in _last_known else None):
+            return await looking
+    except OSError as error:
+        return _fallback(host, port, error)
+
+
+def addresses_within(host: str, port: int, seconds: float) -> list[str]:
+    """The same for code outside the event loop. Raises TimeoutError, an OSError, if the answer takes too long."""
+    if _is_address(host):
+        return [host]
+    try:
+        return _look_up(host, port).result(max(seconds, 0.0))
+    except OSError as error:
+        return _fallback(host, port, error)
+
+
+def _look_up(host: str, port: int) -> Future[list[str]]:
+    """One look-up of a name at a time, however many wait for it: a resolver that is silent keeps one thread busy."""
+    name = (host, port)
+    with _lock:
+        found = _under_way.get(name)
+        if found is None:
+            found = _under_way[name] = threads.start(_resolve, host, port)
+            found.add_done_callback(lambda future: _note(name, future))
+    return found
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _note(name: Name, future: Future[list[str]]) -> None:
+    with _lock:
+        _under_way.pop(name, None)
+        if future.exception() is None:
+            if len(_last_known) >= _MOST_NAMES:
+                _last_known.clear()
+            _last_known[name] = future.result()
+
+
+def _fallback(host: str, port: int, error: OSError) -> list[str]:
+    """A resolver that fails or is silent must not cut off a worker whose server is where it was."""
+    known = _last_known.get((host, port))
+    if known is None:
+        raise error
+    return known
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,185 @@
+"""asyncio's default executor belongs to users: with every thread of it blocked, docket works as usual."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from docket import Docket, Worker
+from docket.model.errors import ServerUnreachable
+from docket.storage import names
+
+from .conftest import Stage
+from .processes import ends
+from .pulse import MINUTE, working
+from .test_faults_places import place
+from .waiting import until
+
+# Much more than docket needs, and much less than for ever.
+SECONDS = 60.0
+
+
+@asynccontextmanager
+async def blocked_executor() -> AsyncIterator[None]:
+    """Nothing that is given to the default executor begins before the block is left."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    begun, release = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        release.wait()
+
+    blocking = asyncio.create_task(asyncio.to_thread(block))
+    await until(begun.is_set, "the only thread is blocked")
+    try:
+        yield
+    finally:
+        release.set()
+        await blocking
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@pytest.mark.parametrize("kind", ["memory", "embedded", "unix", "tcp", "cluster", "sentinel"])
+async def test_docket_does_not_wait_for_users_threads(stage: Stage, kind: str) -> None:
+    with place(stage, kind) as url:
+        url = url.replace("127.0.0.1", "localhost")
+        async with blocked_executor(), asyncio.timeout(SECONDS), Docket(stage.name, url) as docket:
+            docket.register(double)
+            async with Worker(docket) as worker:
+                running = asyncio.create_task(worker.run_forever())
+                execution = await docket.add(double)(21)
+                assert await execution.get_result(timeout=MINUTE) == 42
+            await ends(running)
+
+
+async def test_docket_connects_again_without_users_threads(stage: Stage) -> None:
+    server = stage.server(tcp=True)
+    docket = await stage.docket(url=stage.url.replace("127.0.0.1", "localhost"))
+    docket.register(double)
+    async with working(await stage.worker(docket)):
+        assert await (await docket.add(double)(1)).get_result(timeout=MINUTE) == 2
+        async with blocked_executor(), asyncio.timeout(SECONDS):
+            for number in range(3):
+                for kind in ("normal", "pubsub"):
+                    server.run("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+                while True:
+                    try:
+                        execution = await docket.add(double)(number)
+                        break
+                    except ServerUnreachable:
+                        await asyncio.sleep(0.05)
+                assert await execution.get_result(timeout=MINUTE) == 2 * number
+
+
+async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = stage.server(tcp=True)
+    monkeypatch.setattr(names, "_resolve", lambda host, port: ["127.0.0.2", "127.0.0.1"])
+    server.run("CONFIG", "SET", "bind", "127.0.0.1")
+    async with Docket(stage.name, f"redis://some.name:{server.port}/0") as docket:
+        docket.register(double)
+        async with Worker(docket) as worker:
+            execution = await docket.add(double)(2)
+            await worker.run_until_finished()
+            assert await execution.get_result(timeout=MINUTE) == 4
+
+
+async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last known addresses are used. The worker's connection is cut meanwhile, and its lease is two seconds."""
+    server = stage.server(tcp=True)
+    docket = await stage.docket(url=stage.url.replace("127.0.0.1", "localhost"))
+    starts, release, silence = 0, asyncio.Event(), threading.Event()
+
+    async def long() -> None:
+        nonlocal starts
+        starts += 1
+        await release.wait()
+
+    def silent(host: str, port: int) -> list[str]:
+        silence.wait()
+        raise OSError("no answer")
+
+    docket.register(long)
+    async with working(await stage.worker(docket)) as run:
+        execution = await docket.add(long)()
+        await until(lambda: starts == 1, "it runs")
+        monkeypatch.setattr(names, "_resolve", silent)
+        server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        near = await stage.docket(docket.name, url=f"redis://127.0.0.1:{server.port}/0")
+        near.register(long)
+        async with working(await stage.worker(near)):
+            await asyncio.sleep(5.0)
+            assert not run.done()
+            release.set()
+            silence.set()
+            await execution.get_result(timeout=MINUTE)
+    assert starts == 1
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A self-signed certificate for that host name, and its key."""
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert),
+         "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return cert, key
+
+
+@pytest.fixture
+def tls_server(folder: Path) -> Iterator[tuple[int, Path]]:
+    """The port of a server that speaks TLS, and its certificate for `localhost`."""
+    binary = shutil.which("redis-server")
+    if binary is None or shutil.which("openssl") is None:
+        pytest.skip("no redis-server or no openssl on this machine")
+    cert, key = certificate(folder, "localhost")
+    port = random.randrange(12_000, 22_000)
+    words = ["--port", "0", "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key)]
+    words += ["--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen([binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + SECONDS
+        with socket.socket() as probe:
+            while probe.connect_ex(("127.0.0.1", port)) != 0:
+                if process.poll() is not None:
+                    pytest.skip("this redis-server does not speak TLS")
+                assert time.monotonic() < deadline, "the server does not start"
+                time.sleep(0.02)
+        yield port, cert
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_tls_verifies_the_name_and_not_the_address(stage: Stage, tls_server: tuple[int, Path]) -> None:
+    port, cert = tls_server
+    options = f"ssl_ca_certs={cert}&ssl_check_hostname=true"
+    async with blocked_executor(), asyncio.timeout(SECONDS):
+        async with Docket(stage.name, f"rediss://localhost:{port}/0?{options}") as docket:
+            docket.register(double)
+            async with Worker(docket) as worker:
+                execution = await docket.add(double)(2)
+                await worker.run_until_finished()
+                assert await execution.get_result(timeout=MINUTE) == 4
+                client = docket.server.threaded_client(lambda: SECONDS)
+                assert client.execute_command("PING") == b"PONG"
+                client.close()
+        with pytest.raises(ServerUnreachable, match="certificate"):
+            async with Docket(stage.name, f"rediss://127.0.0.1:{port}/0?{options}"):
+                pass
