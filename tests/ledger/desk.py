@@ -116,13 +116,20 @@ class Desk:
         """The worker has not renewed for too long."""
         self.client.zadd(self.ledger.keys.leases, {text_bytes(worker): 1}, xx=True)
 
+    def _consumers_without_lease(self) -> list[bytes]:
+        client = self.ledger.server.threaded_client(lambda: 90.0)
+        try:
+            return self.ledger.consumers_without_lease(client)
+        finally:
+            client.close()
+
     def reclaim(self, worker: str = "somebody", *, thorough: bool = True) -> list[int]:
         """One step: declared dead, put back, buried, cancelled, left. A thorough one looks for consumers of the gone, too, as
         every step does that answers a call."""
-        consumers = self.ledger.consumers_without_lease(self.client) if thorough else []
+        consumers = self._consumers_without_lease() if thorough else []
         step = self._reclaim(worker, consumers)
         if step.look_for_consumers and not thorough:
-            consumers = self.ledger.consumers_without_lease(self.client)
+            consumers = self._consumers_without_lease()
             if consumers:
                 more = self._reclaim(worker, consumers)
                 step = Reclaimed(
