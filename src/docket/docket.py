@@ -58,7 +58,8 @@ class Docket(Places):
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
     embedded:///folder …). Entering raises ServerUnreachable if the server is not there, UnknownScheme for a URL of no
     known kind. `execution_ttl` is how long finished tasks are remembered; with 0 nothing outlives the task.
-    `max_payload` is how many bytes the arguments or the result of one task may have.
+    `max_payload` is how many bytes the arguments or the result of one task may have. `add_patience` is how long `add` and
+    its like repeat a call that could not be written down, where a repeat is safe; 0 turns that off.
     """
 
     def __init__(
@@ -73,10 +74,15 @@ class Docket(Places):
         credential_provider: CredentialProvider | None = None,
         *,
         max_payload: int = MAX_PAYLOAD,
+        add_patience: timedelta = timedelta(seconds=2),
     ) -> None:
-        check_durations("Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl)
+        check_durations(
+            "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
+        )
         if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
             raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
+        if add_patience < timedelta(0):
+            raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
         self.name = name
         self.url = url
         self.heartbeat_interval = heartbeat_interval
@@ -85,6 +91,7 @@ class Docket(Places):
         self.result_storage = result_storage
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.max_payload = max_payload
+        self.add_patience = add_patience
         self.strike_list = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
         self.registry = Registry()
         for function in standard_tasks:
@@ -205,8 +212,10 @@ class Docket(Places):
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
         A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for an unknown name,
-        Unserializable or PayloadTooLarge for arguments that cannot be stored, ServerUnreachable or ServerFull; in each
-        case nothing was stored.
+        Unserializable or PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable; in each
+        case nothing was stored, unless the ServerUnreachable says `maybe_stored`: then the answer was lost. Before that
+        the call is repeated for up to `add_patience`, if it cannot become two tasks by that: while nothing was sent,
+        and after a lost answer if docket made up the key (and remembers finished tasks, `execution_ttl`).
         """
         return self._scheduler(function, when, key, replace=False)
 
@@ -221,7 +230,7 @@ class Docket(Places):
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call in place of whatever that key has waiting. A run of the key that is going on no longer counts.
 
-        Raises as `add`.
+        Raises as `add`; after a lost answer it is not repeated.
         """
         return self._scheduler(function, when, key, replace=True)
 

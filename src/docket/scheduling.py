@@ -13,9 +13,10 @@ from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED,
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.ledger import BATCH
-from docket.ledger.payloads import LARGEST_CALL, call_payload
-from docket.model.errors import PayloadTooLarge, ServerUnsuitable
+from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
+from docket.model.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.model.times import from_ms, to_ms
+from docket.repeating import Repeater
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -36,26 +37,45 @@ class Scheduling:
         self._batcher: Batcher[Order, Receipt] = Batcher(
             ledger.enqueue, most=BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
+        self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms)
 
     async def drain(self) -> None:
         await self._batcher.drain()
 
     async def write_down(self, execution: Execution, replace: bool) -> None:
         order = self._order(execution, replace)
-        if order is not None:
-            self._note(execution, await self._enqueue(order), replace)
+        if order is None:
+            return
+        began = time.monotonic()
+        try:
+            receipt = await self._enqueue(order)
+        except ServerUnreachable as error:
+            (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error, began)
+            if isinstance(receipt, Exception):
+                raise receipt from None
+        self._note(execution, receipt, replace)
 
     async def _enqueue(self, order: Order) -> Receipt:
         if order.payload is None:
             return await self._batcher.call(order)
         for _ in range(TRIES):
-            await self._ledger.payloads.store(order.payload)
+            if not order.unanswered:
+                # Not again after a lost answer: the task may have adopted it.
+                await self._store(order.payload)
             receipt = await self._batcher.call(order)
             if not receipt.payload_missing:
                 return receipt
         raise ServerUnsuitable(
             f"{self._docket.server.shown_url}: the server deletes stored arguments at once; set its maxmemory-policy to noeviction"
         )
+
+    async def _store(self, payload: Payload) -> None:
+        try:
+            await self._ledger.payloads.store(payload)
+        except ServerUnreachable as error:
+            # Without its script it is not a task.
+            error.maybe_stored = False
+            raise
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Each is judged on its own: an error marks its execution and touches no other."""
@@ -79,23 +99,42 @@ class Scheduling:
     async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
         sent = [pair for pair in sent if await self._is_stored(*pair)]
         try:
-            receipts = await self._ledger.enqueue([order for _, order in sent])
-            for at, receipt in enumerate(receipts):
-                if receipt.payload_missing:
-                    receipts[at] = await self._enqueue(sent[at][1])
+            receipts = await self._enqueue_many([order for _, order in sent])
         except Exception as error:
             for execution, _ in sent:
                 _mark_failed(execution, error)
             return
         for (execution, _), receipt in zip(sent, receipts, strict=True):
-            self._note(execution, receipt, replace)
+            if isinstance(receipt, Exception):
+                _mark_failed(execution, receipt)
+            else:
+                self._note(execution, receipt, replace)
+
+    async def _enqueue_many(self, orders: Sequence[Order]) -> list[Receipt | Exception]:
+        began = time.monotonic()
+        answers: list[Receipt | Exception]
+        try:
+            answers = list(await self._ledger.enqueue(orders))
+        except ServerUnreachable as error:
+            answers = await self._repeater.repeat(self._ledger.enqueue, orders, error, began)
+        for at, answer in enumerate(answers):
+            if isinstance(answer, Receipt) and answer.payload_missing:
+                try:
+                    answers[at] = await self._enqueue(orders[at])
+                except Exception as error:
+                    answers[at] = error
+        return answers
+
+    async def _enqueue_each(self, orders: Sequence[Order]) -> list[Receipt]:
+        """With their neighbours: after an outage many calls are repeated at once."""
+        return [await self._enqueue(order) for order in orders]
 
     async def _is_stored(self, execution: Execution, order: Order) -> bool:
         """Stores a large call, before the script that names it."""
         if order.payload is None:
             return True
         try:
-            await self._ledger.payloads.store(order.payload)
+            await self._store(order.payload)
         except Exception as error:
             _mark_failed(execution, error)
             return False

@@ -24,6 +24,7 @@ class Link:
     upstream: asyncio.StreamWriter
     frozen: bool = False
     subscribes: bool = False
+    runs_script: bool = False
     pumps: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     def close(self) -> None:
@@ -44,6 +45,8 @@ class Proxy:
         self.subscriptions = asyncio.Event()
         self.subscriptions.set()
         self.refuses_subscriptions = False
+        # How many answers of scripts get lost from now on.
+        self.answers_to_cut = 0
         self.messages = asyncio.Event()
         self.messages.set()
         # For all connections together, each way.
@@ -177,6 +180,12 @@ class Proxy:
                 if not outbound and link.subscribes:
                     # Cleared: what is published arrives late.
                     await self.messages.wait()
+                if outbound:
+                    link.runs_script = b"EVALSHA" in data[:40]
+                elif link.runs_script and self.answers_to_cut:
+                    # The server has done what it was asked to; the connection ends instead of the answer.
+                    self.answers_to_cut -= 1
+                    return
                 if link.frozen:
                     # Whoever waits for this waits for ever.
                     await asyncio.Event().wait()

@@ -45,7 +45,7 @@ from .values import (
 BATCH = 500
 # How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
 OFFER_MS = 8000
-_FRESH, _REPLACE, _NOW, _STORED = 1, 2, 4, 8
+_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED = 1, 2, 4, 8, 16
 _PAGE = 500
 _INSPECTED = 100
 
@@ -127,10 +127,7 @@ class Ledger:
                 (
                     text_bytes(o.key),
                     o.due_ms,
-                    (_FRESH if o.fresh else 0)
-                    | (_REPLACE if o.replace else 0)
-                    | (_NOW if o.now else 0)
-                    | (_STORED if o.payload is not None else 0),
+                    _mode(o),
                     text_bytes(o.function_name),
                     o.call,
                     o.attempt,
@@ -366,6 +363,13 @@ class Ledger:
 
     def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
         return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))
+
+
+def _mode(order: Order) -> int:
+    mode = (_NOW if order.now else 0) | (_STORED if order.payload is not None else 0)
+    if order.unanswered:
+        return mode | _UNANSWERED
+    return mode | (_FRESH if order.fresh else 0) | (_REPLACE if order.replace else 0)
 
 
 def _deliveries(reply: list[Any]) -> list[Delivery] | None:

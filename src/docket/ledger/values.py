@@ -27,6 +27,8 @@ class Order:
     now: bool = False
     # The call, where it is too large for the record; it is stored before.
     payload: Payload | None = None
+    # An earlier attempt may have been stored: what the key has, waiting, running or finished, is this very call.
+    unanswered: bool = False
 
     @property
     def weight(self) -> int:

@@ -16,7 +16,13 @@ class NotOpen(DocketError, RuntimeError):
 
 
 class ServerUnreachable(DocketError, ConnectionError):
-    """The server cannot be reached, or went away before it answered."""
+    """The server cannot be reached, or went away before it answered.
+
+    `maybe_stored`: the request was sent and its answer was lost, so it may have been done. If False, nothing was sent,
+    or the server refused: nothing was stored.
+    """
+
+    maybe_stored: bool = False
 
 
 class ServerFull(DocketError, RuntimeError):

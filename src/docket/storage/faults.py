@@ -81,10 +81,22 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, ResponseError) and _is_passing_text(_said(error)):
         return ServerUnavailable(text)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
-        return ServerGone(text)
+        gone = ServerGone(text)
+        gone.maybe_stored = was_sent(error)
+        return gone
     if isinstance(error, RedisError):
         return ServerUnsuitable(text)
     return None
+
+
+def mark_sent(error: Exception) -> Exception:
+    """The request that fails with this error was sent: only its answer is missing."""
+    vars(error)["was_sent"] = True
+    return error
+
+
+def was_sent(error: BaseException) -> bool:
+    return "was_sent" in vars(error)
 
 
 def is_from_the_wrong_node(error: BaseException) -> bool:

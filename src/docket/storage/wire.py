@@ -7,6 +7,9 @@ of the event loop, a time-out per command, and a connection per command under wa
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,6 +18,8 @@ import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from .faults import mark_sent
 
 Words = tuple[bytes | str | int, ...]
 # Its stub knows commands of one word only.
@@ -161,6 +166,8 @@ class Wire(asyncio.Protocol):
         if self.trouble is not None:
             return
         self.trouble = trouble
+        if self._open:
+            self._drop_unsent()
         if self._loop.is_closed():
             # Nobody waits any more, and the connection goes with its transport.
             return
@@ -169,12 +176,19 @@ class Wire(asyncio.Protocol):
         while self._open:
             future = self._open.popleft()[1]
             if not future.done():
-                future.set_exception(type(trouble)(*trouble.args))
+                future.set_exception(mark_sent(type(trouble)(*trouble.args)))
                 # One that was given up by its caller must not be complained about.
                 future.exception()
         self._transport.abort()
         if not self.ended.done():
             self.ended.set_result(None)
+
+    def _drop_unsent(self) -> None:
+        """What is still on its way in this machine is not delivered any more: it must not arrive after a repeat of it."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def stay(wire: Wire, silence: float) -> None:

@@ -1,10 +1,11 @@
 -- Writes down a batch of calls: each goes to the stream if it is due, else to the queue. What is ready may be handed over at once.
 -- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
 --   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead, 8 the call is the
---   reference to a payload that was stored before.
+--   reference to a payload that was stored before, 16 sent before without an answer: a task of that key, also a finished one, is this
+--   very call, and counts as scheduled.
 -- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there or 3 its payload is missing
 --   (nothing was changed), generation, due ms, place.
-local FRESH, REPLACE, NOW, STORED = 1, 2, 4, 8
+local FRESH, REPLACE, NOW, STORED, UNANSWERED = 1, 2, 4, 8, 16
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
@@ -43,8 +44,11 @@ local function write_known(c)
   if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then
     -- It may be the task's own: a call that is repeated because its answer was lost.
     if payload and payload ~= payload_of(known[key]) then call('UNLINK', payload) end
-    return 0, before.generation, before.due, before.place
+    return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.place
   end
+  local head = not before and call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
+  local finished_before = head and finished_generation(head) or 0
+  if finished_before > 0 and band(mode, UNANSWERED) ~= 0 then return 1, finished_before, due, QUEUED end
   if payload and not adopt_payload(payload) then return 3, 0, 0, 0 end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
   local task = {flags = payload and APART or 0, attempt = c[6], losses = 0, generation = 1, submission = first, due = due, entry_ms = 0, entry_seq = 0,
@@ -56,9 +60,8 @@ local function write_known(c)
     -- Read anew: an earlier call of this batch may have woken it.
     remove(key, place_of[key] and before or unpack_task(call('HGET', TASKS, key)))
   else
-    local head = call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
-    task.generation = finished_generation(head) + 1
-    if task.generation > 1 then forget_payloads(key, head) end
+    task.generation = finished_before + 1
+    if finished_before > 0 then forget_payloads(key, head) end
   end
   put(key, task, now)
   if task.place == QUEUED then ready = ready + 1 end

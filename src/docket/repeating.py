@@ -1,0 +1,90 @@
+"""Sends calls again that could not be written down, where a repeat cannot make two tasks of one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from docket.ledger import Order, Receipt
+from docket.model.errors import ServerUnreachable
+from docket.storage.faults import ServerGone
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
+
+
+Send = Callable[[Sequence[Order]], Awaitable[Sequence[Receipt]]]
+
+
+class Repeater:
+    """Repeats for at most `patience` seconds, as far as that is safe.
+
+    It is safe while nothing was sent or the server refused for a passing reason. After a lost answer it is safe only
+    for a call with a made-up key: the script then takes a task or a finished record of that key for this very call.
+    The record has to outlast the repeat, so `ttl_ms` bounds it as well.
+    """
+
+    def __init__(self, patience: float, ttl_ms: int) -> None:
+        self._patience = patience
+        self._ttl_seconds = ttl_ms / 1000
+
+    async def repeat(
+        self, send: Send, orders: Sequence[Order], error: ServerUnreachable, began: float
+    ) -> list[Receipt | Exception]:
+        """What became of each call after all. `began`: when the first attempt began, on the monotonic clock."""
+        answers: dict[int, Receipt | Exception] = {}
+        left = list(range(len(orders)))
+        deadline = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE
+        while left:
+            for at in left if error.maybe_stored else ():
+                orders[at].unanswered = True
+            now = time.monotonic()
+            until = {at: self._until(orders[at], deadline, began) for at in left}
+            answers |= {at: told(error, orders[at].unanswered) for at in left if until[at] <= now}
+            left = [at for at in left if at not in answers]
+            if not left:
+                break
+            last = min(until[at] for at in left)
+            await asyncio.sleep(min(random.uniform(pause / 2, pause), last - now))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            try:
+                receipts = await _attempt(send, [orders[at] for at in left], last)
+            except ServerUnreachable as problem:
+                error = problem
+            except Exception as problem:
+                # Refused for good; that says nothing about an attempt whose answer was lost.
+                lost = told(ServerGone(str(problem)), maybe_stored=True)
+                answers |= {at: lost if orders[at].unanswered else problem for at in left}
+                break
+            else:
+                answers |= dict(zip(left, receipts, strict=True))
+                break
+        return [answers[at] for at in range(len(orders))]
+
+    def _until(self, order: Order, deadline: float, began: float) -> float:
+        """Until when the call may be sent again."""
+        if not order.unanswered:
+            return deadline
+        return min(deadline, began + self._ttl_seconds) if order.fresh and not order.replace else 0.0
+
+
+async def _attempt(send: Send, orders: Sequence[Order], last: float) -> Sequence[Receipt]:
+    seconds = max(last - time.monotonic(), _FIRST_PAUSE)
+    try:
+        async with asyncio.timeout(seconds):
+            return await send(orders)
+    except TimeoutError:
+        error = ServerGone(f"no answer within {seconds:.1f} s")
+        error.maybe_stored = True
+        raise error from None
+
+
+def told(error: ServerUnreachable, maybe_stored: bool) -> ServerUnreachable:
+    """The error for one caller, with the truth about its task."""
+    truth = "its answer was lost, so the task may be stored" if maybe_stored else "nothing was stored"
+    copied = type(error)(f"{error} ({truth})")
+    copied.maybe_stored = maybe_stored
+    copied.__cause__ = error
+    return copied

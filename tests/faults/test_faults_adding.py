@@ -1,0 +1,221 @@
+"""Calls whose answer is lost, or that cannot be sent: what `add` and its like repeat, and what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from docket import Docket, ExecutionState
+from docket.execution import Disposition
+from docket.model.errors import ServerFull, ServerUnreachable
+
+from .conftest import Stage
+from .proxy import Proxy
+from .pulse import MINUTE, working
+from .servers import Server
+
+LONG = timedelta(seconds=60)
+
+
+async def work(what: str = "") -> str:
+    return what
+
+
+@pytest.fixture
+def server(stage: Stage) -> Server:
+    return stage.server()
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[Proxy]:
+    async with Proxy(server) as proxy:
+        yield proxy
+
+
+async def far_docket(stage: Stage, proxy: Proxy, **options: Any) -> Docket:
+    """On the far side of the proxy, with a connection that works, to a server that knows the script."""
+    docket = await stage.docket(url=proxy.url, **{"add_patience": LONG, **options})
+    docket.register(work)
+    await docket.add(work, key="before")()
+    await docket.cancel("before")
+    return docket
+
+
+async def cut_off(docket: Docket, proxy: Proxy) -> None:
+    """Returns when the docket has noticed that it has no connection, and cannot make one."""
+    proxy.refuse(True)
+    with pytest.raises(ServerUnreachable):
+        await docket.get_execution("nobody")
+
+
+async def stored(docket: Docket) -> int:
+    return (await docket.ledger.census()).unfinished
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_an_add_whose_answer_is_lost_makes_one_task(stage: Stage, proxy: Proxy, size: int) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy)
+    near.register(work)
+    proxy.answers_to_cut = 1
+
+    execution = await far.add(work)("x" * size)
+
+    assert proxy.answers_to_cut == 0, "the answer was lost"
+    assert execution.disposition is Disposition.SCHEDULED
+    assert await stored(near) == 1
+    async with working(await stage.worker(near)):
+        assert await execution.get_result(timeout=MINUTE) == "x" * size
+
+
+async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again(stage: Stage, proxy: Proxy) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy)
+    ran: list[str] = []
+
+    async def note(what: str) -> str:
+        ran.append(what)
+        return what
+
+    near.register(note)
+    far.register(note)
+    async with working(await stage.worker(near)):
+        proxy.answers_to_cut = 1
+        adding = asyncio.create_task(far.add(note)("once"))
+        async with asyncio.timeout(60):
+            while proxy.answers_to_cut:
+                await asyncio.sleep(0.001)
+        proxy.refuse(True)
+        async with asyncio.timeout(60):
+            while not ran or await stored(near):
+                await asyncio.sleep(0.01)
+        proxy.refuse(False)
+        execution = await adding
+        assert execution.disposition is Disposition.SCHEDULED
+        assert await execution.get_result(timeout=MINUTE) == "once"
+    assert ran == ["once"]
+    assert await stored(near) == 0
+
+
+async def test_an_add_of_a_key_whose_answer_is_lost_says_that_it_may_be_stored(stage: Stage, proxy: Proxy) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy)
+    proxy.answers_to_cut = 1
+
+    with pytest.raises(ServerUnreachable, match="may be stored") as caught:
+        await far.add(work, key="k")("once")
+
+    assert caught.value.maybe_stored
+    assert await stored(near) == 1
+
+
+async def test_an_add_that_would_leave_no_record_is_not_repeated_after_a_lost_answer(
+    stage: Stage, proxy: Proxy
+) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy, execution_ttl=timedelta(0))
+    proxy.answers_to_cut = 1
+
+    with pytest.raises(ServerUnreachable) as caught:
+        await far.add(work)("once")
+
+    assert caught.value.maybe_stored
+    assert await stored(near) == 1
+
+
+async def test_a_replace_whose_answer_is_lost_says_that_it_may_be_stored(stage: Stage, proxy: Proxy) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy)
+    proxy.answers_to_cut = 1
+
+    with pytest.raises(ServerUnreachable) as caught:
+        await far.replace(work, datetime.now(UTC), "k")("once")
+
+    assert caught.value.maybe_stored
+    look = await near.ledger.look("k")
+    assert look.task is not None
+    assert look.task.generation == 1, "it was sent once"
+
+
+@pytest.mark.parametrize("how", ["add", "keyed", "replace", "many"])
+async def test_what_could_not_be_sent_is_sent_when_the_server_is_back(stage: Stage, proxy: Proxy, how: str) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy)
+    await cut_off(far, proxy)
+    known = len(proxy.attempts)
+    calls = {
+        "add": lambda: far.add(work)(),
+        "keyed": lambda: far.add(work, key="k")(),
+        "replace": lambda: far.replace(work, datetime.now(UTC), "k")(),
+        "many": lambda: far.add_many([far.call(work)()]),
+    }
+    adding: asyncio.Task[Any] = asyncio.ensure_future(calls[how]())
+    async with asyncio.timeout(60):
+        while len(proxy.attempts) < known + 2:
+            await asyncio.sleep(0.01)
+    proxy.refuse(False)
+
+    await adding
+    assert await stored(near) == 1
+
+
+async def test_a_server_that_stays_away_is_told_of_after_the_patience(stage: Stage, proxy: Proxy) -> None:
+    far = await stage.docket(url=proxy.url, add_patience=timedelta(seconds=0.5))
+    await cut_off(far, proxy)
+    before = time.monotonic()
+
+    with pytest.raises(ServerUnreachable, match="nothing was stored") as caught:
+        await far.add(work)()
+
+    assert not caught.value.maybe_stored
+    assert 0.5 <= time.monotonic() - before < 30
+
+
+async def test_without_patience_nothing_is_repeated(stage: Stage, proxy: Proxy) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy, add_patience=timedelta(0))
+    proxy.answers_to_cut = 1
+
+    with pytest.raises(ServerUnreachable) as caught:
+        await far.add(work)()
+
+    assert caught.value.maybe_stored
+    assert await stored(near) == 1
+    with pytest.raises(ValueError, match="add_patience"):
+        Docket(add_patience=timedelta(seconds=-1))
+
+
+async def test_of_many_each_is_told_the_truth(stage: Stage, proxy: Proxy) -> None:
+    near, far = await stage.docket(), await far_docket(stage, proxy)
+    proxy.answers_to_cut = 1
+
+    made_up, keyed = await far.add_many([far.call(work)("a"), far.call(work, key="k")("b")])
+
+    assert made_up.disposition is Disposition.SCHEDULED
+    assert keyed.disposition is Disposition.FAILED
+    assert isinstance(keyed.schedule_exception, ServerUnreachable)
+    assert keyed.schedule_exception.maybe_stored
+    assert await stored(near) == 2
+
+
+async def test_what_a_server_refuses_for_a_while_is_sent_again(stage: Stage, server: Server) -> None:
+    docket = await stage.docket(add_patience=LONG)
+    with redis.Redis.from_url(server.url) as client:
+        client.replicaof("127.0.0.1", 1)
+        adding = asyncio.create_task(docket.add(work, key="k")())
+        await asyncio.wait([adding], timeout=0.3)
+        assert not adding.done()
+        client.replicaof("NO", "ONE")
+        execution = await adding
+    assert execution.state is ExecutionState.QUEUED
+    assert await stored(docket) == 1
+
+
+async def test_a_full_server_is_told_of_at_once(stage: Stage, server: Server) -> None:
+    docket = await stage.docket(add_patience=LONG)
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("maxmemory", 1)
+        async with asyncio.timeout(LONG.total_seconds() / 2):
+            with pytest.raises(ServerFull):
+                await docket.add(work)()
+        client.config_set("maxmemory", 0)
+    assert await stored(docket) == 0
