@@ -189,8 +189,10 @@ class Ledger:
         A worker that is `offering` has a slot to spare, which the next task that comes may fill.
         """
         offer = offering.encode() if offering is not None else False
-        items = [s.item for s in settlements]
-        arguments = (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, offer, OFFER_MS, items)
+        worker = settlements[0].worker if settlements else None
+        items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
+        claimed_by = worker.encode() if worker is not None else False
+        arguments = (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, offer, OFFER_MS, items, claimed_by)
         reply = await self._run("settle", arguments, patience)
         return reply[0], [ANSWERS[code] for code in reply[1:]]
 

@@ -30,7 +30,7 @@ ANSWERS = tuple(Answer)
 
 @dataclass(slots=True)
 class Settlement:
-    """One run's ending or next step, fenced by its epoch."""
+    """One run's ending or next step, fenced by its epoch and by the worker id that claimed it, where that is known."""
 
     key: str
     epoch: int
@@ -39,6 +39,13 @@ class Settlement:
     weight: int = 60
     # What was stored for it; again if it is gone.
     payload: Payload | None = None
+    # After a fail-over to a replica whose clock is behind, two runs of a key may have the same epoch.
+    worker: str | None = None
+
+    def item_of_another(self) -> list[Any]:
+        """The same among settlements of other worker ids, which it does not share."""
+        key, epoch, *rest = self.item
+        return [key, (epoch, self.worker.encode() if self.worker is not None else False), *rest]
 
 
 def finish(

@@ -107,7 +107,7 @@ class Runner:
 
     def accept(self, delivery: Delivery) -> Run:
         """From now on it is on the books, begun or not."""
-        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms)
+        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._worker.id)
         self._runs.add(run)
         return run
 
@@ -213,8 +213,9 @@ class Runner:
             if answer is Answer.DONE:
                 logger.error("task %r cannot be read and is buried: %s", run.key, error)
 
-        ending = self._error_ending(error)
-        self._settler.submit(self._ending(run, ExecutionState.FAILED, ending, dead_letter=True), answered)
+        settlement = self._ending(run, ExecutionState.FAILED, self._error_ending(error), dead_letter=True)
+        settlement.worker = run.worker
+        self._settler.submit(settlement, answered)
 
     # Admit
 
@@ -528,11 +529,13 @@ class Runner:
             elif tally is not None:
                 self._report.count(execution, tally)
 
+        settlement.worker = run.worker
         self._settler.submit(settlement, answered)
 
     async def _settled(self, run: Run, settlement: Settlement) -> Answer:
         """Settles and waits for the answer; the run stays open."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        settlement.worker = run.worker
         self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
         return await answered
 

@@ -24,6 +24,8 @@ class Run:
     record: bytes
     epoch: int
     claimed_ms: float
+    # The worker's id at the time: it may have another one when the run ends.
+    worker: str = ""
     task: asyncio.Task[None] | None = None
     reason: CancelReason | None = None
     over: bool = False

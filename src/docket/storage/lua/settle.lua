@@ -1,5 +1,6 @@
--- Writes down how a batch of runs ended, each fenced by its epoch.
--- ARGV[2]: msgpack {cancelled tail, cancelled event, ttl ms, worker that offers a slot or false, for how many ms, list of {key, epoch, kind, …}}:
+-- Writes down how a batch of runs ended, each fenced by its epoch and its worker.
+-- ARGV[2]: msgpack {cancelled tail, cancelled event, ttl ms, worker that offers a slot or false, for how many ms, list of {key, epoch, kind, …},
+--   worker that claimed these runs, or false for any}. A run that another worker id has claimed has {epoch, that id} for its epoch. Kinds:
 --   0 finish:     state, ttl ms, tail, event, 1 dead letter or 2 ends an automatic chain on purpose or 0, has progress
 --                 (0/1), its result is a payload that was stored before (1 or nothing)
 --   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later,
@@ -9,7 +10,7 @@
 -- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead,
 --   4 the payload is missing (nothing was changed).
 local FINISH, DONE = 0, 1
-local cancelled_tail, cancelled_event, cancelled_ttl, offering, offer_ms, items = unpack(cmsgpack.unpack(ARGV[2]))
+local cancelled_tail, cancelled_event, cancelled_ttl, offering, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 insist()
 if #items == 0 then return {call('HLEN', TASKS)} end
@@ -118,10 +119,12 @@ local function otherwise()
   end
 
   return function(item, run_bytes, task_bytes)
-    local key, run = item[1], run_bytes and unpack_run(run_bytes)
+    local key, run, owner = item[1], run_bytes and unpack_run(run_bytes), claimed_by
+    if type(item[2]) == 'table' then item[2], owner = unpack(item[2]) end
     local taken = item[3] == BLOCKED and item[4]
     if taken then item = item[5] end
-    if not run or run.epoch ~= item[2] or not task_bytes or ended[key] then
+    local is_ours = run and run.epoch == item[2] and (not owner or run.worker == owner)
+    if not is_ours or not task_bytes or ended[key] then
       if taken then settle_limits(taken, item, nil) end
       lay_ghost(item[2])
       return LOST_ANSWER
@@ -150,12 +153,12 @@ end
 
 for i, item in ipairs(items) do
   local key, run_bytes, task_bytes, ttl = item[1], runs[i], tasks[i], item[5]
-  local epoch, started, ms, seq, flags, limits, _
+  local epoch, started, ms, seq, flags, owner, limits
   if run_bytes and task_bytes and item[3] == FINISH and item[8] == 0 and item[9] == 0 and not item[10] and not anyone_parked and not ended[key]
     and (string.byte(task_bytes, 3) or 0) % 2 == 0 then
-    epoch, started, ms, seq, flags, _, limits = struct.unpack(RUN, run_bytes)
+    epoch, started, ms, seq, flags, owner, limits = struct.unpack(RUN, run_bytes)
   end
-  if epoch == item[2] and flags == 0 and limits == '' and ttl > 0 then
+  if epoch == item[2] and (owner == claimed_by or not claimed_by) and flags == 0 and limits == '' and ttl > 0 then
     local n, record = #ended_keys + 1, pack_finished(item[4], epoch, started, now, task_bytes, '', item[6])
     ended[key], ended_keys[n], over[#over + 1] = true, key, key
     stream_ids[#stream_ids + 1] = string.format('%.0f-%.0f', ms, seq)
