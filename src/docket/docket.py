@@ -22,6 +22,7 @@ from docket.instrumentation import (
 from docket.ledger import Batcher, Ledger
 from docket.ledger.ledger import BATCH
 from docket.model.errors import NotOpen, Undecodable
+from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.times import check_durations, duration_ms, from_ms
 from docket.places import Places
 from docket.registry import Registry, TaskCollection, load_object, name_of
@@ -60,6 +61,7 @@ class Docket(Places):
     known kind. `execution_ttl` is how long finished tasks are remembered; with 0 nothing outlives the task.
     `max_payload` is how many bytes the arguments or the result of one task may have. `add_patience` is how long `add` and
     its like repeat a call that could not be written down, where a repeat is safe; 0 turns that off.
+    A task that lost its worker `max_losses` times, the last time as its only run, is buried.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Docket(Places):
         *,
         max_payload: int = MAX_PAYLOAD,
         add_patience: timedelta = timedelta(seconds=2),
+        max_losses: int = MAX_LOSSES,
     ) -> None:
         check_durations(
             "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
@@ -92,6 +95,7 @@ class Docket(Places):
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.max_payload = max_payload
         self.add_patience = add_patience
+        self.max_losses = check_max_losses("Docket(max_losses=…)", max_losses)
         self.strike_list = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
         self.registry = Registry()
         for function in standard_tasks:
@@ -118,7 +122,7 @@ class Docket(Places):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             self.keys = self._name_keys()
-            self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0))
+            self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0), self.max_losses)
             self._subscriptions = Subscriptions(self.server, self.name)
             stack.push_async_callback(self._subscriptions.aclose)
             stack.push_async_callback(self.strike_list.close)

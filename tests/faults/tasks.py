@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from docket import Cron, CurrentDocket, CurrentExecution, Docket, Execution, Perpetual, Retry, TaskKey
+from docket import Cron, CurrentDocket, CurrentExecution, Docket, Execution, MaxLosses, Perpetual, Retry, TaskKey
 
 from .reports import VARIABLE, Reports
 
@@ -77,6 +77,11 @@ async def leave(how: str, key: str = TaskKey()) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+async def leave_once(how: str, key: str = TaskKey(), max_losses: MaxLosses = MaxLosses(1)) -> None:
+    """The same, once and for all."""
+    await leave(how, key)
+
+
 async def hold_progress(name: str, execution: Execution = CurrentExecution()) -> None:
     """Runs until released, and then writes progress: a write of a run that may no longer count."""
     with reported(execution.key):
@@ -132,7 +137,7 @@ async def at_half_seconds(
     reports.write("slot", execution.when.isoformat())
 
 
-every_task = [nap, hold, block, leave, hold_progress, swallow, fail_twice, pass_on]
+every_task = [nap, hold, block, leave, leave_once, hold_progress, swallow, fail_twice, pass_on]
 automatic_tasks = [tick]
 cron_tasks = [at_half_seconds]
 only_nap = [nap]

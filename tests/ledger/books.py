@@ -15,6 +15,7 @@ GROUP = b"docket-workers"
 # Among the leases, and no workers: when anybody renewed last, and until when nobody is declared dead.
 MARKS = {b"\1renewed", b"\1grace"}
 CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
+SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
@@ -30,6 +31,7 @@ _STAYS = {
     "payloads",
     "epoch",
     "others",
+    "max_losses",
 }
 _RUN = struct.Struct("<dddIBH")
 
@@ -81,6 +83,56 @@ class Stream:
 
 
 @dataclass
+class Suspects:
+    """Groups of suspects (docs/design/key-layout.md)."""
+
+    group_of: dict[str, str] = field(default_factory=dict[str, str])
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    running: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    met: dict[str, str] = field(default_factory=dict[str, str])
+    reserved: dict[str, str] = field(default_factory=dict[str, str])
+    unwilling: set[str] = field(default_factory=set[str])
+    had_one_run: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    @classmethod
+    def read(cls, fields: dict[bytes, bytes]) -> Suspects:
+        suspects = cls()
+        for name, value in fields.items():
+            kind, rest = name[:1], bytes_text(name[1:])
+            match kind:
+                case b"t":
+                    suspects.group_of[rest] = value.decode()
+                case b"g":
+                    size, _, live = value.decode().partition(" ")
+                    suspects.sizes[rest] = int(size), int(live)
+                case b"c":
+                    group, _, worker = rest.partition(" ")
+                    suspects.running[group, worker] = int(value)
+                case b"m":
+                    suspects.met[rest] = value.decode().partition(" ")[2]
+                case b"r":
+                    suspects.reserved[rest] = bytes_text(value)
+                case b"b":
+                    suspects.unwilling.add(rest)
+                case b"x":
+                    suspects.had_one_run[rest] = value == b"1"
+                case _:
+                    raise AssertionError(f"suspects has a field {name!r}")
+        return suspects
+
+    def __bool__(self) -> bool:
+        return any(vars(self).values())
+
+    @property
+    def groups(self) -> list[set[str]]:
+        """The members of each group, however groups are called."""
+        members: dict[str, set[str]] = {}
+        for key, group in self.group_of.items():
+            members.setdefault(group, set()).add(key)
+        return sorted(members.values(), key=sorted)
+
+
+@dataclass
 class Books:
     tasks: dict[str, TaskRecord]
     running: dict[str, Run]
@@ -92,7 +144,9 @@ class Books:
     look_at: float | None
     lost: set[str]
     dying: set[str]
-    suspects: dict[str, str]
+    suspects: Suspects
+    stopping: set[str]
+    max_losses: dict[str, int]
     lengths: set[str]
     fleet: dict[str, str]
     handed: set[str]
@@ -189,7 +243,9 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         look_at=leases.get(b""),
         lost={text(k) for k in one("lost", {})},
         dying={text(k) for k in one("dying", set())},
-        suspects={text(k): bytes_text(v) for k, v in one("suspects", {}).items()},
+        suspects=Suspects.read(one("suspects", {})),
+        stopping={text(k) for k in one("stopping", set())},
+        max_losses={bytes_text(k): int(v) for k, v in one("max-losses", {}).items()},
         lengths={text(k) for k in one("lengths", {})},
         fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
         handed={text(k) for k in one("handed", {})},
@@ -245,6 +301,7 @@ def _problems(b: Books, group_was_lost: bool) -> Iterator[str]:
     yield from _runs(b, group_was_lost)
     yield from _limits(b)
     yield from _workers(b, group_was_lost)
+    yield from _suspects(b, group_was_lost)
 
 
 def _payloads(b: Books) -> Iterator[str]:
@@ -356,7 +413,10 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
         ("a lease's length", b.lengths),
         ("a duty", {b.fleet[name] for name in ("leader", "deputy") if name in b.fleet}),
         ("a hand-over", b.handed),
-        ("a suspect", set(b.suspects)),
+        ("a reserved suspect", set(b.suspects.reserved)),
+        ("a suspect given up", b.suspects.unwilling),
+        ("the number of runs", set(b.suspects.had_one_run)),
+        ("word that it stops", b.stopping),
         ("orders", set(b.orders)),
         ("a list of tasks", set(b.worker_tasks)),
         ("ghosts", {run.worker for run in b.ghosts.values()}),
@@ -372,13 +432,41 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
         yield f"{len(b.leases)} workers, of which {b.fleet} have a duty, and nobody is called to take one"
     if b.fleet.get("leader") and b.fleet.get("leader") == b.fleet.get("deputy"):
         yield f"{b.fleet['leader']} is its own deputy"
-    for worker, key in b.suspects.items():
-        run = b.running.get(key)
-        if worker in b.leases and not (run and run.worker == worker and run.flags & SUSPECT):
-            yield f"{worker} has the suspect {key!r}, which it does not run"
+
+
+def _suspects(b: Books, group_was_lost: bool) -> Iterator[str]:
+    s = b.suspects
+    live: dict[str, int] = {}
+    for key, group in s.group_of.items():
+        live[group] = live.get(group, 0) + 1
+        if key not in b.tasks or b.tasks[key].losses < SUSPECT_AFTER:
+            yield f"{key!r} is in a group of suspects, and is none"
+    if live != {group: members for group, (_, members) in s.sizes.items()}:
+        yield f"groups have members {live}, and should have {s.sizes}"
+    running: dict[tuple[str, str], int] = {}
     for key, run in b.running.items():
-        if run.flags & SUSPECT and b.suspects.get(run.worker) != key and not group_was_lost:
-            yield f"{run.worker} runs the suspect {key!r} and has {b.suspects.get(run.worker)!r}"
+        if not run.flags & SUSPECT:
+            continue
+        if key not in s.group_of:
+            yield f"the suspect {key!r} runs and has no group"
+            continue
+        at = s.group_of[key], run.worker
+        running[at] = running.get(at, 0) + 1
+    if running != s.running:
+        yield f"suspects run at {running}, and it says at {s.running}"
+    for (group, worker), count in s.running.items():
+        size, members = s.sizes.get(group, (0, 0))
+        if members > size or count > max(1, size // 2):
+            yield f"{worker} runs {count} of the {members} left of a group of {size}"
+    for key in s.met:
+        if s.sizes.get(s.group_of.get(key, ""), (0, 0))[0] != 1:
+            yield f"{key!r} was met by a busy worker, and is no single suspect"
+    if s.reserved != {worker: key for key, worker in s.met.items() if worker}:
+        yield f"{s.reserved} are reserved, and it says {s.met}"
+    for worker, key in s.reserved.items():
+        holders = [e.holder for e in b.entries if e.key == key]
+        if (key in b.running or holders != [worker]) and not group_was_lost:
+            yield f"{worker} has reserved {key!r}, which is with {holders}"
 
 
 def _ask(pipe: Any, name: bytes, suffix: bytes) -> None:
@@ -426,6 +514,7 @@ def _kind(suffix: bytes) -> str:
             | "ghosts"
             | "progress"
             | "suspects"
+            | "max-losses"
             | "lengths"
             | "fleet"
             | "handed"
@@ -440,7 +529,7 @@ def _kind(suffix: bytes) -> str:
             return "hash"
         case "queue" | "leases" | "lost" | "dead" | "line" | "offers":
             return "sorted set"
-        case "automatic" | "dying" | "slots" | "worker-tasks" | "task-workers":
+        case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"
         case "orders":
             return "list"

@@ -7,7 +7,7 @@ from typing import Any
 from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED
 
 from .books import CANCEL_ASKED, SUSPECT, Books
-from .model import Model, Run, Task, Waiting
+from .model import Group, Model, Run, Task, Waiting
 
 PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front"}
 
@@ -29,7 +29,9 @@ def assert_same(m: Model, b: Books) -> None:
     assert m.dead == b.dead
     assert set(m.workers) == set(b.leases)
     assert m.dying == b.dying
-    assert m.suspects == b.suspects
+    assert m.stopping == b.stopping
+    assert _partition(m.groups) == _partition(_groups(b))
+    assert m.met == b.suspects.met
     assert {w: o for w, o in m.orders.items() if o} == {w: _orders(o) for w, o in b.orders.items()}
     assert m.parked == _parked(b)
     assert {n: [k for _, k in line] for n, line in m.lines.items() if line} == {
@@ -57,7 +59,9 @@ def adopt(m: Model, b: Books) -> None:
     m.finished = {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}
     m.dead = set(b.dead)
     m.dying = set(b.dying)
-    m.suspects = dict(b.suspects)
+    m.stopping = set(b.stopping)
+    m.groups = _groups(b)
+    m.met = dict(b.suspects.met)
     m.parked = _parked(b)
     ranks = {k: rank for line in m.lines.values() for rank, k in line}
     m.lines = {n.decode(): [(ranks[k], k) for k in line] for n, line in b.lines.items()}
@@ -67,6 +71,19 @@ def adopt(m: Model, b: Books) -> None:
 def _run(r: Any) -> Run:
     limits = tuple(limit.decode() for limit in r.limits)
     return Run(r.worker, r.epoch, bool(r.flags & SUSPECT), bool(r.flags & CANCEL_ASKED), limits)
+
+
+def _groups(b: Books) -> dict[str, Group]:
+    """By member; members of one group share it."""
+    groups = {name: Group(size) for name, (size, _) in b.suspects.sizes.items()}
+    return {key: groups[group] for key, group in b.suspects.group_of.items()}
+
+
+def _partition(groups: dict[str, Group]) -> list[tuple[list[str], int]]:
+    members: dict[int, list[str]] = {}
+    for key, group in groups.items():
+        members.setdefault(id(group), []).append(key)
+    return sorted((sorted(keys), groups[keys[0]].size) for keys in members.values())
 
 
 def _parked(b: Books) -> dict[str, tuple[str, ...]]:

@@ -34,8 +34,8 @@ def blocking_client(server: Server) -> Any:
     return redis.Redis(**options, socket_timeout=90.0)
 
 
-def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS) -> Ledger:
-    return Ledger(server, Keys(name, database=server.database), ttl_ms)
+def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS, **options: Any) -> Ledger:
+    return Ledger(server, Keys(name, database=server.database), ttl_ms, **options)
 
 
 def order(key: str, call: bytes = CALL, **options: Any) -> Order:
@@ -74,6 +74,12 @@ class Desk:
         await self.ledger.register(worker, lease_ms, tasks or ("f",))
         return worker
 
+    async def hire_with(self, max_losses: dict[str, int]) -> str:
+        """A worker whose tasks declare how many losses bury them."""
+        worker = f"w~{next(self._numbers)}"
+        await self.ledger.register(worker, LEASE_MS, list(max_losses), max_losses)
+        return worker
+
     async def add(self, *keys: str, **options: Any) -> list[Receipt]:
         return await self.ledger.enqueue([order(key, **options) for key in keys])
 
@@ -99,8 +105,8 @@ class Desk:
             for id, fields in entries
         ]
 
-    async def claim(self, worker: str, entries: list[Entry]) -> list[Delivery] | None:
-        return await self.ledger.claim(worker, '"w"', entries)
+    async def claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> list[Delivery] | None:
+        return await self.ledger.claim(worker, '"w"', entries, gives_up=gives_up)
 
     async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]], **options: Any) -> int:
         """1 acquired, 2 parked, 0 lost."""
@@ -109,8 +115,8 @@ class Desk:
     async def settle(self, *settlements: Settlement) -> list[Answer]:
         return (await self.ledger.settle(settlements))[1]
 
-    def renew(self, worker: str) -> Renewal:
-        return self.ledger.renew(self.client, worker, LEASE_MS, LATE_MS, busy=True)
+    def renew(self, worker: str, *, stopping: bool = False) -> Renewal:
+        return self.ledger.renew(self.client, worker, LEASE_MS, LATE_MS, busy=True, stopping=stopping)
 
     def end_lease(self, worker: str) -> None:
         """The worker has not renewed for too long."""

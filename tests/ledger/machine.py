@@ -37,6 +37,9 @@ WEIGHTS = {
     "leave": 1,
     "reclaim": 1,
     "renew": 1,
+    "stop": 1,
+    "wait_for_suspects": 1,
+    "give_up_reserved": 1,
     "progress": 1,
     "adopt_unknown": 1,
     "sweep": 1,
@@ -118,7 +121,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _makes_sense(self, action: str) -> bool:
         match action:
-            case "take" | "read" | "renew" | "die" | "adopt_unknown":
+            case "give_up_reserved":
+                return bool(self.books.suspects.reserved)
+            case "wait_for_suspects":
+                return bool(self.books.suspects.met)
+            case "take" | "read" | "renew" | "stop" | "die" | "adopt_unknown":
                 return bool(self.model.workers)
             case "hire":
                 return len(self.model.workers) < WORKERS_AT_ONCE
@@ -179,9 +186,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def take(self) -> None:
         worker, count, wanted = self._worker(), self._draw(counts), self._draw(st.none() | wanted_limits)
-        expected = self.model.take(worker, count)
         deliveries = self._run(self.desk.ledger.take(worker, '"w"', count))
-        self._accept(expected, deliveries)
+        self._ask_who_reserved()
+        self._accept(self.model.take(worker, count), deliveries)
         for delivery in deliveries if wanted else ():
             self._acquire(delivery, wanted)
 
@@ -215,9 +222,31 @@ class LedgerMachine(RuleBasedStateMachine):
         assert [e.id for e in entries] == held
         self._claim(worker, entries)
 
-    def _claim(self, worker: str, entries: list[Any]) -> None:
-        expected = self.model.claim(worker, [("front" if e.from_front else "stream", e.id) for e in entries])
-        self._accept(expected, self._run(self.desk.claim(worker, entries)))
+    def _claim(self, worker: str, entries: list[Any], *, gives_up: bool = False) -> None:
+        deliveries = self._run(self.desk.claim(worker, entries, gives_up=gives_up))
+        self._ask_who_reserved()
+        places = [("front" if e.from_front else "stream", e.id) for e in entries]
+        self._accept(self.model.claim(worker, places, gives_up=gives_up), deliveries)
+
+    def _ask_who_reserved(self) -> None:
+        """It depends on how long busy workers have met the suspect."""
+        reserved = self.desk.books().suspects.reserved
+        self.model.reserves = lambda worker, key: reserved.get(worker) == key
+
+    def wait_for_suspects(self) -> None:
+        """As if busy workers had met them long ago."""
+        suspects = self.desk.ledger.keys.key("suspects")
+        for key, worker in self.books.suspects.met.items():
+            if not worker:
+                self.desk.client.hset(suspects, b"m" + text_bytes(key), "1")
+
+    def give_up_reserved(self) -> None:
+        worker, key = self._draw(st.sampled_from(sorted(self.books.suspects.reserved.items())))
+        entries = [
+            e for e in self._run(self.desk.ledger.unknown_deliveries(worker, [], [])) if e.key == text_bytes(key)
+        ]
+        self._claim(worker, entries, gives_up=True)
+        self.desk.client.hdel(self.desk.ledger.keys.key("suspects"), "b" + worker)
 
     def _accept(self, expected: list[str] | None, deliveries: list[Delivery] | None) -> None:
         if expected is None:
@@ -282,6 +311,12 @@ class LedgerMachine(RuleBasedStateMachine):
         assert not renewal.lost
         assert renewal.on_roster
         assert renewal.orders == self.model.renew(worker)
+
+    def stop(self) -> None:
+        worker = self._worker()
+        assert not self.desk.renew(worker, stopping=True).lost
+        self.model.renew(worker)
+        self.model.stop(worker)
 
     # The end of workers, and what the others do about it
 

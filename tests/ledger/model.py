@@ -7,10 +7,10 @@ of that name must do, and says what it must answer.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-SUSPECT_AFTER, LOST_AFTER = 2, 3
+SUSPECT_AFTER, MAX_LOSSES = 2, 3
 Limits = tuple[tuple[str, int], ...]
 
 
@@ -30,6 +30,13 @@ class Run:
     suspect: bool = False
     cancel_asked: bool = False
     limits: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Group:
+    """Suspects that were lost together; the size is that at the time."""
+
+    size: int = 0
 
 
 @dataclass
@@ -73,7 +80,11 @@ class Model:
     dead: set[str] = field(default_factory=set[str])
     workers: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     dying: set[str] = field(default_factory=set[str])
-    suspects: dict[str, str] = field(default_factory=dict[str, str])
+    stopping: set[str] = field(default_factory=set[str])
+    groups: dict[str, Group] = field(default_factory=dict[str, Group])
+    met: dict[str, str] = field(default_factory=dict[str, str])
+    # Whether a busy worker reserves a single suspect depends on the time, so the server has the say.
+    reserves: Callable[[str, str], bool] = lambda worker, key: False
     orders: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
     most: dict[str, int] = field(default_factory=dict[str, int])
     slots: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -119,14 +130,14 @@ class Model:
         entries += self.deliver(worker, [("stream", count - len(entries))])
         return self._claim(worker, entries)
 
-    def claim(self, worker: str, delivered: list[tuple[str, str]]) -> list[str] | None:
+    def claim(self, worker: str, delivered: list[tuple[str, str]], *, gives_up: bool = False) -> list[str] | None:
         """`delivered` are streams and ids: two streams may well use the same id."""
         if worker not in self.workers:
             if delivered:
                 self.dying.add(worker)
             return None
         live = {(name, e.id): e for name, stream in self.streams.items() for e in stream}
-        return self._claim(worker, [live[entry] for entry in delivered if entry in live])
+        return self._claim(worker, [live[entry] for entry in delivered if entry in live], gives_up=gives_up)
 
     def settle(self, endings: list[Ending]) -> list[str]:
         answers: list[str] = []
@@ -154,8 +165,6 @@ class Model:
                 else:
                     self._go_on(ending)
         for key, run in over:
-            if run.suspect:
-                self.suspects.pop(run.worker, None)
             self._release(run)
             self._leave_line(key)
         return answers
@@ -224,15 +233,17 @@ class Model:
         self.orders[worker] = [o for o in self.orders.get(worker, []) if o[0] in epochs]
         return self.orders[worker]
 
+    def stop(self, worker: str) -> None:
+        """It is told to: whatever it is lost with from now on does not count."""
+        self.stopping.add(worker)
+
     def leave(self, worker: str) -> bool:
-        suspect = self.suspects.get(worker)
         self._strike_off(worker)
         self._lay_ghosts(worker)
         holds = any(e.holder == worker for stream in self.streams.values() for e in stream)
         if holds:
             self.dying.add(worker)
-            if suspect is not None:
-                self.suspects[worker] = suspect
+            self.stopping.add(worker)
         return holds
 
     def expire(self, worker: str) -> None:
@@ -242,10 +253,11 @@ class Model:
     def reclaim(self, consumers: set[str]) -> None:
         self.dying |= consumers - set(self.workers)
         for worker in sorted(self.dying):
-            suspect = self.suspects.get(worker)
             held = [e for stream in ("stream", "front") for e in self.streams[stream] if e.holder == worker]
+            lost = [e.key for e in held if e.key in self.running and self.running[e.key].worker == worker]
+            new_groups: dict[Group | None, Group] = {}
             for entry in held:
-                self._recover(entry, worker, suspect)
+                self._recover(entry, worker, len(lost) == 1, new_groups)
             self._lay_ghosts(worker)
             self._strike_off(worker)
         self.dying.clear()
@@ -278,41 +290,65 @@ class Model:
         for entries in self.streams.values():
             entries[:] = [e for e in entries if e.key != key]
 
-    def _claim(self, worker: str, entries: list[Waiting]) -> list[str]:
+    def _claim(self, worker: str, entries: list[Waiting], *, gives_up: bool = False) -> list[str]:
         claimed: list[str] = []
+        held = [e for stream in self.streams.values() for e in stream if e.holder == worker]
+        runs_some = any(e.key in self.running and self.running[e.key].worker == worker for e in entries)
+        idle, taken = all(e in entries for e in held) and not runs_some, False
         for entry in entries:
-            key, task, run = entry.key, self.tasks[entry.key], self.running.get(entry.key)
-            suspect = task.losses >= SUSPECT_AFTER
+            key, run = entry.key, self.running.get(entry.key)
+            suspect = self.tasks[key].losses >= SUSPECT_AFTER
             if run and run.worker != worker:
                 entry.holder = run.worker
-                continue
-            if not run and suspect and self.suspects.get(worker, key) != key:
+            elif run:
+                claimed.append(key)
+            elif taken or (place := self._judge(worker, key, idle, gives_up) if suspect else "here") == "front":
+                self._take_entry(key)
+                self._put(key, "front")
+            elif place == "queue":
                 self._take_entry(key)
                 self._put(key, "queue")
-                continue
-            if not run:
+            elif place != "reserved":
                 self.running[key] = Run(worker, suspect=suspect)
-                if suspect:
-                    self.suspects[worker] = key
-            claimed.append(key)
+                claimed.append(key)
+                idle, taken = False, place == "alone"
         return claimed
+
+    def _judge(self, worker: str, key: str, idle: bool, gives_up: bool) -> str:
+        """Where a suspect goes: at most half of a group runs at one worker, a single one gets it to itself."""
+        group = self.groups.setdefault(key, Group(1))
+        if group.size > 1:
+            here = [k for k, r in self.running.items() if r.worker == worker and self.groups.get(k) is group]
+            return "here" if len(here) < max(1, group.size // 2) else "front"
+        if idle and not gives_up:
+            self.met.pop(key, None)
+            return "alone"
+        if not gives_up and self.reserves(worker, key):
+            self.met[key] = worker
+            return "reserved"
+        self.met[key] = ""
+        return "queue"
 
     def _go_on(self, ending: Ending) -> None:
         task = self.tasks[ending.key]
         if ending.kind == "reschedule":
             task.attempt, task.losses, task.call = task.attempt + 1, 0, ending.call or task.call
+            self._leave_group(ending.key)
             self._put(ending.key, "queue" if ending.later else "stream")
         else:
             self._put(ending.key, "queue" if ending.later else "front")
 
+    def _leave_group(self, key: str) -> None:
+        self.groups.pop(key, None)
+        self.met.pop(key, None)
+
     def _finish(self, key: str, state: str) -> None:
+        self._leave_group(key)
         self.progress.pop(key, None)
         self.finished[key] = state, self.tasks.pop(key).generation
 
     def _end_run(self, key: str, *, keep_slots: bool) -> None:
         run = self.running.pop(key)
-        if run.suspect:
-            self.suspects.pop(run.worker, None)
         self._take_entry(key)
         if keep_slots and run.limits and (run.worker in self.workers or run.worker in self.dying):
             self.ghosts[run.epoch] = run
@@ -325,9 +361,10 @@ class Model:
             self.progress.pop(key, None)
         self.queue.discard(key)
         self._take_entry(key)
+        self._leave_group(key)
         self._leave_line(key)
 
-    def _recover(self, entry: Waiting, worker: str, suspect: str | None) -> None:
+    def _recover(self, entry: Waiting, worker: str, alone: bool, new_groups: dict[Group | None, Group]) -> None:
         key, task, run = entry.key, self.tasks[entry.key], self.running.get(entry.key)
         if run and run.worker != worker:
             entry.holder = run.worker
@@ -337,15 +374,22 @@ class Model:
         else:
             self._end_run(key, keep_slots=False)
             self.progress.pop(key, None)
-            if suspect is None or suspect == key:
-                task.losses += 1
-            ending = "cancelled" if run.cancel_asked else "failed" if task.losses >= LOST_AFTER else None
+            counts = worker not in self.stopping
+            task.losses += counts
+            buried = counts and alone and task.losses >= MAX_LOSSES
+            ending = "cancelled" if run.cancel_asked else "failed" if buried else None
             if ending:
                 self._leave_line(key)
                 self._finish(key, ending)
                 if ending == "failed":
                     self.dead.add(key)
                 return
+            if counts and task.losses >= SUSPECT_AFTER:
+                # Of one group before, or suspects for the first time: they stay together.
+                group = new_groups.setdefault(self.groups.get(key), Group())
+                group.size += 1
+                self._leave_group(key)
+                self.groups[key] = group
         self._put(key, "front")
 
     def _slots(self, limit: str) -> set[str]:
@@ -390,8 +434,9 @@ class Model:
 
     def _strike_off(self, worker: str) -> None:
         self.workers.pop(worker, None)
-        self.suspects.pop(worker, None)
+        self.stopping.discard(worker)
         self.orders.pop(worker, None)
+        self.met = {key: holder for key, holder in self.met.items() if not holder or holder != worker}
 
     def _known_elsewhere(self, task: str, worker: str) -> bool:
         return any(task in tasks for other, tasks in self.workers.items() if other != worker)

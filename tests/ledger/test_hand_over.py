@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import unpack_from_script
-from docket.ledger import Answer, Delivery, KeptSlot
+from docket.ledger import Answer, Delivery, KeptSlot, hand_back
 from docket.ledger.ledger import OFFER_MS, worker_id
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
@@ -543,3 +543,31 @@ async def test_a_hand_over_that_fails_does_not_fail_the_add(desk: Desk, hire: Hi
         strays = await desk.ledger.unknown_deliveries(worker.id, [], [])
         found = await desk.claim(worker.id, list(strays)) or []
     assert [run.key for run in found] == ["k"]
+
+
+async def test_the_neighbour_of_a_poison_that_comes_back_from_the_schedule_is_never_buried(
+    desk: Desk, hire: Hire
+) -> None:
+    """Whichever worker has the poison dies. The worker that waits must not get it beside another suspect."""
+    await desk.add("poison", "neighbour")
+    for _ in range(2):
+        worker = await desk.hire()
+        assert len(await desk.take(worker)) == 2
+        desk.bury(worker)
+    waiting = await hire()
+    for key in ("poison", "neighbour"):
+        (run,) = await desk.take(waiting.id, 1)
+        assert run.key == key
+        await desk.settle(hand_back(key, run.epoch, delay_ms=60_000))
+    desk.fall_due("neighbour")
+    await desk.ledger.stage()
+    assert [run.key for run in await desk.take(waiting.id, 1)] == ["neighbour"]
+    await waiting.offer()
+    desk.fall_due("poison")
+    await desk.ledger.stage()
+    assert [run.key for run in await desk.take(await desk.hire())] in ([], ["poison"])
+
+    desk.bury(desk.books().running["poison"].worker)
+    books = desk.sound_books()
+    assert "neighbour" in books.tasks
+    assert books.dead == {"poison"}

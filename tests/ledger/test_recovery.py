@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from docket.codec import decode_error
 from docket.ledger import Answer, hand_back
-from docket.ledger.endings import read_ending
-from docket.model.errors import WorkerLost
-from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 
 from .books import GROUP
 from .desk import LATE_MS, LEASE_MS, Desk, completed, order
 
 DONE, LOST = Answer.DONE, Answer.LOST
-
-
-async def lose(desk: Desk, *keys: str) -> str:
-    """A worker takes all there is and dies; these must have been among it."""
-    worker = await desk.hire()
-    assert set(keys) <= {run.key for run in await desk.take(worker)}
-    desk.bury(worker)
-    return worker
 
 
 # A worker is lost
@@ -193,142 +181,6 @@ async def test_a_late_renewal_answers_lost_and_brings_nothing_back(desk: Desk) -
     assert desk.renew(worker).lost
     assert await desk.settle(completed(run)) == [LOST]
     assert desk.books() == before
-
-
-# Poison
-
-
-async def test_a_task_that_lost_three_workers_has_failed_and_is_kept_as_a_dead_letter(desk: Desk) -> None:
-    await desk.add("poison")
-    for losses in (1, 2):
-        await lose(desk, "poison")
-        assert desk.sound_books().tasks["poison"].losses == losses
-    worker = await desk.hire()
-    (run,) = await desk.take(worker)
-    desk.end_lease(worker)
-    assert desk.reclaim() == [1, 0, 1, 0, 0]
-
-    books = desk.sound_books()
-    assert not books.tasks
-    assert books.dead == {"poison"}
-    finished = books.finished["poison"]
-    assert finished.state is ExecutionState.FAILED
-    assert (finished.epoch, finished.task.losses) == (run.epoch, 3)
-    ending = read_ending(finished.tail)
-    assert ending.error is not None
-    assert ending.error.startswith("WorkerLost")
-    assert isinstance(decode_error(ending.payload), WorkerLost)
-
-
-async def test_a_dead_letter_can_be_added_again_and_starts_with_a_clean_slate(desk: Desk) -> None:
-    await desk.add("poison")
-    for _ in range(3):
-        await lose(desk, "poison")
-    (receipt,) = await desk.add("poison")
-    assert receipt.scheduled
-    books = desk.sound_books()
-    assert books.tasks["poison"].losses == 0
-    assert books.dead == {"poison"}
-
-
-async def test_a_worker_runs_one_suspect_at_a_time_and_the_others_wait_a_moment(desk: Desk) -> None:
-    await desk.add("a", "b", "innocent")
-    await lose(desk, "a", "b")
-    await lose(desk, "a", "b")
-    first, second = await desk.hire(), await desk.hire()
-    assert [run.key for run in await desk.take(first)] == ["a"]
-    books = desk.sound_books()
-    assert books.suspects == {first: "a"}
-    assert set(books.queue) == {"b", "innocent"}
-    assert max(books.queue.values()) <= desk.now() + 1000
-
-    desk.fall_due("b")
-    await desk.ledger.stage()
-    assert [run.key for run in await desk.take(second)] == ["b"]
-    assert desk.sound_books().suspects == {first: "a", second: "b"}
-
-
-async def test_neighbours_of_a_suspect_do_not_pay_for_it(desk: Desk) -> None:
-    await desk.add("suspect")
-    await lose(desk, "suspect")
-    await lose(desk, "suspect")
-    worker = await desk.hire()
-    await desk.add(*(f"neighbour {n}" for n in range(150)))
-    assert len(await desk.take(worker, 500)) == 151
-    desk.end_lease(worker)
-    # More than one step: the suspect is met in one of them, and known in all.
-    answers = [desk.reclaim(), desk.reclaim()]
-    assert [sum(column) for column in zip(*answers, strict=True)][:4] == [1, 150, 1, 0]
-    books = desk.sound_books()
-    assert books.dead == {"suspect"}
-    assert {task.losses for task in books.tasks.values()} == {0}
-    assert not books.suspects
-
-
-async def test_neighbours_of_a_suspect_do_not_pay_when_its_worker_leaves_in_a_hurry(desk: Desk) -> None:
-    await desk.add("suspect")
-    await lose(desk, "suspect")
-    await lose(desk, "suspect")
-    worker = await desk.hire()
-    await desk.add("neighbour")
-    assert len(await desk.take(worker)) == 2
-    assert await desk.ledger.leave(worker) is True
-    desk.sound_books()
-    assert desk.reclaim()[:3] == [0, 1, 1]
-    books = desk.sound_books()
-    assert books.tasks["neighbour"].losses == 0
-    assert books.dead == {"suspect"}
-
-
-async def test_a_suspect_that_finishes_makes_room_for_the_next(desk: Desk) -> None:
-    await desk.add("a", "b")
-    await lose(desk, "a", "b")
-    await lose(desk, "a", "b")
-    worker = await desk.hire()
-    (run,) = await desk.take(worker)
-    await desk.settle(completed(run))
-    assert not desk.sound_books().suspects
-    desk.fall_due("b")
-    await desk.ledger.stage()
-    assert [run.key for run in await desk.take(worker)] == ["b"]
-
-
-@pytest.mark.parametrize("end", ["settled", "cancelled", "replaced", "parked", "handed back"])
-async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(desk: Desk, end: str) -> None:
-    await desk.add("first", "second")
-    await lose(desk, "first", "second")
-    await lose(desk, "first", "second")
-    worker = await desk.hire()
-    (run,) = await desk.take(worker)
-    if end == "settled":
-        await desk.settle(completed(run))
-    elif end == "cancelled":
-        await desk.ledger.cancel(run.key)
-        await desk.settle(hand_back(run.key, run.epoch))
-    elif end == "replaced":
-        await desk.add(run.key, replace=True, due_ms=desk.later())
-    elif end == "handed back":
-        await desk.settle(hand_back(run.key, run.epoch, delay_ms=60_000))
-    else:
-        assert await desk.acquire(run.key, run.epoch, [("L", 0)]) == 2
-    assert not desk.sound_books().suspects
-
-    desk.fall_due("second")
-    await desk.ledger.stage()
-    assert [run.key for run in await desk.take(worker)] == ["second"]
-    assert desk.sound_books().suspects == {worker: "second"}
-
-
-async def test_a_finished_attempt_wipes_the_slate(desk: Desk) -> None:
-    await desk.add("k")
-    await lose(desk, "k")
-    await lose(desk, "k")
-    worker = await desk.hire()
-    (run,) = await desk.take(worker)
-    await desk.settle(completed(run))
-    await desk.add("k")
-    await lose(desk, "k")
-    assert desk.sound_books().tasks["k"].losses == 1
 
 
 # The server stalled, or its clock jumped

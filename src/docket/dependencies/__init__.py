@@ -37,6 +37,7 @@ from .cooldown import Cooldown
 from .cron import Cron
 from .debounce import Debounce
 from .durations import format_duration
+from .max_losses import MaxLosses, max_losses_of
 from .perpetual import Perpetual
 from .plan import (
     Plan,
@@ -70,6 +71,7 @@ __all__ = [
     "FailedDependency",
     "FailureHandler",
     "ForcedRetry",
+    "MaxLosses",
     "Perpetual",
     "Plan",
     "Progress",
@@ -96,6 +98,7 @@ __all__ = [
     "get_dependency_parameters",
     "get_single_dependency_of_type",
     "get_single_dependency_parameter_of_type",
+    "max_losses_of",
     "plan_for",
     "resolve",
     "resolve_immediately",

@@ -2,9 +2,10 @@
 
 from .batching import Batcher
 from .endings import Ending, read_ending
-from .ledger import Census, Ledger, Look, PageRow, Receipt, WorkerRow
+from .ledger import Ledger, Look, PageRow, Receipt, WorkerRow
 from .settlements import Answer, Settlement, ending_its_chain, finish, giving_back, hand_back, reschedule
 from .values import (
+    Census,
     Delivery,
     Duty,
     Entry,
@@ -15,6 +16,7 @@ from .values import (
     Renewal,
     Seed,
     Staged,
+    SuspectNotes,
     Taken,
     UnknownEntry,
 )
@@ -39,6 +41,7 @@ __all__ = [
     "Seed",
     "Settlement",
     "Staged",
+    "SuspectNotes",
     "Taken",
     "UnknownEntry",
     "WorkerRow",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from docket.codec import encode_error
 from docket.codec.packing import pack, unpack
 from docket.model.errors import Undecodable, WorkerLost
+from docket.model.losses import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
@@ -55,15 +57,21 @@ CANCELLED_TAIL = Ending().pack()
 CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
 
-def lost_ending(seal: bytes) -> tuple[bytes, str]:
-    """Tail and event of a task that lost its worker too often; `seal` is the stored WorkerLost."""
-    return Ending(error=LOST_TEXT, kind=ERROR, payload=seal).pack(), ending_event(
-        ExecutionState.FAILED, "null", 0, LOST_TEXT
-    )
-
-
-LOST_ERROR = WorkerLost(
-    "the worker was lost three times while it ran this task (killed, out of memory, or paused for too long); "
-    "the task is kept as a dead letter"
+# In the text of a buried task; the script that buries it puts the number in the place of the hashes (lua/reclaim.lua).
+LOST_COUNT = "losses so far: "
+LOST_TEXT = (
+    "the worker was lost while it ran only this task (killed, out of memory, or paused for too long); "
+    + LOST_COUNT
+    + "{}; the task is kept as a dead letter"
 )
-LOST_TEXT = f"WorkerLost: {LOST_ERROR}"
+
+
+def lost_endings() -> list[tuple[bytes, str]]:
+    """Tail and event of a task that lost its worker too often, with room for a number of one, two and three digits."""
+    endings: list[tuple[bytes, str]] = []
+    for digits in range(1, len(str(MOST_LOSSES)) + 1):
+        error = WorkerLost(LOST_TEXT.format("#" * digits))
+        text = f"WorkerLost: {error}"
+        tail = Ending(error=text, kind=ERROR, payload=encode_error(error)).pack()
+        endings.append((tail, ending_event(ExecutionState.FAILED, "null", 0, text)))
+    return endings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docket.codec import encode_error
 from docket.codec.packing import pack_for_script, script_packer
+from docket.model.losses import MAX_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.consumers import consumers_without_lease
 from docket.storage.keys import GROUP, Keys, bytes_text, segment, text_bytes
@@ -23,10 +23,12 @@ from docket.storage.records import (
 )
 from docket.storage.server import Server
 
-from .endings import CANCELLED_EVENT, CANCELLED_TAIL, LOST_ERROR, lost_ending
+from .deliveries import read_deliveries
+from .endings import CANCELLED_EVENT, CANCELLED_TAIL, lost_endings
 from .payloads import Payloads
 from .settlements import ANSWERS, Answer, Settlement
 from .values import (
+    Census,
     Delivery,
     Duty,
     Entry,
@@ -37,6 +39,7 @@ from .values import (
     Renewal,
     Seed,
     Staged,
+    SuspectNotes,
     Taken,
     UnknownEntry,
 )
@@ -81,25 +84,6 @@ class PageRow:
 
 
 @dataclass(slots=True)
-class Census:
-    """How much there is of what. `waiting` is what no worker has begun: ready, scheduled or parked."""
-
-    server_ms: float
-    unfinished: int
-    running: int
-    scheduled: int
-    parked: int
-    dead: int
-    limits_in_use: int
-    slots_in_use: int
-    oldest_waiting_ms: float | None
-
-    @property
-    def ready(self) -> int:
-        return max(self.unfinished - self.running - self.scheduled - self.parked, 0)
-
-
-@dataclass(slots=True)
 class WorkerRow:
     id: str
     last_seen_ms: float
@@ -109,7 +93,7 @@ class WorkerRow:
 class Ledger:
     """The books of one docket. Safe to share between tasks of one event loop."""
 
-    def __init__(self, server: Server, keys: Keys, ttl_ms: int) -> None:
+    def __init__(self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES) -> None:
         self.server = server
         self.keys = keys
         self.ttl_ms = ttl_ms
@@ -118,7 +102,8 @@ class Ledger:
         # For the event loop; threads that renew leases pack with a buffer of their own.
         self._pack = script_packer()
         self.payloads = Payloads(server, keys)
-        self._lost_tail, self._lost_event = lost_ending(encode_error(LOST_ERROR))
+        self._max_losses = max_losses
+        self._lost_endings = lost_endings()
 
     async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
         reply = await self._run(
@@ -148,7 +133,14 @@ class Ledger:
         ]
 
     async def take(
-        self, worker: str, worker_json: str, count: int, kept: KeptSlot | None = None
+        self,
+        worker: str,
+        worker_json: str,
+        count: int,
+        kept: KeptSlot | None = None,
+        notes: SuspectNotes | None = None,
+        *,
+        reads_front: bool = True,
     ) -> list[Delivery] | None:
         """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
 
@@ -158,20 +150,34 @@ class Ledger:
         terms = (0, 0, 0, 0)
         if kept is not None:
             terms = (1, int(kept.offered), kept.last_epoch, OFFER_MS if kept.to_offer else 0)
-        reply = await self._run("take", (worker.encode(), worker_json, min(count, BATCH), *terms))
+        reply = await self._run(
+            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0)
+        )
         if kept is not None and reply[0] != -1:
             kept.answer = reply[1]
-        return _deliveries(reply)
+        return read_deliveries(reply, notes)
 
     async def withdraw_offer(self, worker: str) -> bool:
         """Whether the offer still stood; nothing is handed over from now on."""
         offers = text_bytes(self.keys.offers)
         return bool(await self.server.ask(offers, "ZREM", offers, worker.encode()))
 
-    async def claim(self, worker: str, worker_json: str, entries: Sequence[Entry]) -> list[Delivery] | None:
-        """Claims what a blocking read delivered."""
+    async def claim(
+        self,
+        worker: str,
+        worker_json: str,
+        entries: Sequence[Entry],
+        notes: SuspectNotes | None = None,
+        *,
+        gives_up: bool = False,
+        runs_suspects: bool = True,
+    ) -> list[Delivery] | None:
+        """Claims what a blocking read delivered; suspects may be left to other workers. A worker that `gives_up` puts back
+        the suspect that it has reserved."""
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
-        return _deliveries(await self._run("claim", (worker.encode(), worker_json, rows)))
+        suspects = 2 if gives_up else int(runs_suspects)
+        reply = await self._run("claim", (worker.encode(), worker_json, rows, suspects))
+        return read_deliveries(reply, notes)
 
     async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
         """Deliveries that count as this worker's and belong to none of these runs; `seen` are those of the last look."""
@@ -291,8 +297,13 @@ class Ledger:
     async def unfinished(self) -> int:
         return (await self.census()).unfinished
 
-    async def register(self, worker: str, lease_ms: int, tasks: Sequence[str]) -> Registration:
-        reply = await self._run("register", (worker.encode(), lease_ms, [text_bytes(name) for name in tasks]))
+    async def register(
+        self, worker: str, lease_ms: int, tasks: Sequence[str], max_losses: Mapping[str, int] | None = None
+    ) -> Registration:
+        """Puts a worker on the roster; `max_losses` has the tasks that declare how many losses bury them."""
+        declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
+        names = [text_bytes(name) for name in tasks]
+        reply = await self._run("register", (worker.encode(), lease_ms, names, declared))
         return Registration(reply[0], Duty(reply[1]))
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
@@ -313,12 +324,22 @@ class Ledger:
         self._run_blocking(client, "leave", (worker.encode(),))
 
     def renew(
-        self, client: Any, worker: str, lease_ms: int, late_ms: int, *, busy: bool, offering: bool = False
+        self,
+        client: Any,
+        worker: str,
+        lease_ms: int,
+        late_ms: int,
+        *,
+        busy: bool,
+        offering: bool = False,
+        stopping: bool = False,
     ) -> Renewal:
         """Extends the lease, and the offer of a slot if there is one; an order is shown to a busy worker at every renewal
-        until its run is over. If nobody has renewed for `late_ms`, nobody is declared dead for a while."""
+        until its run is over. If nobody has renewed for `late_ms`, nobody is declared dead for a while.
+        If a worker dies that is stopping, its runs do not count as lost."""
         offer_ms = OFFER_MS if offering else 0
-        reply = self._run_blocking(client, "renew", (worker.encode(), lease_ms, int(busy), offer_ms, late_ms))
+        terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
+        reply = self._run_blocking(client, "renew", terms)
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[4:])]
         return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), bool(reply[3]), orders)
 
@@ -333,7 +354,7 @@ class Ledger:
         consumers: Sequence[bytes] = (),
     ) -> Reclaimed:
         """One step for the fleet. A worker that is willing gets a duty that is vacant."""
-        endings = (self._lost_tail, self._lost_event, CANCELLED_TAIL, CANCELLED_EVENT)
+        endings = (self._max_losses, self._lost_endings, CANCELLED_TAIL, CANCELLED_EVENT)
         terms = (worker.encode(), lease_ms, late_ms, int(willing), list(consumers))
         reply: list[int] = self._run_blocking(client, "reclaim", (*terms, self.ttl_ms, *endings))
         declared, put_back, buried, cancelled, left, look, duty = reply
@@ -372,13 +393,6 @@ def _mode(order: Order) -> int:
     if order.unanswered:
         return mode | _UNANSWERED
     return mode | (_FRESH if order.fresh else 0) | (_REPLACE if order.replace else 0)
-
-
-def _deliveries(reply: list[Any]) -> list[Delivery] | None:
-    if reply[0] == -1:
-        return None
-    now = reply[0]
-    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(2, len(reply), 3)]
 
 
 def _limit_segment(name: str) -> bytes:

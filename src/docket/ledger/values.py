@@ -37,6 +37,25 @@ class Order:
 
 
 @dataclass(slots=True)
+class Census:
+    """How much there is of what. `waiting` is what no worker has begun: ready, scheduled or parked."""
+
+    server_ms: float
+    unfinished: int
+    running: int
+    scheduled: int
+    parked: int
+    dead: int
+    limits_in_use: int
+    slots_in_use: int
+    oldest_waiting_ms: float | None
+
+    @property
+    def ready(self) -> int:
+        return max(self.unfinished - self.running - self.scheduled - self.parked, 0)
+
+
+@dataclass(slots=True)
 class Delivery:
     """A claimed task: its record as stored, the epoch that fences every later write of this run, and the server's time of the
     claim, or of a repeat of it that found the run."""
@@ -120,6 +139,16 @@ class Staged(NamedTuple):
     now_ms: float
     next_ms: float | None
     duty: Duty
+
+
+@dataclass(slots=True)
+class SuspectNotes:
+    """What a claim says of the suspects that it met: the epoch of a run that has the worker to itself, the entry that the
+    worker has reserved, whether some went to other workers."""
+
+    alone: int | None = None
+    reserved: Entry | None = None
+    refused: bool = False
 
 
 @dataclass(slots=True)

@@ -16,6 +16,8 @@ _FIXED = (
     "lost",
     "dying",
     "suspects",
+    "stopping",
+    "max-losses",
     "epoch",
     "dead",
     "dead-records",

@@ -11,6 +11,7 @@ from docket.model.states import STATES_BY_NUMBER, ExecutionState
 _TASK = struct.Struct("<BBBIBIIddIH")
 _DUE = struct.Struct("<d")
 _DUE_AT = struct.calcsize("<BBBIBII")
+_LOSSES_AT = struct.calcsize("<BBBI")
 _RUN = struct.Struct("<dddIBH")
 _FINISHED = struct.Struct("<BBdddI")
 _LENGTH = struct.Struct("<I")
@@ -23,6 +24,7 @@ BEGUN = 128
 STORED_APART = 1
 # In the byte that tells the state of a finished record: its result is a payload.
 _RESULT_APART = 128
+SUSPECT_AFTER = 2
 CANCEL_ASKED = 1
 _MOST = 2.0**53
 
@@ -158,6 +160,11 @@ def is_stored_apart(data: bytes) -> bool:
 def read_due(data: bytes) -> float:
     """The due time alone; 0 if these bytes are no task record."""
     return _DUE.unpack_from(data, _DUE_AT)[0] if len(data) >= _TASK.size else 0.0
+
+
+def is_suspect(data: bytes) -> bool:
+    """Whether the task lost so many workers that it does not run beside any other (docs/design/lease-protocol.md)."""
+    return len(data) >= _TASK.size and data[_LOSSES_AT] % BEGUN >= SUSPECT_AFTER
 
 
 def read_run(data: bytes) -> RunRecord:

@@ -19,6 +19,7 @@ PARTS = (
     "records",
     "payloads",
     "calling",
+    "suspects",
     "moves",
     "ending",
     "claiming",

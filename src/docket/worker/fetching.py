@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from docket.ledger import Entry, Ledger
+from docket.ledger import Delivery, Entry, Ledger
 from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
 from docket.storage.line import Line
@@ -15,6 +15,7 @@ from docket.storage.subscriptions import Subscriptions
 
 from .claiming import Claimed, ClaimingService
 from .intake import Intake, LeaseView
+from .isolation import Isolation
 from .offering import Offer, Offering
 from .running import Runner
 from .runs import Runs
@@ -58,8 +59,9 @@ class Fetcher(ClaimingService):
             ledger, subscriptions, slots, self._intake.is_known, self._intake.receive_handed, runner.refuse
         )
         self.unknown_deliveries = UnknownDeliveries(
-            ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, lambda: self._being_claimed
+            ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, self._claims_under_way
         )
+        self._isolation = Isolation(ledger, slots, runs, self._intake.ahead.give_up)
         # Whether the last look found nothing to take ahead.
         self._dry = False
         # The entries of the blocked read that are being claimed.
@@ -77,9 +79,12 @@ class Fetcher(ClaimingService):
 
     async def step(self) -> None:
         self.last_step = asyncio.get_running_loop().time()
+        if self._isolation.reserved is not None:
+            await self._claim_reserved()
+            return
         await self._wait_for_slot()
         worker = self.worker
-        if self._room() < 1 and self._offering.state is not Offer.OFFERED:
+        if self._room() < 1 and (self._offering.state is not Offer.OFFERED or self._slots.are_held):
             return
         if self._may_be_work or self._lease.lapsed or self._slots.free < 1 or self._offering.is_wanted:
             deliveries = await self._take(worker)
@@ -109,6 +114,7 @@ class Fetcher(ClaimingService):
         self.worker = self._intake.worker = worker
         self._may_be_work = True
         self.unknown_deliveries.move(worker)
+        self._isolation.release()
         await self._offering.open(worker)
 
     def offer_slot(self) -> str | None:
@@ -121,6 +127,7 @@ class Fetcher(ClaimingService):
 
     async def withdraw(self) -> None:
         """Nothing is to come any more."""
+        await self._isolation.close(self.worker, self.worker_json)
         await self._offering.withdraw()
 
     async def close(self) -> None:
@@ -153,20 +160,52 @@ class Fetcher(ClaimingService):
         kept = self._offering.keep_for_take()
         count = min(self._room(), TAKE_AT_MOST)
         try:
-            deliveries = await self._whole(self._ledger.take(worker, self.worker_json, count, kept))
+            deliveries = await self._whole(
+                self._ledger.take(
+                    worker,
+                    self.worker_json,
+                    count,
+                    kept,
+                    self._isolation.notes,
+                    reads_front=self._isolation.reads_front,
+                )
+            )
         finally:
             if kept is not None and self.worker == worker:
                 self._offering.taken(kept)
+        self._isolation.heed()
         if self._offering.state is Offer.DUE:
             self.unknown_deliveries.look_soon()
         return deliveries
 
-    async def _claim(self, worker: str, entries: list[Entry]) -> Claimed:
+    async def _claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> Claimed:
         self._being_claimed = {entry.id for entry in entries}
         try:
-            return await self._whole(self._ledger.claim(worker, self.worker_json, entries))
+            claim = self._ledger.claim(worker, self.worker_json, entries, self._isolation.notes, gives_up=gives_up)
+            deliveries = await self._whole(claim)
         finally:
             self._being_claimed = set()
+        self._isolation.heed()
+        return deliveries
+
+    async def _claim_reserved(self) -> None:
+        """Claims the suspect that waits for this worker once nothing else runs here, or puts it back after a while."""
+        worker, entry = self.worker, self._isolation.reserved
+        drained = await self._isolation.drain()
+        if entry is None or entry is not self._isolation.reserved:
+            return
+        deliveries = await self._claim(worker, [entry], gives_up=not drained)
+        if self._isolation.reserved is not entry:
+            # The server counts something as ours that we have not heard of: then the suspect is not for us.
+            self.unknown_deliveries.look_now()
+            deliveries = await self._claim(worker, [entry], gives_up=True)
+        self._isolation.release()
+        await self._begin(worker, deliveries)
+
+    def _claims_under_way(self) -> set[str]:
+        """Entries that are known here though they are not claimed."""
+        reserved = self._isolation.reserved
+        return self._being_claimed | {reserved.id} if reserved is not None else self._being_claimed
 
     async def _wait_for_slot(self) -> None:
         """A slot that is offered may be taken back; one for which a hand-over is due becomes free if nothing comes."""
@@ -181,6 +220,8 @@ class Fetcher(ClaimingService):
 
     def _room(self) -> int:
         """How many could be taken now: those for which there is a slot, and those that will have one in a moment."""
+        if self._slots.are_held:
+            return 0
         return self._slots.free + (self._intake.ahead.room() if self._may_be_work else 0)
 
     async def _begin(self, worker: str, deliveries: Claimed) -> None:
@@ -190,19 +231,35 @@ class Fetcher(ClaimingService):
             self._lease.renew_now()
             await self._backoff.pause()
             return
-        await self._intake.receive(worker, deliveries)
+        if self._isolation.notes.alone is not None and deliveries:
+            await self._begin_alone(worker, deliveries[0])
+        else:
+            await self._intake.receive(worker, deliveries)
+
+    async def _begin_alone(self, worker: str, delivery: Delivery) -> None:
+        """A single suspect: the server says that nothing else is ours, and nothing is on its way for an offer."""
+        if not self._isolation.may_begin():
+            self._intake.refuse(delivery)
+            return
+        self._offering.dropped()
+        self._isolation.begin(delivery.key)
+        await self._intake.receive(worker, [delivery])
+        self._isolation.begun(delivery.epoch)
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""
         front, stream = text_bytes(self._ledger.keys.front), text_bytes(self._ledger.keys.stream)
         seconds = DUE_SECONDS if self._offering.state is Offer.DUE else BLOCK_SECONDS
+        streams: tuple[Any, ...] = (front, stream, ">", ">")
+        if not self._isolation.reads_front:
+            streams, seconds = (stream, ">"), min(seconds, self._isolation.front_pause)
         self._reading = count
         try:
             if self._line is None:
                 self._line = await self._ledger.server.blocking_line(self._ledger.keys.stream)
             reply: Any = await self._line.ask(
-                "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", int(seconds * 1000),
-                "STREAMS", front, stream, ">", ">", patience=seconds + LATE_SECONDS,
+                "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", max(int(seconds * 1000), 1),
+                "STREAMS", *streams, patience=seconds + LATE_SECONDS,
             )  # fmt: skip
         except SERVER_ERRORS as error:
             raise self._ledger.server.explain(error) from error

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from docket.ledger import Delivery
 from docket.storage.cancelling import cancel_and_wait
+from docket.storage.records import is_suspect
 
 from .ahead import Ahead
 from .running import Runner
@@ -99,6 +100,12 @@ class Intake:
                 self._slots.give_back()
             return
         self.reserve([delivery.epoch])
+        if is_suspect(delivery.record):
+            # It may need a worker to itself.
+            if has_slot:
+                self._slots.give_back()
+            self._runner.refuse(delivery)
+            return
         if not has_slot and self._slots.free > 0:
             self._slots.take()
             has_slot = True

@@ -55,10 +55,11 @@ class LeaseEvents:
 
 
 class Occupation(NamedTuple):
-    """What a worker is at: it runs something, it has offered a slot."""
+    """What a worker is at: it runs something, it has offered a slot, it was told to stop."""
 
     busy: bool
     offering: bool
+    stopping: bool
 
 
 # A share of the life of an offer.
@@ -237,11 +238,17 @@ class LeaseKeeper:
 
     def _renew(self) -> Renewal:
         sent_at = steady_seconds()
-        busy, offering = self._occupation()
+        busy, offering, stopping = self._occupation()
         # Not of one that could not keep it: while the event loop is blocked an offer runs out.
         offering = offering and sent_at >= self._next_offer and self.loop_lag < self._beat
         renewal = self._ledger.renew(
-            self._connected(), self._worker, self._lease_ms, self._late_ms, busy=busy, offering=offering
+            self._connected(),
+            self._worker,
+            self._lease_ms,
+            self._late_ms,
+            busy=busy,
+            offering=offering,
+            stopping=stopping,
         )
         # Here and not in the event loop, which may be blocked when the answer comes.
         self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)

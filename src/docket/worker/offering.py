@@ -122,6 +122,10 @@ class Offering:
         if self.due_epoch == epoch:
             self._let_go()
 
+    def dropped(self) -> None:
+        """The server has taken the offer back, and nothing is on its way for it."""
+        self._let_go()
+
     # What the settler does
 
     def with_settlement(self, reading: int) -> str | None:

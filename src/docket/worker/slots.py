@@ -15,6 +15,9 @@ class Slots:
         # How often one was given back.
         self.turnover = 0
         self.pass_on: Callable[[], bool] | None = None
+        # How many would be free if the slots were not held.
+        self._held: int | None = None
+        self._until_empty = False
         self._freed = asyncio.Event()
 
     def take(self) -> None:
@@ -22,9 +25,32 @@ class Slots:
 
     def give_back(self) -> None:
         self.turnover += 1
-        if self.pass_on is None or not self.pass_on():
+        if self._held is not None:
+            self._keep_one()
+        elif self.pass_on is None or not self.pass_on():
             self.free += 1
         self._freed.set()
+
+    @property
+    def are_held(self) -> bool:
+        return self._held is not None
+
+    def hold(self, *, leave: int = 0) -> None:
+        """Keeps what is free, except for so many, and whatever is given back: until release(), or, where some are left, until
+        none is in use."""
+        self._until_empty = leave > 0
+        self._held = (self._held or 0) + self.free - leave
+        self.free = leave
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        self.free += held or 0
+        self._freed.set()
+
+    def _keep_one(self) -> None:
+        self._held = (self._held or 0) + 1
+        if self._until_empty and self._held >= self.count:
+            self.release()
 
     async def wait(self) -> None:
         """Returns when one is free."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,7 @@ class Tenure:
         self._errand: asyncio.Task[None] | None = None
         self._closed = False
         self.task_names: Sequence[str] = ()
+        self._max_losses: Mapping[str, int] = {}
         self.id = self._new_id()
         self.keeper = self._new_keeper()
 
@@ -76,8 +77,9 @@ class Tenure:
     def renew_now(self) -> None:
         self.keeper.renew_now()
 
-    async def open(self, task_names: Sequence[str]) -> None:
-        self.task_names = task_names
+    async def open(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
+        """Registers with the tasks that the worker knows, and those of them that declare how many losses bury them."""
+        self.task_names, self._max_losses = task_names, max_losses
         try:
             await self._register()
         except asyncio.CancelledError:
@@ -126,7 +128,7 @@ class Tenure:
 
     async def _register(self) -> None:
         sent_at = steady_seconds()
-        registration = await self._ledger.register(self.id, self._lease_ms, self.task_names)
+        registration = await self._ledger.register(self.id, self._lease_ms, self.task_names, self._max_losses)
         self._server_clock.note(registration.server_ms, steady_seconds() - sent_at)
         self._duties.assign(registration.duty)
 

@@ -114,7 +114,7 @@ class UnknownDeliveries(ClaimingService):
     async def _adopt(self, worker: str, entries: list[UnknownEntry]) -> None:
         # Before the claim is sent: an answer or a message for one of them that comes meanwhile must not begin it, too.
         self._intake.reserve(entry.epoch for entry in entries if entry.epoch)
-        deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries))
+        deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False))
         if deliveries is None:
             self._lease.renew_now()
             return

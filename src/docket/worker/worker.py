@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from docket import instrumentation
-from docket.dependencies import CurrentExecution, plan_for, validate_dependencies
+from docket.dependencies import CurrentExecution, max_losses_of, plan_for, validate_dependencies
 from docket.docket import Docket
 from docket.execution import Execution, TaskFunction
 from docket.ledger import Renewal
@@ -285,7 +285,7 @@ class Worker:
         await docket.server.warn_of_eviction(docket.keys.root)
         self.duties = Duties()
         self.tenure = self._new_tenure()
-        await self.tenure.open(list(docket.tasks))
+        await self.tenure.open(list(docket.tasks), max_losses_of(docket.tasks))
         stack.push_async_callback(self._leave)
         stack.push_async_callback(self.settler.close)
         self.orders = Orders(docket.ledger, docket.subscriptions, self.runs)
@@ -342,9 +342,9 @@ class Worker:
                 session.hand_back(loop_ends=True)
         finally:
             failure = _first_failure([*staff, *ends])
+            self._tell_that_it_stops()
             with contextlib.suppress(asyncio.CancelledError):
                 await cancel_and_wait([*staff, *ends], "docket: the worker stops")
-            self._draining = True
             if isinstance(failure, NotOpen):
                 logger.warning("the docket was closed under worker %s, which stops", self.name)
                 session.hand_back()
@@ -358,6 +358,12 @@ class Worker:
             _forget_cancels()
         if failure is not None and not isinstance(failure, NotOpen):
             raise failure
+
+    def _tell_that_it_stops(self) -> None:
+        """At once: if the process is killed before it has drained, its tasks are not to blame."""
+        self._draining = True
+        if len(self.runs):
+            self.tenure.renew_now()
 
     def _lifecycles(self) -> list[Any]:
         """What dependency classes want to have open while a worker runs, each class once."""
@@ -454,7 +460,7 @@ class Worker:
         await self.tenure.close(at_once=at_once)
 
     def _occupation(self) -> Occupation:
-        return Occupation(len(self.runs) > 0, self.fetcher.is_offering)
+        return Occupation(len(self.runs) > 0, self.fetcher.is_offering, self.is_stopping)
 
     def _renewed(self, renewal: Renewal) -> None:
         self.orders.carry_out(renewal.orders)

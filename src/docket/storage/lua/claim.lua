@@ -1,7 +1,8 @@
 -- Claims entries that a blocking read delivered.
--- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}}.
+-- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}, what becomes of
+--   suspects (parts/claiming.lua)}.
 -- Returns: as take.
-local worker, worker_json, delivered = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, worker_json, delivered, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 if not has_lease(worker) then
   if #delivered > 0 and call('ZSCORE', LOST, worker) then
@@ -13,4 +14,4 @@ if not has_lease(worker) then
 end
 local entries = {}
 for i, d in ipairs(delivered) do entries[i] = {d[1] == 1 and FRONT or STREAM, d[2], d[3]} end
-return claim_entries(worker, worker_json, entries)
+return claim_entries(worker, worker_json, entries, suspects)

@@ -1,10 +1,8 @@
--- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others; what it had not begun is
--- not counted.
+-- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others, uncounted.
 -- ARGV[2]: msgpack {worker id}.
 -- Returns: whether it left deliveries behind.
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
-local suspect = call('HGET', SUSPECTS, worker)
 strike_off(worker)
 give_up_duty(worker)
 lay_ghosts({[worker] = true})
@@ -14,7 +12,7 @@ note_gone(now)
 if #pending_of(worker, STREAM, 1) + #pending_of(worker, FRONT, 1) > 0 then
   call('SADD', DYING, worker)
   call_for_reclaiming(0)
-  if suspect then call('HSET', SUSPECTS, worker, suspect) end
+  call('SADD', STOPPING, worker)
   return 1
 end
 delete_consumer(worker)

@@ -1,10 +1,10 @@
 -- Declares workers dead whose lease has ended and puts their work back, a bounded piece of it: who asks goes on until nothing is left.
 -- ARGV[2]: msgpack {worker that asks, its lease ms, after how many ms without a renewal of anybody there was a gap, whether it
---   may have a duty (0/1), list of consumers that seem to have no lease, execution ttl ms, tail of a lost task, its event, tail of a
---   cancelled task, its event}.
+--   may have a duty (0/1), list of consumers that seem to have no lease, execution ttl ms, how many losses bury a task,
+--   {tail of a lost task, its event} for counts of one, two and three digits (a # for each), tail of a cancelled task, its event}.
 -- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to declare and recover, whether
 --   consumers without a lease should be looked for, duty of the worker that asks (1 leader, 2 deputy, 0 none).
-local asking, lease, late_ms, is_willing, consumers, ttl, lost_tail, lost_event, cancelled_tail, cancelled_event =
+local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, cancelled_tail, cancelled_event =
   unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5
 local MOST_DECLARED = 10
@@ -47,7 +47,31 @@ for _, consumer in ipairs(consumers) do
   end
 end
 
-local function recover(key, stream, id, worker, suspect)
+-- FAILED for good. The text says how often the task was lost (LOST_COUNT in ledger/endings.py): as many # as the number has
+-- digits stand in for it.
+local function bury(key, run, task)
+  local losses = string.format('%d', losses_of(task))
+  local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
+  local tail, event = string.gsub(ending[1], pattern, '%1' .. losses), string.gsub(ending[2], pattern, '%1' .. losses)
+  local last_seen = pack_task(task)
+  leave_line(key)
+  buried = buried + 1
+  keep_dead_letter(key, now, pack_finished(FAILED_STATE, run.epoch, run.started, now, last_seen, '', tail))
+  finish(key, FAILED_STATE, run.epoch, run.started, now, last_seen, ttl, tail, event)
+end
+
+-- A run is lost with its worker. Answers whether its task is to be buried.
+local function count_loss(key, task, worker, was_alone)
+  local losses = math.min(losses_of(task) + 1, BEGUN - 1)
+  task.losses = task.losses - losses_of(task) + losses
+  if was_alone and losses >= tonumber(call('HGET', MAX_LOSSES, task.name) or max_losses) then return true end
+  if losses >= SUSPECT_AFTER then
+    join_group(key, group_after_loss(worker, call('HGET', SUSPECTS, 't' .. key)))
+  end
+  return false
+end
+
+local function recover(key, stream, id, worker, stopping, was_alone)
   local bytes = call('HGET', TASKS, key)
   local task = bytes and unpack_task(bytes)
   if not task or not is_at(task, stream, id) then return drop_entries(stream, {id}) end
@@ -67,13 +91,10 @@ local function recover(key, stream, id, worker, suspect)
       cancelled = cancelled + 1
       return finish(key, CANCELLED_STATE, run.epoch, run.started, now, bytes, ttl, cancelled_tail, cancelled_event)
     end
-    if not suspect or suspect == key then task.losses = task.losses + 1 end
-    if losses_of(task) >= LOST_AFTER then
-      leave_line(key)
-      buried = buried + 1
-      local last_seen = pack_task(task)
-      keep_dead_letter(key, now, pack_finished(FAILED_STATE, run.epoch, run.started, now, last_seen, '', lost_tail))
-      return finish(key, FAILED_STATE, run.epoch, run.started, now, last_seen, ttl, lost_tail, lost_event)
+    if stopping then
+      if task.losses < BEGUN then task.losses = task.losses + BEGUN end
+    elseif count_loss(key, task, worker, was_alone) then
+      return bury(key, run, task)
     end
   end
   to_front(key, task)
@@ -83,23 +104,49 @@ local function recover(key, stream, id, worker, suspect)
   requeued = requeued + 1
 end
 
-local budget, gone = 100, {}
+local BATCH = 100
+
+local function key_of(stream, id)
+  local entry = call('XRANGE', stream, id, id)[1]
+  return entry and entry[2][1] == 'k' and entry[2][2]
+end
+
+-- Whether the worker died with one run. Deliveries that it had not claimed do not count.
+local function had_one_run(worker)
+  local noted = call('HGET', SUSPECTS, 'x' .. worker)
+  if noted then return noted == '1' end
+  local found = 0
+  for _, stream in ipairs({STREAM, FRONT}) do
+    for _, p in ipairs(pending_of(worker, stream, BATCH)) do
+      local key = key_of(stream, p[1])
+      local run_bytes = key and call('HGET', RUNNING, key)
+      if run_bytes and unpack_run(run_bytes).worker == worker then found = found + 1 end
+      if found > 1 then return false end
+    end
+  end
+  return found == 1
+end
+
+local budget, gone = BATCH, {}
 for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
-  local suspect = call('HGET', SUSPECTS, worker)
+  local stopping = call('SISMEMBER', STOPPING, worker) == 1
+  local was_alone = not stopping and had_one_run(worker)
   for _, stream in ipairs({STREAM, FRONT}) do
     for _, p in ipairs(budget > 0 and pending_of(worker, stream, budget) or {}) do
       budget = budget - 1
-      local entry = call('XRANGE', stream, p[1], p[1])[1]
-      if entry and entry[2][1] == 'k' then
-        recover(entry[2][2], stream, p[1], worker, suspect)
+      local key = key_of(stream, p[1])
+      if key then
+        recover(key, stream, p[1], worker, stopping, was_alone)
       else
         drop_entries(stream, {p[1]})
       end
-      -- end_run() forgets the suspect as soon as it is met; its neighbours in later batches need it still.
-      if suspect then call('HSET', SUSPECTS, worker, suspect) end
     end
   end
-  if budget <= 0 then break end
+  if budget <= 0 then
+    -- Decided once: the last of many must not look alone.
+    call('HSET', SUSPECTS, 'x' .. worker, was_alone and '1' or '0')
+    break
+  end
   gone[worker] = true
   strike_off(worker)
   delete_consumer(worker)

@@ -1,8 +1,8 @@
 -- Puts a worker on the roster with the names of the tasks it knows, gives it a duty that is vacant, and sees to it that the
 -- consumer group exists.
--- ARGV[2]: msgpack {worker id, lease ms, list of task names}.
+-- ARGV[2]: msgpack {worker id, lease ms, list of task names, list of {task name, how many losses bury it} where that is declared}.
 -- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none).
-local worker, lease, names = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, lease, names, max_losses = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 insist()
 ensure_groups()
@@ -11,8 +11,11 @@ call('ZADD', LEASES, now + lease, worker)
 local longest = tonumber(call('HGET', FLEET, 'longest') or '0')
 if lease > longest then call('HSET', FLEET, 'longest', lease) end
 call('HSET', LENGTHS, worker, lease)
+local some_declared = call('EXISTS', MAX_LOSSES) == 1
 for _, name in ipairs(names) do
+  if some_declared then call('HDEL', MAX_LOSSES, name) end
   call('SADD', WORKER_TASKS .. worker, name)
   call('SADD', TASK_WORKERS .. segment(name), worker)
 end
+for _, declared in ipairs(max_losses) do call('HSET', MAX_LOSSES, declared[1], declared[2]) end
 return {now, take_duty(worker)}

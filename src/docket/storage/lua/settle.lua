@@ -25,7 +25,7 @@ local settle_otherwise
 -- Everything but a plain end of a run that held nothing.
 local function otherwise()
   --- parts
-  local RESCHEDULE, BLOCKED, CANCELLED_STATE = 1, 3, 5
+  local RESCHEDULE, HAND_BACK, BLOCKED, CANCELLED_STATE = 1, 2, 3, 5
   local LOST_ANSWER, KEPT, CANCELLED, MISSING = 0, 2, 3, 4
 
   local function known_elsewhere(name, worker)
@@ -136,7 +136,8 @@ local function otherwise()
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
     table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))
-    releases[#releases + 1] = {key, run}
+    local comes_back = (item[3] == HAND_BACK or item[3] == RESCHEDULE and item[9] == 1) and not has_flag(run, CANCEL_ASKED)
+    releases[#releases + 1] = {key, run, comes_back}
     if item[3] == FINISH then
       end_later(item, run, task_bytes)
     elseif has_flag(run, CANCEL_ASKED) then
@@ -180,7 +181,10 @@ drop_entries(FRONT, front_ids)
 if #releases > 0 then
   --- parts
   for _, r in ipairs(releases) do
-    if has_flag(r[2], SUSPECT) then call('HDEL', SUSPECTS, r[2].worker) end
+    if has_flag(r[2], SUSPECT) then
+      stop_suspect(r[1], r[2].worker)
+      if not r[3] then leave_group(r[1]) end
+    end
     release_slots(r[2])
     if anyone_parked then leave_line(r[1]) end
   end

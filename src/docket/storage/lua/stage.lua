@@ -1,4 +1,4 @@
--- Moves tasks that have fallen due from the queue to the stream, in order of their time.
+-- Moves tasks that have fallen due from the queue to the stream, in order of their time; those that lost a worker go to the front.
 -- ARGV[2]: msgpack {at most this many, worker that wants to stage or false for a caller that just does, whether a renewal has
 --   asked it to (0/1)}.
 -- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the worker's duty (1 leader,
@@ -18,7 +18,12 @@ if #due > 0 then
   for i, key in ipairs(due) do
     if records[i] then
       local task = unpack_task(records[i])
-      to_stream(key, task)
+      if losses_of(task) > 0 then
+        --- parts
+        to_front(key, task)
+      else
+        to_stream(key, task)
+      end
       place_of[key] = #fields + 1
       fields[#fields + 1] = key
       fields[#fields + 1] = pack_task(task)

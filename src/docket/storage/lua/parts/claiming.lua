@@ -8,20 +8,40 @@ local function next_epochs(count, now_us)
   return last + 1
 end
 
--- A suspect runs alone among suspects: if this worker dies with it, it is to blame.
-local function may_run_suspect(worker, key)
-  local other = call('HGET', SUSPECTS, worker)
-  if other and other ~= key then return false end
-  call('HSET', SUSPECTS, worker, key)
-  return true
-end
-
 local function running_event(worker_json, now)
   return '{"type":"state","state":"running","worker":' .. worker_json .. ',"started_at":' .. string.format('%.0f', now) .. '}'
 end
 
--- Answers {server ms, 0, then per claimed task: key, task record, epoch}.
-local function claim_entries(worker, worker_json, entries)
+-- Whether these entries are all that the worker has: no other is pending with it, and it runs none of them.
+local function has_nothing_else(worker, entries, runs)
+  local here = {}
+  for i, e in ipairs(entries) do
+    if runs[i] and unpack_run(runs[i]).worker == worker then return false end
+    here[e[1] .. ' ' .. e[2]] = true
+  end
+  for _, stream in ipairs({STREAM, FRONT}) do
+    for _, p in ipairs(pending_of(worker, stream, #entries + 1)) do
+      if not here[stream .. ' ' .. p[1]] then return false end
+    end
+  end
+  return true
+end
+
+-- Puts a delivered task back: on `front` for another worker, or off for a moment, never the same for two of them.
+local function put_back(key, task, delay)
+  if delay then
+    task.place, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
+    wait_for_time(key, delay)
+  else
+    to_front(key, task)
+  end
+  call('HSET', TASKS, key, pack_task(task))
+end
+
+-- Answers {server ms, 0, then per claimed task: key, task record, epoch; where suspects were met, a note at the end: {some went to
+-- other workers (0/1), epoch of the run that has the worker to itself or 0, then the entry that the worker has reserved: from the
+-- front (0/1), entry id or '', key}}. `suspects`: 0 none is run, 1 as the rules say, 2 the worker gives up what it has reserved.
+local function claim_entries(worker, worker_json, entries, suspects)
   local now, now_us = server_ms()
   local answer = {now, 0}
   if #entries == 0 then return answer end
@@ -29,9 +49,11 @@ local function claim_entries(worker, worker_json, entries)
   for i, e in ipairs(entries) do keys[i] = e[3] or '' end
   local tasks, runs = call('HMGET', TASKS, unpack(keys)), call('HMGET', RUNNING, unpack(keys))
   local epoch = next_epochs(#entries, now_us)
-  local fields, stale = {}, nil
+  local fields, stale, note = {}, nil, nil
   local channels, event = CHANNELS .. 'task/', running_event(worker_json, now)
   local claim_known
+  -- A single suspect has the worker to itself: the rest goes back.
+  local is_taken = false
 
   local function begin(key, bytes, entry_ms, entry_seq, flags)
     local n, m = #answer, #fields
@@ -46,6 +68,31 @@ local function claim_entries(worker, worker_json, entries)
   local function claimer()
     --- parts
     stale = {[STREAM] = {}, [FRONT] = {}}
+
+    local function is_idle()
+      return #fields == 0 and has_nothing_else(worker, entries, runs)
+    end
+
+    -- What becomes of a suspect; the flag of its run if it runs.
+    local function decide(stream, id, key, task)
+      local verdict = suspects == 0 and ELSEWHERE or judge_suspect(key, worker, is_idle, suspects == 2)
+      note = note or {0, 0, 0, '', ''}
+      if verdict == RESERVE then
+        call('ZREM', OFFERS, worker)
+        note[3], note[4], note[5] = stream == FRONT and 1 or 0, id, key
+        return nil
+      elseif verdict == ELSEWHERE or verdict == LATER then
+        table.insert(stale[stream], id)
+        put_back(key, task, verdict == LATER and now + 100 + (now_us + 97 * #stale[stream]) % 400)
+        if verdict == ELSEWHERE then note[1] = 1 end
+        return nil
+      elseif verdict == RUN_ALONE then
+        call('ZREM', OFFERS, worker)
+        is_taken, note[2] = true, epoch
+      end
+      return SUSPECT
+    end
+
     return function(stream, id, key, bytes, run_bytes)
       local task = bytes and key and unpack_task(bytes)
       if task and task.broken then
@@ -65,14 +112,12 @@ local function claim_entries(worker, worker_json, entries)
         else
           call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
         end
-      elseif losses_of(task) >= SUSPECT_AFTER and not may_run_suspect(worker, key) then
+      elseif is_taken then
         table.insert(stale[stream], id)
-        task.due = now + 500
-        to_queue(key, task)
-        call('HSET', TASKS, key, pack_task(task))
+        put_back(key, task)
       else
-        local flags = (losses_of(task) >= SUSPECT_AFTER and SUSPECT or 0) + (stream == FRONT and FROM_FRONT or 0)
-        begin(key, bytes, task.entry_ms, task.entry_seq, flags)
+        local flag = losses_of(task) < SUSPECT_AFTER and 0 or decide(stream, id, key, task)
+        if flag then begin(key, bytes, task.entry_ms, task.entry_seq, flag + (stream == FRONT and FROM_FRONT or 0)) end
       end
     end
   end
@@ -83,7 +128,7 @@ local function claim_entries(worker, worker_json, entries)
     if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
       _, place, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if place == QUEUED and stream == STREAM and losses == 0 and due > -MOST and due < MOST
+    if place == QUEUED and stream == STREAM and losses == 0 and not is_taken and due > -MOST and due < MOST
       and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
       begin(key, bytes, ms, seq, 0)
     else
@@ -96,6 +141,7 @@ local function claim_entries(worker, worker_json, entries)
     --- parts
     drop_entries(STREAM, stale[STREAM])
     drop_entries(FRONT, stale[FRONT])
+    answer[#answer + 1] = note
   end
   return answer
 end
@@ -121,10 +167,10 @@ local function read_from(stream, worker, most, entries)
   return entries
 end
 
--- As much of what waits as asked for; what was put back comes first. A count of 0 would mean all.
-local function read_ready(worker, count)
+-- As much of what waits as asked for; what was put back comes first, unless that is left alone. A count of 0 would mean all.
+local function read_ready(worker, count, reads_front)
   local entries = {}
-  if count > 0 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end
+  if count > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end
   if #entries < count then read_from(STREAM, worker, count - #entries, entries) end
   return entries
 end

@@ -18,6 +18,10 @@ local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, ev
   call('HDEL', TASKS, key)
   call('HDEL', PROGRESS, key)
   end_payload(key, task_bytes, ttl)
+  if (string.byte(task_bytes, TASK_LOSSES_AT) or 0) % BEGUN >= SUSPECT_AFTER then
+    --- parts
+    leave_group(key)
+  end
   publish_ending(key, event, record)
 end
 

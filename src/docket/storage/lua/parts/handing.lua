@@ -11,14 +11,15 @@ local function claim_oldest(worker, fields, place_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, {})
   if #entries == 0 then return nil end
   local id, key = entries[1][2], entries[1][3]
-  local at, bytes, ms, seq = key and place_of[key], nil, 0, 0
+  local at, bytes, losses, ms, seq, _ = key and place_of[key], nil, 0, 0, 0, nil
   if at then
     bytes = fields[at + 1]
-    ms, seq = struct.unpack('<dI4', bytes, TASK_ENTRY_AT)
+    losses, _, _, _, ms, seq = struct.unpack('<BI4I4ddI4', bytes, TASK_LOSSES_AT)
   end
-  if id ~= string.format('%.0f-%.0f', ms, seq) then
+  if losses > 0 or id ~= string.format('%.0f-%.0f', ms, seq) then
     --- parts
-    local claimed = claim_entries(worker, name_json(worker), entries)
+    local claimed = claim_entries(worker, name_json(worker), entries, 0)
+    if not claimed[5] then return nil end
     return claimed[3], claimed[4], claimed[5]
   end
   local epoch = next_epochs(1, now_us)
@@ -29,8 +30,8 @@ end
 
 local MOST_HAND_OVERS = 8
 
--- A worker that has no lease, or does not listen, loses its offer and nothing else. What was put back may have harmed a worker
--- before, and goes only to one that asks for it.
+-- A worker that has no lease, or does not listen, loses its offer and nothing else. A task on `front` may have harmed a worker
+-- before, and goes only to a worker that asks for it.
 local function hand_over(ready, fields, place_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
   if call('XLEN', FRONT) > 0 then return end

@@ -7,6 +7,13 @@ local function drop_entries(stream, ids)
   end
 end
 
+-- A worker's deliveries on a stream: none if the group is gone.
+local function pending_of(worker, stream, most)
+  local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', most, worker)
+  if type(pending) == 'table' and pending.err then return {} end
+  return pending
+end
+
 local function to_stream(key, task)
   task.place = QUEUED
   set_entry(task, call('XADD', STREAM, '*', 'k', key))
@@ -99,7 +106,10 @@ end
 -- The run is over for the books. Its slots stay with it when its body may still be running.
 local function end_run(key, run, keep_slots)
   call('HDEL', RUNNING, key)
-  if has_flag(run, SUSPECT) then call('HDEL', SUSPECTS, run.worker) end
+  if has_flag(run, SUSPECT) then
+    --- parts
+    stop_suspect(key, run.worker)
+  end
   drop_entries(stream_of_run(run), {entry_id(run)})
   if keep_slots and may_live(run.worker) then
     if run.limits ~= '' then call('HSET', GHOSTS, string.format('%.0f', run.epoch), pack_run(run)) end
@@ -118,6 +128,10 @@ local function withdraw(key, task)
     call('ZREM', QUEUE, key)
   elseif task.place ~= LINED then
     drop_entries(stream_of_task(task), {entry_id(task)})
+  end
+  if losses_of(task) >= SUSPECT_AFTER then
+    --- parts
+    leave_group(key)
   end
   leave_line(key)
 end

@@ -1,8 +1,8 @@
 -- Task and run records (docs/design/key-layout.md), packed as storage/records.py packs them.
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
--- Where the entry id begins in there, counted from 1.
-local TASK_ENTRY_AT = 25
+-- Where the count of losses is in there, counted from 1.
+local TASK_LOSSES_AT = 8
 -- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new tasks), the wait for a worker that
 -- knows the function.
 local SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
@@ -12,8 +12,6 @@ local BEGUN = 128
 -- handed back, so its next run is not a newcomer.
 local LET_IN, WAS_LET_IN = 8, 2
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
-local SUSPECT_AFTER = 2
-local LOST_AFTER = 3
 
 -- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
 local function broken_task()

@@ -16,12 +16,6 @@ local function lay_ghosts(gone)
   end
 end
 
-local function pending_of(worker, stream, most)
-  local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', most, worker)
-  if type(pending) == 'table' and pending.err then return {} end
-  return pending
-end
-
 local function delete_consumer(worker)
   redis.pcall('XGROUP', 'DELCONSUMER', STREAM, GROUP, worker)
   redis.pcall('XGROUP', 'DELCONSUMER', FRONT, GROUP, worker)
@@ -33,7 +27,8 @@ local function strike_off(worker)
   end
   call('DEL', WORKER_TASKS .. worker, ORDERS .. worker)
   call('ZREM', LEASES, worker)
-  call('HDEL', SUSPECTS, worker)
+  forget_worker(worker)
+  call('SREM', STOPPING, worker)
   call('HDEL', LENGTHS, worker)
   call('ZREM', OFFERS, worker)
   call('HDEL', HANDED, worker)

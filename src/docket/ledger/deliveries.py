@@ -1,0 +1,22 @@
+"""The answer of a claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docket.storage.keys import bytes_text
+
+from .values import Delivery, Entry, SuspectNotes
+
+
+def read_deliveries(reply: list[Any], notes: SuspectNotes | None) -> list[Delivery] | None:
+    if reply[0] == -1:
+        return None
+    if len(reply) % 3 == 0:
+        # Suspects were met.
+        refused, alone, from_front, id, key = reply.pop()
+        if notes is not None:
+            notes.refused, notes.alone = bool(refused), alone or None
+            notes.reserved = Entry(bool(from_front), id.decode(), key) if id else None
+    now = reply[0]
+    return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(2, len(reply), 3)]
