@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from docket.ledger import Answer, hand_back, reschedule
+from docket.ledger.payloads import call_payload, result_payload
 from docket.model.errors import ServerFull
 from docket.model.states import ExecutionState
 
@@ -151,3 +152,14 @@ async def test_the_work_of_the_dead_is_recovered_and_buried(desk: Desk) -> None:
     books = desk.sound_books()
     assert books.dead == {"poison"}
     assert not books.tasks
+
+
+async def test_large_results_are_stored_and_large_arguments_are_refused(desk: Desk) -> None:
+    """A result comes with a settlement that makes room; without it, runs would hold their slots for ever."""
+    large = bytes(200_000)
+    with full(desk):
+        await desk.ledger.payloads.store(result_payload(1, large, ttl_ms=60_000))
+        await desk.ledger.payloads.store(call_payload(large, ends_a_run=True))
+        with pytest.raises(ServerFull):
+            await desk.ledger.payloads.store(call_payload(large))
+    assert await desk.ledger.payloads.fetch("r1") == large

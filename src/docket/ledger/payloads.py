@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from docket.model.errors import Undecodable
+from docket.model.errors import ServerFull, Undecodable
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.records import STORED_APART, Reference, TaskRecord
 from docket.storage.server import FETCHING, STORING, Server
@@ -23,24 +23,28 @@ BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A value under the name by which a record refers to it, and how long it is kept if no record adopts it."""
+    """A value under the name by which a record refers to it, and how long it is kept if no record adopts it.
+
+    `ends_a_run`: it comes from a worker, which stores it on a full server, too: the settlement that follows makes room.
+    """
 
     id: str
     data: bytes
     ttl_ms: int = UNADOPTED_MS
+    ends_a_run: bool = False
 
     @property
     def reference(self) -> bytes:
         return Reference(len(self.data), self.id).pack()
 
 
-def call_payload(data: bytes) -> Payload:
-    return Payload(secrets.token_hex(16), data)
+def call_payload(data: bytes, *, ends_a_run: bool = False) -> Payload:
+    return Payload(secrets.token_hex(16), data, ends_a_run=ends_a_run)
 
 
 def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
     """Named after the run, as the scripts name it: a run that no longer counts cannot overwrite its successor's result."""
-    return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS)
+    return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS, ends_a_run=True)
 
 
 class Payloads:
@@ -53,8 +57,17 @@ class Payloads:
     async def store(self, payload: Payload, *, patience: float = 1.0) -> None:
         """`patience`: how many times longer than usual the answer may take."""
         key = text_bytes(self._keys.payload(payload.id))
-        words = ("SET", key, payload.data, "PX", payload.ttl_ms)
-        await self._server.ask_alone(STORING, key, *words, patience=patience)
+        words: tuple[bytes | str | int, ...] = ("SET", key, payload.data, "PX", payload.ttl_ms)
+        if payload.ttl_ms == UNADOPTED_MS:
+            # A request that was given up may still arrive, and must not put a time to live on what was adopted since.
+            words = (*words, "NX")
+        try:
+            await self._server.ask_alone(STORING, key, *words, patience=patience)
+        except ServerFull:
+            if not payload.ends_a_run:
+                raise
+            args = ("", payload.id, payload.data, payload.ttl_ms)
+            await self._server.run_alone(STORING, "store", [self._keys.root], *args, patience=patience)
 
     async def fetch(self, id: str) -> bytes | None:
         key = text_bytes(self._keys.payload(id))

@@ -111,6 +111,13 @@ class Server:
                 key, lambda line: line.ask_alone(*words, patience=patience), self._bulk_lines[way]
             )
 
+    async def run_alone(
+        self, way: int, script: str, keys: Sequence[bytes], *args: bytes | str | int, patience: float = 1.0
+    ) -> Any:
+        """The same for a script that takes a large value. It is rare, so its source is sent along."""
+        words = ("EVAL", load(script).source, len(keys), *keys, *args)
+        return await self.ask_alone(way, keys[0], *words, patience=patience)
+
     async def _on_node(
         self, key: bytes, call: Callable[[Line], Awaitable[Any]], lines: dict[int, Line] | None = None
     ) -> Any:

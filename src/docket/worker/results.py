@@ -66,7 +66,7 @@ class Results:
         """The call of the next run, if it is too large for the record."""
         if call is None or len(call) <= LARGEST_CALL:
             return None
-        payload = call_payload(call)
+        payload = call_payload(call, ends_a_run=True)
         await self.store(run, payload)
         return payload
 

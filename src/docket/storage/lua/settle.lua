@@ -42,7 +42,10 @@ local function otherwise()
       local progress = item[9] == 1 and call('HGET', PROGRESS, key) or ''
       local stored = item[10] and RESULT_APART or 0
       record = pack_finished(state + stored, run.epoch, run.started, now, task_bytes, progress, tail)
-      if item[10] then call('PEXPIRE', result_payload(run.epoch), ttl) end
+      if item[10] then
+        local result = result_payload(run.epoch)
+        call('PEXPIRE', result, ttl + spread_ms(result, 30000))
+      end
       if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
       if item[8] == 1 then keep_dead_letter(key, now, record) end
     end

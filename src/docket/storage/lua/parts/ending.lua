@@ -37,7 +37,7 @@ local DEAD_LETTERS = 10000
 -- A letter that goes, or is followed by another, takes its payload along.
 local function drop_letter_payload(key, needed)
   local payload = letter_payload(key)
-  if payload and payload ~= needed then call('UNLINK', payload) end
+  if payload and payload ~= needed then free_payload(payload) end
 end
 
 local function keep_dead_letter(key, now, record)
