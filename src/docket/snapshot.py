@@ -13,6 +13,7 @@ from docket.execution.execution import from_record, unknown_function
 from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
 from docket.ledger.queries import Query, TaskRow, find_all
+from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -52,6 +53,8 @@ class DocketSnapshot:
     future: Sequence[Execution]
     running: Sequence[RunningExecution]
     workers: Sequence[WorkerInfo]
+    # Functions whose tasks wait for a worker that knows them.
+    unknown_functions: Sequence[UnknownFunction] = ()
 
 
 class WaitingExecutions(Sequence[Execution]):
@@ -102,7 +105,8 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     ]
     running.sort(key=lambda execution: execution.started)
     future = WaitingExecutions(docket, waiting)
-    return DocketSnapshot(taken, len(rows), future, running, await read_workers(docket.ledger))
+    workers, unknown = await read_workers(docket.ledger), await unknown_functions(docket.ledger)
+    return DocketSnapshot(taken, len(rows), future, running, workers, unknown)
 
 
 def _execution(docket: Docket, row: TaskRow) -> Execution:

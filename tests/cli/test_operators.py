@@ -104,7 +104,7 @@ def test_snapshots_are_filtered(url: str, docket_command: Command) -> None:
     everything = snapshot(docket_command, url)
     assert [task["state"] for task in everything["tasks"]] == ["queued"] * 2 + ["scheduled"] * 5
     assert everything["counts"] == {
-        "running": 0, "queued": 2, "scheduled": 5, "waiting_for_a_limit": 0, "dead_letters": 0,
+        "running": 0, "queued": 2, "scheduled": 5, "waiting_for_a_limit": 0, "unknown_function": 0, "dead_letters": 0,
     }  # fmt: skip
     assert {t["key"] for t in snapshot(docket_command, url, "--state", "queued")["tasks"]} == {"now-0", "now-1"}
     assert {t["function"] for t in snapshot(docket_command, url, "--function", "sleep")["tasks"]} == {"sleep"}

@@ -127,17 +127,17 @@ def test_log_lines_for_programs_are_objects(url: str, start: Start, docket_comma
     worker = start("worker", "--url", url, "--until-finished", "--logging-format", "json", "--name", "Ada")
     assert worker.ends() == 0
     records = [json.loads(line) for line in worker.lines]
-    assert records[0]["message"] == "worker 'Ada' starts"
-    assert records[0]["tasks"][0] == "trace(message: str, ...)"
+    introduction = next(record for record in records if record["message"] == "worker 'Ada' starts")
+    assert introduction["tasks"][0] == "trace(message: str, ...)"
     failure = next(record for record in records if "exception" in record)
     assert failure["level"] == "ERROR"
     assert failure["docket.key"] == "failing"
     assert "RuntimeError: no way" in failure["exception"]
 
 
-def test_the_logging_level_silences_the_rest(url: str, start: Start, docket_command: Command) -> None:
+def test_the_logging_level_silences_the_rest(url: str, shop: str, start: Start, docket_command: Command) -> None:
     docket_command("tasks", "trace", "hello", "--url", url)
-    worker = start("worker", "--url", url, "--until-finished", "--logging-level", "warning")
+    worker = start("worker", "--url", url, "--tasks", shop, "--until-finished", "--logging-level", "warning")
     assert worker.ends() == 0
     assert worker.output == ""
 
@@ -183,11 +183,39 @@ def test_options_come_from_the_environment(url: str, shop: str, start: Start) ->
 
 
 def test_tasks_nobody_knows_go_to_the_fallback(url: str, shop: str, start: Start, docket_command: Command) -> None:
-    other = Path(__file__).with_name("adding.py")
-    subprocess.run([sys.executable, str(other), url, "mystery", "key"], check=True, env=surroundings())
+    add_mystery(url, "key")
     worker = start("worker", "--url", url, "--fallback-task", "shop:unknown", "--until-finished")
     assert worker.ends() == 0
     assert "fallback was called" in worker.output
+
+
+def add_mystery(url: str, key: str) -> None:
+    other = Path(__file__).with_name("adding.py")
+    subprocess.run([sys.executable, str(other), url, "mystery", key], check=True, env=surroundings())
+
+
+def test_a_task_that_no_worker_knows_waits_and_is_shown(url: str, start: Start, docket_command: Command) -> None:
+    add_mystery(url, "key")
+    worker = start("worker", "--url", url)
+    worker.says("Unknown task 'mystery': no live worker knows it")
+    stop(worker)
+    assert worker.output.count("without --tasks this worker knows docket's built-in tasks only") == 1
+    shown = docket_command("snapshot", "--url", url)
+    assert "1 queued (1 wait for a worker that knows their function)" in shown.stdout
+    assert "Unknown task 'mystery': 1 task waits since" in shown.stdout
+    found = json.loads(docket_command("snapshot", "--url", url, "--json").stdout)
+    assert found["counts"]["unknown_function"] == 1
+    assert [(f["name"], f["tasks"], f["known"]) for f in found["unknown_functions"]] == [("mystery", 1, False)]
+    assert "unknown 1 (mystery)" in docket_command("top", "--url", url, "--count", "1").stdout
+    (look,) = docket_command("top", "--url", url, "--count", "1", "--json").stdout.splitlines()
+    assert json.loads(look)["unknown_functions"] == ["mystery"]
+
+
+def test_a_worker_that_has_to_end_fails_a_task_that_no_worker_knows(url: str, start: Start) -> None:
+    add_mystery(url, "key")
+    worker = start("worker", "--url", url, "--until-finished")
+    assert worker.ends() == 0
+    assert "Unknown task 'mystery'" in worker.output
 
 
 def test_dependencies_are_wrapped_round_every_task(

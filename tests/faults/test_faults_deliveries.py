@@ -14,6 +14,7 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.model.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
+from docket.worker import fetching
 
 from . import tasks
 from .conftest import Stage
@@ -159,13 +160,39 @@ async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(
     assert {await e.get_result(timeout=MINUTE) for e in naps} == {str(ignorant.pid)}
     assert stage.reports.count("start") == 20
 
-    # Alone, the ignorant one drops it with a warning.
+    # Alone, the ignorant one says so and leaves it for the next that knows it.
     learned.send(signal.SIGTERM)
     assert await learned.ended() == 0
     orphan = await docket.add(tasks.hold, key="orphan")("go")
-    await orphan.get_result(timeout=MINUTE)
+    await until(lambda: "Unknown task 'hold'" in ignorant.output, "it says so")
     assert stage.reports.count("start", "orphan") == 0
-    await until(lambda: "no worker knows the task 'hold'" in ignorant.output, "it says so")
+    await orphan.sync()
+    assert orphan.state is ExecutionState.QUEUED
+    successor = stage.worker_process(tasks=["only_hold"])
+    assert await orphan.get_result(timeout=MINUTE) == str(successor.pid)
+
+
+@pytest.mark.parametrize(
+    "refused", [(), ("-client|unblock",), ("-client",)], ids=["allowed", "no unblock", "no client"]
+)
+async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
+    stage: Stage, refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the server's permissions keep it from ending a read: then the connection is closed."""
+    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 600.0)
+    stage.server()
+    docket, ignorant = await stage.docket(lease=60), await stage.docket(lease=60)
+    docket.register(say)
+    if refused:
+        await docket.server.client.execute_command("ACL", "SETUSER", "default", *refused)
+    workers = [await stage.worker(d, concurrency=1) for d in (docket, ignorant)]
+    working = [asyncio.create_task(worker.run_forever()) for worker in workers]
+    for n in range(10):
+        execution = await docket.add(say)(str(n))
+        assert await execution.get_result(timeout=MINUTE) == str(n)
+    for task in working:
+        task.cancel()
+        await ends(task)
 
 
 class Unpicklable:
@@ -219,8 +246,8 @@ async def raise_it(error: str) -> None:
         ("unpicklable", TaskFailed),
         ("one-way", TaskFailed),
         ("speechless", SpeechlessError),
-        ("exit", SystemExit),
-        ("interrupt", KeyboardInterrupt),
+        ("exit", TaskFailed),
+        ("interrupt", TaskFailed),
         ("huge", TaskFailed),
     ],
 )

@@ -9,7 +9,17 @@ from typing import Any
 
 from docket.ledger import Ledger
 from docket.storage.keys import bytes_text, segment
-from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED, FinishedRecord, TaskRecord, read_finished, read_task
+from docket.storage.records import (
+    FIRST,
+    LINED,
+    QUEUED,
+    SCHEDULED,
+    UNKNOWN_FUNCTION,
+    FinishedRecord,
+    TaskRecord,
+    read_finished,
+    read_task,
+)
 
 GROUP = b"docket-workers"
 # Among the leases, and no workers: when anybody renewed last, and until when nobody is declared dead.
@@ -157,6 +167,8 @@ class Books:
     parked: dict[str, list[bytes]]
     slots: dict[bytes, set[bytes]]
     lines: dict[bytes, list[str]]
+    unknown: dict[str, list[str]]
+    unknown_functions: set[str]
     finished: dict[str, FinishedRecord]
     finished_ttl: dict[str, int]
     dead: set[str]
@@ -256,6 +268,8 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         parked={bytes_text(k): v.split(b"\n") for k, v in one("parked", {}).items()},
         slots=values.pop("slots", {}),
         lines={k: [bytes_text(m) for m in v] for k, v in values.pop("line", {}).items()},
+        unknown={_unsegment(k): [bytes_text(m) for m in v] for k, v in values.pop("unknown", {}).items()},
+        unknown_functions={bytes_text(k) for k in one("unknown-functions", {})},
         finished=finished,
         finished_ttl=finished_ttl,
         dead={bytes_text(k) for k in one("dead", {})},
@@ -328,6 +342,7 @@ def _places(b: Books) -> Iterator[str]:
         at = [f"{name} {e.id}" for name, s in b.streams.items() for e in s.entries if e.key == key]
         at += ["queue"] if key in b.queue else []
         at += [f"line {name!r}" for name, line in b.lines.items() if key in line]
+        at += [f"unknown {name!r}" for name, keys in b.unknown.items() if key in keys]
         match task.place:
             case place if place == SCHEDULED:
                 expected = "queue"
@@ -337,11 +352,16 @@ def _places(b: Books) -> Iterator[str]:
                 expected = f"front {task.entry}"
             case place if place == LINED:
                 expected = f"line {b.parked[key][-1]!r}" if key in b.parked else "a line"
+            case place if place == UNKNOWN_FUNCTION:
+                expected = f"unknown {task.function_name!r}"
             case place:
                 expected = f"unknown place {place}"
         if at != [expected]:
             yield f"{key!r} should be in [{expected}] and is in {at}"
-    for key in [e.key for e in b.entries] + list(b.queue) + [k for line in b.lines.values() for k in line]:
+    if set(b.unknown) != b.unknown_functions:
+        yield f"unknown functions {b.unknown_functions}, but tasks of {set(b.unknown)} wait"
+    lined = [k for line in [*b.lines.values(), *b.unknown.values()] for k in line]
+    for key in [e.key for e in b.entries] + list(b.queue) + lined:
         if key not in b.tasks:
             yield f"{key!r} waits, but has no record"
     for name, stream in b.streams.items():
@@ -523,11 +543,12 @@ def _kind(suffix: bytes) -> str:
             | "swept"
             | "cancelled-chains"
             | "deploys"
+            | "unknown-functions"
         ):
             return "hash"
         case "dead-records":
             return "hash"
-        case "queue" | "leases" | "lost" | "dead" | "line" | "offers":
+        case "queue" | "leases" | "lost" | "dead" | "line" | "offers" | "unknown":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED
+from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
 
 from .books import CANCEL_ASKED, SUSPECT, Books
 from .model import Group, Model, Run, Task, Waiting
 
-PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front"}
+PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front", UNKNOWN_FUNCTION: "unknown"}
 
 
 def assert_same(m: Model, b: Books) -> None:
@@ -24,6 +24,7 @@ def assert_same(m: Model, b: Books) -> None:
         for ours, theirs in zip(entries, b.streams[name].entries, strict=True):
             assert ours.id in (None, theirs.id)
             ours.id = theirs.id
+    assert [key for _, key in sorted(m.unknown)] == b.unknown.get("f", [])
     assert m.progress == b.progress
     assert m.finished == {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}
     assert m.dead == b.dead

@@ -38,8 +38,8 @@ def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS, **opti
     return Ledger(server, Keys(name, database=server.database), ttl_ms, **options)
 
 
-def order(key: str, call: bytes = CALL, **options: Any) -> Order:
-    return Order(key, "f", call, **options)
+def order(key: str, call: bytes = CALL, function: str = "f", **options: Any) -> Order:
+    return Order(key, function, call, **options)
 
 
 def completed(run: Delivery, **options: Any) -> Settlement:

@@ -8,7 +8,16 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from docket.ledger import Answer, Delivery, Entry, Order, hand_back, reschedule
+from docket.ledger import (
+    Answer,
+    Delivery,
+    Entry,
+    Order,
+    WaitingFunctions,
+    hand_back,
+    reschedule,
+    unknown_function,
+)
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.server import Server
@@ -179,16 +188,19 @@ class LedgerMachine(RuleBasedStateMachine):
     # Workers
 
     def hire(self) -> None:
-        self._hire(*self._draw(st.sampled_from([("f",), ("f", "g")])))
+        self._hire(*self._draw(st.sampled_from([("f",), ("f", "g"), ("g",)])))
 
     def _hire(self, *tasks: str) -> None:
         self.model.register(self._run(self.desk.hire(*tasks)), set(tasks))
 
     def take(self) -> None:
         worker, count, wanted = self._worker(), self._draw(counts), self._draw(st.none() | wanted_limits)
-        deliveries = self._run(self.desk.ledger.take(worker, '"w"', count))
+        functions = self._draw(st.none() | st.builds(WaitingFunctions, st.sampled_from([["f"], ["f", "g"]])))
+        deliveries = self._run(self.desk.ledger.take(worker, '"w"', count, functions=functions))
         self._ask_who_reserved()
-        self._accept(self.model.take(worker, count), deliveries)
+        self._accept(self.model.take(worker, count, with_unknown=functions is not None), deliveries)
+        if functions is not None:
+            assert functions.left == (["f"] if self.model.unknown else [])
         for delivery in deliveries if wanted else ():
             self._acquire(delivery, wanted)
 
@@ -269,7 +281,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert answers == expected, (answers, expected)
 
     def _ending(self, run: Delivery) -> Ending:
-        kind = self._draw(st.sampled_from(["finish", "reschedule", "hand back"]))
+        kind = self._draw(st.sampled_from(["finish", "reschedule", "hand back", "unknown"]))
         if kind == "finish":
             state, dead = self._draw(st.sampled_from([("completed", False), ("failed", False), ("failed", True)]))
             return Ending(run.key, run.epoch, kind, state=state, dead_letter=dead)
@@ -277,8 +289,9 @@ class LedgerMachine(RuleBasedStateMachine):
         if kind == "reschedule":
             call = self._draw(st.none() | st.binary(min_size=1, max_size=3))
             return Ending(run.key, run.epoch, kind, later=later, call=call)
-        known = self._draw(st.sampled_from([None, None, "f", "g"]))
-        return Ending(run.key, run.epoch, kind, later=later, only_if_known=known)
+        if kind == "unknown":
+            return Ending(run.key, run.epoch, kind, only_if_known=self._draw(st.booleans()))
+        return Ending(run.key, run.epoch, kind, later=later)
 
     def _settlement(self, ending: Ending) -> Any:
         run = Delivery(ending.key, b"", ending.epoch)
@@ -286,7 +299,9 @@ class LedgerMachine(RuleBasedStateMachine):
         if ending.kind == "finish":
             return ended(run, ExecutionState(ending.state), dead_letter=ending.dead_letter)
         if ending.kind == "hand back":
-            return hand_back(run.key, run.epoch, delay_ms=delay, only_if_known=ending.only_if_known)
+            return hand_back(run.key, run.epoch, delay_ms=delay)
+        if ending.kind == "unknown":
+            return unknown_function(run.key, run.epoch, only_if_known=ending.only_if_known)
         task = self.model.tasks.get(ending.key)
         attempt = task.attempt + 1 if task else 2
         name = "f" if ending.call else None
@@ -388,7 +403,8 @@ class LedgerMachine(RuleBasedStateMachine):
         for _ in range(100):
             self.desk.fall_due(*self.desk.books().queue)
             self._run(self.desk.ledger.stage())
-            self._run(self.desk.settle(*(completed(run) for run in self._run(self.desk.take(worker)))))
+            runs = self._run(self.desk.ledger.take(worker, '"w"', 100, functions=WaitingFunctions(["f"])))
+            self._run(self.desk.settle(*(completed(run) for run in runs)))
             self.desk.reclaim()
             if not self._run(self.desk.ledger.unfinished()):
                 break

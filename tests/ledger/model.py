@@ -60,12 +60,12 @@ class NewTask:
 class Ending:
     key: str
     epoch: int
-    kind: str  # "finish", "reschedule" or "hand back"
+    kind: str  # "finish", "reschedule", "hand back" or "unknown"
     state: str = "completed"
     dead_letter: bool = False
     later: bool = False
     call: bytes | None = None
-    only_if_known: str | None = None
+    only_if_known: bool = False
 
 
 @dataclass
@@ -74,6 +74,7 @@ class Model:
     running: dict[str, Run] = field(default_factory=dict[str, Run])
     ghosts: dict[int, Run] = field(default_factory=dict[int, Run])
     queue: set[str] = field(default_factory=set[str])
+    unknown: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     streams: dict[str, list[Waiting]] = field(default_factory=lambda: {"stream": [], "front": []})
     progress: dict[str, bytes] = field(default_factory=dict[str, bytes])
     finished: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
@@ -122,11 +123,15 @@ class Model:
                 delivered.append(entry)
         return delivered
 
-    def take(self, worker: str, count: int) -> list[str] | None:
+    def take(self, worker: str, count: int, *, with_unknown: bool = False) -> list[str] | None:
         """The keys that are handed out, those claimed before included."""
         if worker not in self.workers:
             return None
         entries = self.deliver(worker, [("front", count)])
+        for epoch, key in sorted(self.unknown)[: count - len(entries) if with_unknown else 0]:
+            self.unknown.discard((epoch, key))
+            self._put(key, "front")
+        entries += self.deliver(worker, [("front", count - len(entries))])
         entries += self.deliver(worker, [("stream", count - len(entries))])
         return self._claim(worker, entries)
 
@@ -147,11 +152,12 @@ class Model:
             if run is None or run.epoch != ending.epoch:
                 answers.append("lost")
                 self._lay_ghost(ending.epoch)
-            elif ending.only_if_known and not self._known_elsewhere(ending.only_if_known, run.worker):
+            elif ending.only_if_known and not self._known_elsewhere(run.worker):
                 answers.append("kept")
             else:
                 cancelled = run.cancel_asked and ending.kind != "finish"
-                answers.append("cancelled" if cancelled else "done")
+                waits = ending.kind == "unknown" and not self._known_elsewhere(run.worker)
+                answers.append("cancelled" if cancelled else "waits" if waits else "done")
                 over.append((key, run))
                 del self.running[key]
                 self._take_entry(key)
@@ -335,6 +341,9 @@ class Model:
             task.attempt, task.losses, task.call = task.attempt + 1, 0, ending.call or task.call
             self._leave_group(ending.key)
             self._put(ending.key, "queue" if ending.later else "stream")
+        elif ending.kind == "unknown":
+            task.place = "unknown"
+            self.unknown.add((ending.epoch, ending.key))
         else:
             self._put(ending.key, "queue" if ending.later else "front")
 
@@ -360,6 +369,7 @@ class Model:
             self._end_run(key, keep_slots=True)
             self.progress.pop(key, None)
         self.queue.discard(key)
+        self.unknown = {(epoch, other) for epoch, other in self.unknown if other != key}
         self._take_entry(key)
         self._leave_group(key)
         self._leave_line(key)
@@ -438,5 +448,5 @@ class Model:
         self.orders.pop(worker, None)
         self.met = {key: holder for key, holder in self.met.items() if not holder or holder != worker}
 
-    def _known_elsewhere(self, task: str, worker: str) -> bool:
-        return any(task in tasks for other, tasks in self.workers.items() if other != worker)
+    def _known_elsewhere(self, worker: str) -> bool:
+        return any("f" in tasks for other, tasks in self.workers.items() if other != worker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket.codec import decode_call, encode_call
-from docket.ledger import Answer, Delivery, hand_back, reschedule
+from docket.ledger import Answer, Delivery, hand_back, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
 from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
@@ -95,7 +95,7 @@ async def test_one_batch_may_end_runs_in_every_way(desk: Desk) -> None:
         reschedule("again", epoch["again"], attempt=2),
         hand_back("back", epoch["back"]),
         hand_back("back later", epoch["back later"], delay_ms=60_000),
-        hand_back("nowhere to go", epoch["nowhere to go"], only_if_known="unknown"),
+        unknown_function("nowhere to go", epoch["nowhere to go"], only_if_known=True),
     )
     assert answers == [DONE] * 6 + [KEPT]
     books = desk.sound_books()
@@ -138,19 +138,6 @@ async def test_a_time_that_has_passed_means_now(desk: Desk) -> None:
     run = await desk.start(worker, "k")
     await desk.settle(reschedule("k", run.epoch, attempt=2, due_ms=desk.now() - 60_000))
     assert [again.key for again in await desk.take(worker)] == ["k"]
-
-
-async def test_a_task_is_handed_back_only_while_another_live_worker_knows_it(desk: Desk) -> None:
-    worker = await desk.hire("f", "g")
-    run = await desk.start(worker, "k")
-    assert await desk.settle(hand_back("k", run.epoch, only_if_known="g")) == [KEPT]
-    other = await desk.hire("g")
-    desk.bury(other)
-    assert await desk.settle(hand_back("k", run.epoch, only_if_known="g")) == [KEPT]
-    third = await desk.hire("g")
-    assert await desk.settle(hand_back("k", run.epoch, only_if_known="g")) == [DONE]
-    assert [again.key for again in await desk.take(third)] == ["k"]
-    assert desk.sound_books().tasks["k"].losses == 0
 
 
 async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(desk: Desk) -> None:

@@ -15,6 +15,7 @@ from docket.cli.observing import Failure, Running, Sight
 from docket.cli.output import ago, printable
 from docket.dependencies import format_duration
 from docket.docket import WorkerInfo
+from docket.model.times import from_ms
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
@@ -42,6 +43,8 @@ class Dashboard:
             yield Text(printable(self.caption), style="bold cyan", no_wrap=True, overflow="ellipsis")
         yield _counts(sight)
         yield _rates(sight, options.max_width)
+        if sight.unknown:
+            yield _unknown(sight)
         yield _section(
             f"Running {_of(len(running), sight.census.running if sight.census else 0)}", _running(running, sight.now)
         )
@@ -72,6 +75,8 @@ def _counts(sight: Sight) -> RenderableType:
     ]
     if census.parked:
         parts.insert(2, ("wait for a limit", census.parked, "yellow"))
+    if census.unknown:
+        parts.append(("wait for a worker that knows their function", census.unknown, "red"))
     if census.dead:
         parts.append(("dead letters", census.dead, "red"))
     line = Text()
@@ -84,6 +89,15 @@ def _counts(sight: Sight) -> RenderableType:
             style="dim",
         )
     return line
+
+
+def _unknown(sight: Sight) -> RenderableType:
+    functions = (
+        f"{function.name} ({function.tasks:,}, since {ago(from_ms(function.since_ms), sight.now)})"
+        for function in sight.unknown
+    )
+    text = printable(f"unknown to the workers: {', '.join(functions)}")
+    return Text(text, style="bold red", no_wrap=True, overflow="ellipsis")
 
 
 def _rates(sight: Sight, width: int) -> RenderableType:

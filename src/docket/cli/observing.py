@@ -17,6 +17,7 @@ from docket.cli.listing import list_tasks
 from docket.docket import Docket, WorkerInfo
 from docket.ledger.ledger import Census, worker_name
 from docket.ledger.queries import TaskRow
+from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.model.errors import DocketError
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -85,6 +86,7 @@ class Sight:
 
     census: Census | None = None
     workers: list[WorkerInfo] = field(default_factory=list[WorkerInfo])
+    unknown: list[UnknownFunction] = field(default_factory=list[UnknownFunction])
     running: list[Running] = field(default_factory=list[Running])
     failures: deque[Failure] = field(default_factory=lambda: deque[Failure](maxlen=SHOWN_FAILURES))
     totals: Totals = field(default_factory=Totals)
@@ -165,6 +167,7 @@ class Observer:
         sight.census, sight.workers, listing = await asyncio.gather(
             docket.ledger.census(), docket.workers(), list_tasks(docket.ledger, running, SHOWN_RUNNING)
         )
+        sight.unknown = await unknown_functions(docket.ledger) if sight.census.unknown else []
         await asyncio.gather(*(self._learn_progress(row) for row in listing.rows))
         sight.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
         await self._name_failures()

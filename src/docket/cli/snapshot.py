@@ -21,6 +21,7 @@ from docket.dependencies import format_duration
 from docket.docket import Docket, WorkerInfo
 from docket.ledger.ledger import Census, worker_name
 from docket.ledger.queries import FunctionTally, TaskRow, tally
+from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -91,6 +92,7 @@ class View:
     workers: Sequence[WorkerInfo]
     strikes: list[str]
     stats: dict[str, FunctionTally] | None
+    unknown: list[UnknownFunction]
 
 
 @app.command()
@@ -145,7 +147,8 @@ async def _look(
             docket.workers(),
         )
         counts = await tally(ledger) if stats else None
-        return View(from_ms(census.server_ms), census, listing, workers, _strikes(docket), counts)
+        unknown = await unknown_functions(ledger) if census.unknown else []
+        return View(from_ms(census.server_ms), census, listing, workers, _strikes(docket), counts, unknown)
 
 
 def _strikes(docket: Docket) -> list[str]:
@@ -159,6 +162,8 @@ def _show(name: str, view: View) -> None:
     typer.echo(f"Docket {name!r} at {view.taken.astimezone():%Y-%m-%d %H:%M:%S}: {_in_words(view)}")
     if view.strikes:
         typer.echo(f"Struck: {', '.join(view.strikes)}")
+    for function in view.unknown:
+        typer.echo(_unknown(function, view.taken))
     if view.listing.rows:
         typer.echo("")
         columns = ("State", "Due", "Function", "Key", "Attempt", "Arguments", "Worker", "Running for")
@@ -181,15 +186,23 @@ def _in_words(view: View) -> str:
     census = view.census
     parts = [
         f"{census.running:,} running",
-        f"{census.ready + census.parked:,} queued",
+        f"{census.queued:,} queued",
         f"{census.scheduled:,} scheduled",
     ]
     if census.parked:
         parts[1] += f" ({census.parked:,} wait for a limit)"
+    if census.unknown:
+        parts[1] += f" ({census.unknown:,} wait for a worker that knows their function)"
     if census.dead:
         parts.append(f"{census.dead:,} dead letters")
     parts.append(f"{len(view.workers)} {'worker' if len(view.workers) == 1 else 'workers'}")
     return ", ".join(parts)
+
+
+def _unknown(function: UnknownFunction, now: datetime) -> str:
+    tasks = f"{function.tasks:,} {'task waits' if function.tasks == 1 else 'tasks wait'}"
+    who = "a worker that knows it is busy" if function.is_known else "no live worker knows it"
+    return f"Unknown task {function.name!r}: {tasks} since {ago(from_ms(function.since_ms), now)}; {who}"
 
 
 def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:
@@ -227,12 +240,14 @@ def _as_json(name: str, view: View) -> dict[str, Any]:
         "taken": view.taken.isoformat(),
         "counts": {
             "running": census.running,
-            "queued": census.ready + census.parked,
+            "queued": census.queued,
             "scheduled": census.scheduled,
             "waiting_for_a_limit": census.parked,
+            "unknown_function": census.unknown,
             "dead_letters": census.dead,
         },
         "strikes": view.strikes,
+        "unknown_functions": [_unknown_json(function) for function in view.unknown],
         "tasks": [_task_json(row) for row in view.listing.rows],
         "next": view.listing.following.text() if view.listing.following is not None else None,
         "workers": [_worker_json(worker) for worker in view.workers],
@@ -243,6 +258,15 @@ def _as_json(name: str, view: View) -> dict[str, Any]:
             for function, counts in view.stats.items()
         }
     return found
+
+
+def _unknown_json(function: UnknownFunction) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "since": from_ms(function.since_ms).isoformat(),
+        "tasks": function.tasks,
+        "known": function.is_known,
+    }
 
 
 def _worker_json(worker: WorkerInfo) -> dict[str, Any]:

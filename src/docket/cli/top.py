@@ -113,7 +113,8 @@ def _facts(sight: Sight) -> dict[str, Any]:
     facts: dict[str, Any] = {"at": sight.now.isoformat(), "trouble": sight.trouble, "workers": len(sight.workers)}
     if census is not None:
         facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
-        facts |= {"scheduled": census.scheduled, "dead_letters": census.dead}
+        facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}
+        facts |= {"unknown_functions": [function.name for function in sight.unknown]}
     return facts | {"done_rate": rates.ended, "failed_rate": rates.failed, "added_rate": rates.added}
 
 
@@ -122,8 +123,13 @@ def _line(sight: Sight) -> str:
         return printable(f"{datetime.now():%H:%M:%S}  no answer: {sight.trouble}")
     census, rates = sight.census, sight.rates
     assert census is not None
-    return (
+    unknown = f"  unknown {census.unknown:,} ({_names(sight)})" if census.unknown else ""
+    return printable(
         f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
         f"scheduled {census.scheduled:,}  workers {len(sight.workers)}  done {rates.ended:,.0f}/s  "
-        f"failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"
+        f"failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s{unknown}"
     )
+
+
+def _names(sight: Sight) -> str:
+    return ", ".join(function.name for function in sight.unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 
 import typer
@@ -15,6 +16,8 @@ from docket.cli.supervising import Supervisor
 from docket.cli.worker_options import WorkerOptions
 from docket.cli.working import run_worker
 from docket.storage.urls import Kind, parse
+
+logger = logging.getLogger("docket.worker")
 
 app = typer.Typer(add_completion=False)
 DEFAULT = WorkerOptions()
@@ -78,6 +81,10 @@ def worker(
     )
     _check(options, processes)
     with logging_to_stderr(options.logging_level, options.logging_format):
+        if report_to is None and options.tasks == (o.STANDARD_TASKS,) and fallback_task is None:
+            logger.warning(
+                "without --tasks this worker knows docket's built-in tasks only; name yours, as in --tasks shop.tasks:tasks"
+            )
         if processes == 1 and not reload:
             return run_worker(options, report_to)
         return Supervisor(options, processes, reload=reload).run()

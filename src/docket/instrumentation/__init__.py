@@ -31,6 +31,7 @@ from .instruments import (
     TASKS_STRICKEN,
     TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
+    UNKNOWN_FUNCTION_TASKS,
     meter,
     somebody_listens,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "TASKS_SUPERSEDED",
     "TASK_DURATION",
     "TASK_PUNCTUALITY",
+    "UNKNOWN_FUNCTION_TASKS",
     "caller_span",
     "healthcheck_server",
     "inject_context",

@@ -125,6 +125,9 @@ OLDEST_WAITING_AGE = Gauge("docket_oldest_waiting_age", "How long the first read
 DEAD_LETTERS = Gauge(
     "docket_dead_letters", "Tasks given up after they took their worker down too often, or could not be read"
 )
+UNKNOWN_FUNCTION_TASKS = Gauge(
+    "docket_unknown_function_tasks", "Tasks that wait for a worker that knows their function"
+)
 SLOTS_IN_USE = Gauge("docket_slots_in_use", "Slots of concurrency limits that are taken")
 CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's own caches")
 

@@ -3,7 +3,16 @@
 from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Ledger, Look, PageRow, Receipt, WorkerRow
-from .settlements import Answer, Settlement, ending_its_chain, finish, giving_back, hand_back, reschedule
+from .settlements import (
+    Answer,
+    Settlement,
+    ending_its_chain,
+    finish,
+    giving_back,
+    hand_back,
+    reschedule,
+    unknown_function,
+)
 from .values import (
     Census,
     Delivery,
@@ -19,6 +28,7 @@ from .values import (
     SuspectNotes,
     Taken,
     UnknownEntry,
+    WaitingFunctions,
 )
 
 __all__ = [
@@ -44,6 +54,7 @@ __all__ = [
     "SuspectNotes",
     "Taken",
     "UnknownEntry",
+    "WaitingFunctions",
     "WorkerRow",
     "ending_its_chain",
     "finish",
@@ -51,4 +62,5 @@ __all__ = [
     "hand_back",
     "read_ending",
     "reschedule",
+    "unknown_function",
 ]

@@ -42,6 +42,7 @@ from .values import (
     SuspectNotes,
     Taken,
     UnknownEntry,
+    WaitingFunctions,
 )
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
@@ -140,21 +141,26 @@ class Ledger:
         kept: KeptSlot | None = None,
         notes: SuspectNotes | None = None,
         *,
+        functions: WaitingFunctions | None = None,
         reads_front: bool = True,
     ) -> list[Delivery] | None:
         """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
 
         A slot that is kept for an offer is beside the count. It is used, too, unless a hand-over is on its way for it; if
-        there is nothing to take it is offered, where that is wanted. `kept.answer` tells which.
+        there is nothing to take it is offered, where that is wanted. `kept.answer` tells which. Tasks that wait for a worker
+        that knows one of these `functions` go before others.
         """
         terms = (0, 0, 0, 0)
         if kept is not None:
             terms = (1, int(kept.offered), kept.last_epoch, OFFER_MS if kept.to_offer else 0)
+        names = [text_bytes(name) for name in functions.names] if functions is not None else False
         reply = await self._run(
-            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0)
+            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0, names)
         )
         if kept is not None and reply[0] != -1:
             kept.answer = reply[1]
+        if functions is not None and reply[0] != -1:
+            functions.left = [bytes_text(name) for name in reply.pop()]
         return read_deliveries(reply, notes)
 
     async def withdraw_offer(self, worker: str) -> bool:
@@ -286,9 +292,11 @@ class Ledger:
                 return
 
     async def census(self) -> Census:
-        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest = await self._run("census", ())
+        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown = await self._run(
+            "census", ()
+        )
         oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
-        return Census(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms)
+        return Census(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown)
 
     async def roster(self, task: str | None = None) -> list[WorkerRow]:
         reply = await self._run("roster", (text_bytes(task) if task is not None else False,))
@@ -303,8 +311,8 @@ class Ledger:
         """Puts a worker on the roster; `max_losses` has the tasks that declare how many losses bury them."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
         names = [text_bytes(name) for name in tasks]
-        reply = await self._run("register", (worker.encode(), lease_ms, names, declared))
-        return Registration(reply[0], Duty(reply[1]))
+        now, duty, *waiting = await self._run("register", (worker.encode(), lease_ms, names, declared))
+        return Registration(now, Duty(duty), [bytes_text(name) for name in waiting])
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
         """What is to be done about automatic tasks, for a worker of this deploy."""

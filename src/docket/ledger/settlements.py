@@ -14,7 +14,7 @@ from .payloads import Payload
 from .values import Taken
 
 _PLAIN, _DEAD_LETTER, _ENDS_CHAIN = range(3)
-_FINISH, _RESCHEDULE, _HAND_BACK, _BLOCKED = range(4)
+_FINISH, _RESCHEDULE, _HAND_BACK, _BLOCKED, _UNKNOWN = range(5)
 
 
 class Answer(enum.IntEnum):
@@ -23,6 +23,7 @@ class Answer(enum.IntEnum):
     KEPT = 2
     CANCELLED = 3
     PAYLOAD_MISSING = 4
+    WAITS = 5
 
 
 ANSWERS = tuple(Answer)
@@ -121,15 +122,20 @@ def reschedule(
     return Settlement(key, epoch, item, len(key) + len(call or b"") + 60, payload)
 
 
-def hand_back(
-    key: str, epoch: int, *, delay_ms: float = 0, only_if_known: str | None = None, begun: bool = False
-) -> Settlement:
-    """Gives the task back; with `only_if_known`, only if another live worker knows that function.
+def hand_back(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -> Settlement:
+    """Gives the task back.
 
     `begun`: its body has run, at least in part, so its next run is a redelivery.
     """
-    name = text_bytes(only_if_known) if only_if_known is not None else False
-    return Settlement(key, epoch, [text_bytes(key), epoch, _HAND_BACK, delay_ms, name, int(begun)])
+    return Settlement(key, epoch, [text_bytes(key), epoch, _HAND_BACK, delay_ms, int(begun)])
+
+
+def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:
+    """Leaves the task to a worker that knows its function.
+
+    The answer is WAITS if no live worker does; with `only_if_known` it is KEPT then, and the task stays where it is.
+    """
+    return Settlement(key, epoch, [text_bytes(key), epoch, _UNKNOWN, int(only_if_known)])
 
 
 def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:

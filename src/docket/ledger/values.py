@@ -38,7 +38,7 @@ class Order:
 
 @dataclass(slots=True)
 class Census:
-    """How much there is of what. `waiting` is what no worker has begun: ready, scheduled or parked."""
+    """How much there is of what. `unknown` are tasks that wait for a worker that knows their function."""
 
     server_ms: float
     unfinished: int
@@ -49,10 +49,15 @@ class Census:
     limits_in_use: int
     slots_in_use: int
     oldest_waiting_ms: float | None
+    unknown: int = 0
 
     @property
     def ready(self) -> int:
-        return max(self.unfinished - self.running - self.scheduled - self.parked, 0)
+        return max(self.unfinished - self.running - self.scheduled - self.parked - self.unknown, 0)
+
+    @property
+    def queued(self) -> int:
+        return self.ready + self.parked + self.unknown
 
 
 @dataclass(slots=True)
@@ -112,10 +117,11 @@ class Seed(enum.IntEnum):
 
 @dataclass(slots=True)
 class Registration:
-    """The server's answer to a worker that comes onto the roster."""
+    """The server's answer to a worker that comes onto the roster. Tasks of the functions wait for a worker that knows them."""
 
     server_ms: float
     duty: Duty
+    waiting_functions: list[str]
 
 
 @dataclass(slots=True)
@@ -149,6 +155,15 @@ class SuspectNotes:
     alone: int | None = None
     reserved: Entry | None = None
     refused: bool = False
+
+
+@dataclass(slots=True)
+class WaitingFunctions:
+    """Functions that a worker knows and whose tasks may wait for it; `left` are those that still have some, if the server
+    has said so."""
+
+    names: list[str]
+    left: list[str] | None = None
 
 
 @dataclass(slots=True)

@@ -39,6 +39,8 @@ _FIXED = (
     "offers",
     "handed",
     "payload:=",
+    "unknown:=",
+    "unknown-functions",
 )
 
 

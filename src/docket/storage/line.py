@@ -25,6 +25,11 @@ class Line:
         self._connecting = asyncio.Lock()
         self._given_up = self._closed = False
 
+    @property
+    def wire(self) -> Wire | None:
+        """The connection that is open now."""
+        return self._wire
+
     async def run(
         self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], patience: float | None = None
     ) -> Any:

@@ -20,6 +20,7 @@ PARTS = (
     "payloads",
     "calling",
     "suspects",
+    "unknown",
     "moves",
     "ending",
     "claiming",

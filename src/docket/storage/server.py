@@ -21,6 +21,7 @@ from redis.retry import Retry
 from docket.model.clock import TaskClock, shared_clock
 from docket.model.errors import DocketError, NotOpen, ServerUnsuitable
 
+from .blocking import BlockingLine
 from .connections import ThreadedClient, async_class
 from .embedded import FolderEngine, memory_engine
 from .faults import SERVER_ERRORS, is_from_the_wrong_node, translate
@@ -244,12 +245,14 @@ class Server:
         self._pools.add(pool)
         return aioredis.Redis.from_pool(pool)
 
-    async def blocking_line(self, key: str) -> Line:
+    async def blocking_line(self, key: str) -> BlockingLine:
         """A line for blocking reads of one key, to the node that has it."""
         if self._closed:
             raise self._not_open()
-        slot = self._nodes.slot(text_bytes(key)) if self._nodes is not None else 0
-        return Line(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
+        name = text_bytes(key)
+        slot = self._nodes.slot(name) if self._nodes is not None else 0
+        line = Line(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
+        return BlockingLine(line, lambda *words: self.ask(name, *words))
 
     async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Wire:
         """A connection for subscriptions; any node of a cluster hears all channels."""

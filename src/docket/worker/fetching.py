@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 
-from docket.ledger import Delivery, Entry, Ledger
+from docket.ledger import Delivery, Entry, Ledger, WaitingFunctions
+from docket.storage.blocking import BlockingLine
 from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
-from docket.storage.line import Line
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
@@ -52,7 +53,7 @@ class Fetcher(ClaimingService):
         self._subscriptions = subscriptions
         self._slots = slots
         self._lease = lease
-        self._line: Line | None = None
+        self._line: BlockingLine | None = None
         # For how many the blocked read waits.
         self._reading = 0
         self._offering = Offering(
@@ -67,6 +68,8 @@ class Fetcher(ClaimingService):
         # The entries of the blocked read that are being claimed.
         self._being_claimed: set[str] = set()
         self._may_be_work = True
+        # Functions that this worker knows and whose tasks may wait for it.
+        self._functions: set[str] = set()
         self.worker = ""
         self.worker_json = ""
         self.last_step = 0.0
@@ -86,7 +89,7 @@ class Fetcher(ClaimingService):
         worker = self.worker
         if self._room() < 1 and (self._offering.state is not Offer.OFFERED or self._slots.are_held):
             return
-        if self._may_be_work or self._lease.lapsed or self._slots.free < 1 or self._offering.is_wanted:
+        if self._must_ask:
             deliveries = await self._take(worker)
             if deliveries or deliveries is None:
                 await self._begin(worker, deliveries)
@@ -102,6 +105,17 @@ class Fetcher(ClaimingService):
             self._may_be_work = True
             await self._begin(worker, await self._claim(worker, entries))
 
+    @property
+    def _must_ask(self) -> bool:
+        """Whether a blocked read would not do: there may be work already, or something to be said along with a `take`."""
+        return (
+            self._may_be_work
+            or self._lease.lapsed
+            or self._slots.free < 1
+            or self._offering.is_wanted
+            or bool(self._functions)
+        )
+
     async def open(self, worker: str, worker_json: str) -> None:
         self.worker, self.worker_json = worker, worker_json
         self._intake.worker = worker
@@ -116,6 +130,17 @@ class Fetcher(ClaimingService):
         self.unknown_deliveries.move(worker)
         self._isolation.release()
         await self._offering.open(worker)
+
+    def bring_forward(self, functions: Iterable[str]) -> None:
+        """Tasks of these functions wait for a worker that knows them."""
+        self._functions.update(functions)
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Looks for work now, whatever the blocked read waits for."""
+        self._may_be_work = True
+        if self._line is not None:
+            self._line.interrupt()
 
     def offer_slot(self) -> str | None:
         """The id under which a slot is offered along with a settlement, if there is one to spare."""
@@ -159,6 +184,9 @@ class Fetcher(ClaimingService):
     async def _take(self, worker: str) -> Claimed:
         kept = self._offering.keep_for_take()
         count = min(self._room(), TAKE_AT_MOST)
+        functions = WaitingFunctions(list(self._functions)) if self._functions else None
+        # Those that are told of from now on may come too late for this look.
+        self._functions.clear()
         try:
             deliveries = await self._whole(
                 self._ledger.take(
@@ -167,10 +195,13 @@ class Fetcher(ClaimingService):
                     count,
                     kept,
                     self._isolation.notes,
+                    functions=functions,
                     reads_front=self._isolation.reads_front,
                 )
             )
         finally:
+            if functions is not None:
+                self._functions.update(functions.names if functions.left is None else functions.left)
             if kept is not None and self.worker == worker:
                 self._offering.taken(kept)
         self._isolation.heed()
@@ -269,6 +300,8 @@ class Fetcher(ClaimingService):
             raise
         finally:
             self._reading = 0
+        if self._line.was_cut:
+            self.unknown_deliveries.look_now()
         return [
             Entry(name == front, id.decode(), fields[1] if fields and fields[0] == b"k" else b"")
             for name, rows in (reply or ())

@@ -1,8 +1,11 @@
-"""Carries out orders to cancel a run: heard at once, and read again with the next renewal in case the message was lost."""
+"""What is said on the worker's own channel: orders to cancel a run, and functions whose tasks wait for this worker.
+
+Orders are read again with the next renewal in case the message was lost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from docket.ledger import Ledger
 from docket.storage.subscriptions import Subscriptions
@@ -13,10 +16,13 @@ from .runs import CancelReason, Runs
 class Orders:
     """Listens on the worker's own channel."""
 
-    def __init__(self, ledger: Ledger, subscriptions: Subscriptions, runs: Runs) -> None:
+    def __init__(
+        self, ledger: Ledger, subscriptions: Subscriptions, runs: Runs, function_waits: Callable[[str], None]
+    ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._runs = runs
+        self._function_waits = function_waits
         self._channel: bytes | None = None
 
     async def open(self, worker: str) -> None:
@@ -37,7 +43,11 @@ class Orders:
         return len(orders)
 
     def _heard(self, message: bytes) -> None:
-        self._cancel(int(message.partition(b" ")[0]))
+        what, _, rest = message.partition(b" ")
+        if what == b"function":
+            self._function_waits(rest.decode("utf-8", "backslashreplace"))
+        else:
+            self._cancel(int(what))
 
     def _cancel(self, epoch: int) -> None:
         run = self._runs.find(epoch)

@@ -30,7 +30,8 @@ from docket.dependencies import (
     resolve_immediately,
 )
 from docket.execution import Execution, TaskFunction
-from docket.execution.execution import NextRun, from_record, unknown_function
+from docket.execution.execution import NextRun, from_record
+from docket.execution.execution import unknown_function as unknown_body
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
     Answer,
@@ -42,6 +43,7 @@ from docket.ledger import (
     giving_back,
     hand_back,
     reschedule,
+    unknown_function,
 )
 from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.payloads import Payload
@@ -56,6 +58,7 @@ from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
 from .results import Results
 from .runs import CancelReason, Run
+from .unknown_functions import not_registered
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -175,7 +178,7 @@ class Runner:
             execution = self._open(run)
             if execution is None or self._is_turned_away(run, execution):
                 return
-            if execution.function is not unknown_function or await self._is_left_to_us(run, execution):
+            if execution.function is not unknown_body or await self._is_left_to_us(run, execution):
                 await self._call_and_settle(run, execution)
         except Exception:
             logger.exception("task %r could not be run", run.key)
@@ -234,16 +237,22 @@ class Runner:
         return True
 
     async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
-        """A function that is not known here goes to a worker that knows it; where there is none, to our fallback."""
-        answer = await self._settled(
-            run,
-            hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms(), only_if_known=execution.function_name),
-        )
-        if answer is not Answer.KEPT:
+        """A function that is not known here goes to our fallback, if there is one, and else to a worker that knows it."""
+        if self._worker.fallback_task is not None:
+            execution.function = self._worker.fallback_task
+            return True
+        unknown, name = self._worker.unknown_functions, execution.function_name
+        settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)
+        answer = await self._settled(run, settlement)
+        if answer is Answer.KEPT:
+            unknown.failed(name)
+            error = not_registered(name)
+            ending = self._ending(run, ExecutionState.FAILED, self._error_ending(error))
+            self._settle(run, execution, ending, Tally(TaskOutcome(timedelta(0), None, error)))
+        else:
+            unknown.settled(name, answer)
             self._close(run)
-            return False
-        execution.function = self._worker.fallback_task
-        return True
+        return False
 
     # Call
 

@@ -13,6 +13,7 @@ from docket.instrumentation import (
     QUEUE_DEPTH,
     SCHEDULE_DEPTH,
     SLOTS_IN_USE,
+    UNKNOWN_FUNCTION_TASKS,
     somebody_listens,
 )
 from docket.ledger import Census, Ledger
@@ -21,7 +22,15 @@ from docket.ledger.leading import lead
 from .service import Service
 
 EVERY_SECONDS = 5.0
-_GAUGES = (QUEUE_DEPTH, SCHEDULE_DEPTH, FLEET_RUNNING, OLDEST_WAITING_AGE, DEAD_LETTERS, SLOTS_IN_USE)
+_GAUGES = (
+    QUEUE_DEPTH,
+    SCHEDULE_DEPTH,
+    FLEET_RUNNING,
+    OLDEST_WAITING_AGE,
+    DEAD_LETTERS,
+    SLOTS_IN_USE,
+    UNKNOWN_FUNCTION_TASKS,
+)
 
 
 class Sampler(Service):
@@ -55,6 +64,7 @@ class Sampler(Service):
             max(waited, 0.0) / 1000,
             census.dead,
             census.slots_in_use,
+            census.unknown,
         )
         for gauge, value in zip(_GAUGES, values, strict=True):
             gauge.set(value, self._docket_labels)

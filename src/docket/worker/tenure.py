@@ -35,6 +35,7 @@ class TenureEvents:
     cut_off: Callable[[], None]
     forgotten: Callable[[], None]
     staging_is_due: Callable[[], None]
+    functions_wait: Callable[[Sequence[str]], None]
     moved: Callable[[str], Awaitable[None]]
 
 
@@ -87,6 +88,12 @@ class Tenure:
             await self.leave()
             raise
 
+    def register_again(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
+        """The worker knows other functions than before."""
+        if self._errand is None:
+            self.task_names, self._max_losses = task_names, max_losses
+            self._run_errand(self._patiently(self._register))
+
     def start(self) -> None:
         self.keeper.start()
 
@@ -131,6 +138,8 @@ class Tenure:
         registration = await self._ledger.register(self.id, self._lease_ms, self.task_names, self._max_losses)
         self._server_clock.note(registration.server_ms, steady_seconds() - sent_at)
         self._duties.assign(registration.duty)
+        if registration.waiting_functions:
+            self._events.functions_wait(registration.waiting_functions)
 
     def _lost(self) -> None:
         if self._run_errand(self._start_over()):

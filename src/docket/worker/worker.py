@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from docket import instrumentation
-from docket.dependencies import CurrentExecution, max_losses_of, plan_for, validate_dependencies
+from docket.dependencies import max_losses_of, plan_for, validate_dependencies
 from docket.docket import Docket
-from docket.execution import Execution, TaskFunction
+from docket.execution import TaskFunction
 from docket.ledger import Renewal
 from docket.ledger.ledger import as_json
 from docket.model.errors import NotOpen
@@ -45,6 +45,7 @@ from .signals import stopped_by_signals
 from .slots import Slots
 from .staging import Stager
 from .tenure import Tenure, TenureEvents
+from .unknown_functions import UnknownFunctions
 
 logger = logging.getLogger("docket.worker")
 
@@ -52,15 +53,6 @@ logger = logging.getLogger("docket.worker")
 FINISHED_CHECK_SECONDS = 0.1
 # Right after something happened it asks sooner.
 SHORTEST_CHECK_SECONDS = 0.002
-
-
-async def drop_unknown(*args: Any, execution: Execution = CurrentExecution(), **kwargs: Any) -> None:
-    """The fallback for tasks whose function no live worker knows: they are dropped, with a warning."""
-    logger.warning(
-        "no worker knows the task %r: %s is dropped; register the function with the worker's docket, or give --tasks",
-        execution.function_name,
-        execution.call_repr(),
-    )
 
 
 class Worker:
@@ -115,14 +107,14 @@ class Worker:
         self.scheduling_resolution = scheduling_resolution
         self.schedule_automatic_tasks = schedule_automatic_tasks
         self.enable_internal_instrumentation = enable_internal_instrumentation
-        self.fallback_task = fallback_task or drop_unknown
+        self.fallback_task = fallback_task
         self.grace_period = grace_period
         self.dependencies = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
         self.reporter = Reporter(self.labels(), {})
         self.server_clock = ServerClock()
         self._stack: AsyncExitStack | None = None
-        self._working = self._served = self._draining = False
+        self._working = self._served = self._draining = self._has_to_end = False
         self._stop = asyncio.Event()
         self._session: Session | None = None
 
@@ -146,7 +138,8 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         assert self._stack is None, "this worker is already open"
-        validate_dependencies(self.fallback_task)
+        if self.fallback_task is not None:
+            validate_dependencies(self.fallback_task)
         async with AsyncExitStack() as stack:
             self._stop = asyncio.Event()
             self.shared = SharedValues()
@@ -199,13 +192,13 @@ class Worker:
 
     async def run_until_finished(self) -> None:
         """Works until nothing is waiting or running, future work included."""
-        await self._work(self._finished)
+        await self._work(self._finished, has_to_end=True)
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
         """As run_until_finished, with at most so many runs of the given keys: for tasks that perpetuate themselves."""
         self.run_limits = dict(iterations_by_key)
         try:
-            await self._work(self._finished)
+            await self._work(self._finished, has_to_end=True)
         finally:
             self.run_limits = {}
 
@@ -231,16 +224,20 @@ class Worker:
 
     async def _nothing_left(self) -> bool:
         try:
-            return await self.docket.ledger.unfinished() == 0
+            census = await self.docket.ledger.census()
+            if census.unknown:
+                await self.unknown_functions.fail_waiting()
+            return census.unfinished == 0
         except PASSING:
             # Who cannot be asked now is asked again; the services say what is wrong.
             return False
 
-    async def _work(self, until: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _work(self, until: Callable[[], Coroutine[Any, Any, None]], *, has_to_end: bool = False) -> None:
         if self._stack is None:
             raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert not self._working, "this worker is already running"
         self.docket.attached.attach(self)
+        self._has_to_end = has_to_end
         self._stop.clear()
         self._working, session = True, Session(self._stop, self._abandoned)
         self._session = session
@@ -279,21 +276,22 @@ class Worker:
         self.lease_ms = lease_length_ms(
             self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats
         )
+        self.unknown_functions = UnknownFunctions(self, has_to_end=lambda: self._has_to_end)
         self.runner = Runner(self)
         for lifecycle in self._lifecycles():
             await stack.enter_async_context(lifecycle)
         await docket.server.warn_of_eviction(docket.keys.root)
         self.duties = Duties()
         self.tenure = self._new_tenure()
-        await self.tenure.open(list(docket.tasks), max_losses_of(docket.tasks))
-        stack.push_async_callback(self._leave)
-        stack.push_async_callback(self.settler.close)
-        self.orders = Orders(docket.ledger, docket.subscriptions, self.runs)
-        await self.orders.open(self.id)
-        stack.push_async_callback(self.orders.close)
         self.fetcher = Fetcher(
             docket.ledger, docket.subscriptions, self.slots, self.runner, self.runs, self.tenure, labels, pause
         )
+        await self.tenure.open(list(docket.tasks), max_losses_of(docket.tasks))
+        stack.push_async_callback(self._leave)
+        stack.push_async_callback(self.settler.close)
+        self.orders = Orders(docket.ledger, docket.subscriptions, self.runs, lambda name: self._functions_wait([name]))
+        await self.orders.open(self.id)
+        stack.push_async_callback(self.orders.close)
         stack.push_async_callback(self.fetcher.close)
         await self.fetcher.open(self.id, self.name_json)
         self.settler.offers = self.fetcher
@@ -440,7 +438,13 @@ class Worker:
 
     def _new_tenure(self) -> Tenure:
         events = TenureEvents(
-            self._renewed, self._lease_lost, self._cut_off, self._forgotten, self._staging_is_due, self._moved
+            self._renewed,
+            self._lease_lost,
+            self._cut_off,
+            self._forgotten,
+            self._staging_is_due,
+            self._functions_wait,
+            self._moved,
         )
         beat = self.docket.heartbeat_interval.total_seconds()
         return Tenure(
@@ -465,6 +469,8 @@ class Worker:
     def _renewed(self, renewal: Renewal) -> None:
         self.orders.carry_out(renewal.orders)
         self.runner.hand_back_given_up()
+        if len(self.tenure.task_names) != len(self.docket.tasks):
+            self.tenure.register_again(list(self.docket.tasks), max_losses_of(self.docket.tasks))
 
     def _staging_is_due(self) -> None:
         """By the wall clock; one that a test holds is moved on by the test, which stages then."""
@@ -488,6 +494,10 @@ class Worker:
     def _forgotten(self) -> None:
         """The server came back empty: automatic tasks are missing, too."""
         self.seeder.hurry()
+
+    def _functions_wait(self, names: Sequence[str]) -> None:
+        """Tasks of these functions wait for a worker that knows them."""
+        self.fetcher.bring_forward(name for name in names if name in self.docket.tasks)
 
     async def _moved(self, id: str) -> None:
         """We go on under a new id."""

@@ -1,6 +1,7 @@
 -- How much there is of what.
 -- No arguments.
--- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in use, oldest ready entry id or false.
+-- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in use, oldest ready entry id or false,
+--   tasks whose function no worker that met them knows.
 local slots = 0
 for i, limit in ipairs(call('HKEYS', LIMITS)) do
   if i > 1000 then break end
@@ -21,6 +22,12 @@ local function oldest_waiting()
   end
   return false
 end
+
+local unknown = 0
+for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
+  if i > 1000 then break end
+  unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
+end
 local now = server_ms()
 return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', QUEUE), call('HLEN', PARKED), call('ZCARD', DEAD),
-  call('HLEN', LIMITS), slots, oldest_waiting()}
+  call('HLEN', LIMITS), slots, oldest_waiting(), unknown}

@@ -1,7 +1,8 @@
 -- Puts a worker on the roster with the names of the tasks it knows, gives it a duty that is vacant, and sees to it that the
 -- consumer group exists.
 -- ARGV[2]: msgpack {worker id, lease ms, list of task names, list of {task name, how many losses bury it} where that is declared}.
--- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none).
+-- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), then those of the names whose tasks wait for a worker that
+--   knows them.
 local worker, lease, names, max_losses = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 insist()
@@ -18,4 +19,10 @@ for _, name in ipairs(names) do
   call('SADD', TASK_WORKERS .. segment(name), worker)
 end
 for _, declared in ipairs(max_losses) do call('HSET', MAX_LOSSES, declared[1], declared[2]) end
-return {now, take_duty(worker)}
+local answer = {now, take_duty(worker)}
+if call('EXISTS', UNKNOWN_SINCE) == 1 then
+  for _, name in ipairs(names) do
+    if call('HEXISTS', UNKNOWN_SINCE, name) == 1 then answer[#answer + 1] = name end
+  end
+end
+return answer

@@ -5,10 +5,11 @@
 --                 (0/1), its result is a payload that was stored before (1 or nothing)
 --   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later,
 --                 the call is the reference to a payload (0/1)
---   2 hand back:  delay ms, function name that another live worker must know or false, has begun (0/1)
+--   2 hand back:  delay ms, has begun (0/1)
 --   3 blocked:    what the run took of its limits, and one of the above as a list of its own
--- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody to hand it to), 3 cancelled instead,
---   4 the payload is missing (nothing was changed).
+--   4 unknown function: only if another live worker knows it (0/1)
+-- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody knows its function), 3 cancelled instead,
+--   4 the payload is missing (nothing was changed), 5 done, and nobody knows its function.
 local FINISH, DONE = 0, 1
 local cancelled_tail, cancelled_event, cancelled_ttl, offering, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
@@ -25,15 +26,9 @@ local settle_otherwise
 -- Everything but a plain end of a run that held nothing.
 local function otherwise()
   --- parts
-  local RESCHEDULE, HAND_BACK, BLOCKED, CANCELLED_STATE = 1, 2, 3, 5
-  local LOST_ANSWER, KEPT, CANCELLED, MISSING = 0, 2, 3, 4
-
-  local function known_elsewhere(name, worker)
-    for _, other in ipairs(call('SMEMBERS', TASK_WORKERS .. segment(name))) do
-      if other ~= worker and call('ZSCORE', LEASES, other) then return true end
-    end
-    return false
-  end
+  local RESCHEDULE, HAND_BACK, BLOCKED, UNKNOWN, CANCELLED_STATE = 1, 2, 3, 4, 5
+  local LOST_ANSWER, KEPT, CANCELLED, MISSING, WAITS = 0, 2, 3, 4, 5
+  local told = {}
 
   local function end_later(item, run, task_bytes)
     local key, state, ttl, tail, event = item[1], item[4], item[5], item[6], item[7]
@@ -56,8 +51,17 @@ local function otherwise()
     publish_ending(key, event, ttl > 0 and record)
   end
 
-  local function move_later(item, run, task_bytes)
-    local key, task = item[1], unpack_task(task_bytes)
+  -- Within a batch, the workers that know a function are told once.
+  local function leave_to_others(key, task, epoch)
+    to_unknown(key, task, epoch, now)
+    if not told[task.name] then
+      told[task.name] = true
+      tell_workers_that_know(task.name)
+    end
+  end
+
+  local function move_later(item, run, task, task_bytes)
+    local key = item[1]
     if item[3] == RESCHEDULE then
       task.due = item[4] == 1 and now + item[5] or item[5]
       task.attempt = item[6]
@@ -72,9 +76,11 @@ local function otherwise()
         task.name, task.call, task.flags = item[7], item[8], task.flags - task.flags % 2 + item[10]
       end
       put(key, task, now)
+    elseif item[3] == UNKNOWN then
+      leave_to_others(key, task, item[2])
     else
       -- One whose body has begun before tells its next run so.
-      if item[6] == 1 then
+      if item[5] == 1 then
         if task.losses < BEGUN then task.losses = task.losses + BEGUN end
         remember_admission(task, run)
       end
@@ -132,14 +138,17 @@ local function otherwise()
       lay_ghost(item[2])
       return LOST_ANSWER
     end
-    if item[3] > RESCHEDULE and item[5] and not known_elsewhere(item[5], run.worker) then return KEPT end
+    local task = item[3] ~= FINISH and unpack_task(task_bytes)
+    local waits = item[3] == UNKNOWN and not is_known_elsewhere(task.name, run.worker)
+    if waits and item[4] == 1 then return KEPT end
     local stored = stored_payload(item)
     if stored and call('EXISTS', stored) == 0 then return MISSING end
     if taken then settle_limits(taken, item, run) end
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
     table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))
-    local comes_back = (item[3] == HAND_BACK or item[3] == RESCHEDULE and item[9] == 1) and not has_flag(run, CANCEL_ASKED)
+    local same_submission = item[3] == HAND_BACK or item[3] == UNKNOWN or item[3] == RESCHEDULE and item[9] == 1
+    local comes_back = same_submission and not has_flag(run, CANCEL_ASKED)
     releases[#releases + 1] = {key, run, comes_back}
     if item[3] == FINISH then
       end_later(item, run, task_bytes)
@@ -149,9 +158,9 @@ local function otherwise()
       end_later({key, 0, FINISH, CANCELLED_STATE, cancelled_ttl, cancelled_tail, cancelled_event, 0, 1}, run, task_bytes)
       return CANCELLED
     else
-      move_later(item, run, task_bytes)
+      move_later(item, run, task, task_bytes)
     end
-    return DONE
+    return waits and WAITS or DONE
   end
 end
 

@@ -42,6 +42,7 @@ local function is_well(key, task, run)
     local limits = parked_at(key)
     return #limits > 0 and call('ZSCORE', LINE .. limits[#limits], key)
   end
+  if task.place == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
   return can_be_reached(task)
 end
 
@@ -61,6 +62,12 @@ for i = 1, #page[2], 2 do
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
     end
+  end
+end
+-- Workers that did not hear of tasks that wait for them are told again.
+if call('EXISTS', UNKNOWN_SINCE) == 1 then
+  for _, name in ipairs(call('HRANDFIELD', UNKNOWN_SINCE, 100)) do
+    if forget_if_none_wait(name) then tell_workers_that_know(name) end
   end
 end
 return {#page[2] / 2, mended}

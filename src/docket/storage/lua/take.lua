@@ -1,11 +1,12 @@
 -- Reads as many ready entries as asked for, without blocking, and claims them. What was put back goes first.
 -- ARGV[2]: msgpack {worker id, worker name as JSON, count, keeps a slot for an offer beside those (0/1), may have offered it
 --   before (0/1), epoch of the last hand-over it knows, ms for which it is offered if there is nothing to take (0: it is not),
---   reads `front` (0/1)}.
+--   reads `front` (0/1), list of functions whose tasks may wait for a worker that knows them, or false}.
 -- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task record, epoch;
---   then a note on suspects, if it met any (parts/claiming.lua).
+--   then a note on suspects, if it met any (parts/claiming.lua); then, if functions were named, the list of those whose tasks
+--   still wait.
 --   offer: 0 none, 1 the slot is offered, else the epoch of a hand-over that is on its way and takes the slot.
-local worker, worker_json, count, kept, offered, last, offer_ms, reads_front = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0
 if offered == 1 and call('ZREM', OFFERS, worker) == 0 then
@@ -13,11 +14,40 @@ if offered == 1 and call('ZREM', OFFERS, worker) == 0 then
   if handed ~= last then offer = handed end
 end
 local spare = kept == 1 and offer == 0
-local answer = claim_entries(worker, worker_json, read_ready(worker, spare and count + 1 or count, reads_front), 1)
+local most = spare and count + 1 or count
+local entries, left = nil, nil
+if functions then
+  --- parts
+  -- As read_ready, with tasks of these functions after what was put back. They move to the front when all that lies there is
+  -- delivered, and are read at once: nobody else gets them. A worker that leaves the front alone comes back for them.
+  entries, left = {}, {}
+  if most > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, most, entries) end
+  for _, name in ipairs(functions) do
+    local free = reads_front == 1 and most - #entries or 0
+    local found = free > 0 and call('ZPOPMIN', UNKNOWN_TASKS .. segment(name), free) or {}
+    local moved = 0
+    for i = 1, #found, 2 do
+      local bytes = call('HGET', TASKS, found[i])
+      local task = bytes and unpack_task(bytes)
+      if task and task.place == UNKNOWN_FUNCTION then
+        to_front(found[i], task)
+        call('HSET', TASKS, found[i], pack_task(task))
+        moved = moved + 1
+      end
+    end
+    if moved > 0 then read_from(FRONT, worker, moved, entries) end
+    if forget_if_none_wait(name) then left[#left + 1] = name end
+  end
+  if #entries < most then read_from(STREAM, worker, most - #entries, entries) end
+else
+  entries = read_ready(worker, most, reads_front)
+end
+local answer = claim_entries(worker, worker_json, entries, 1)
 if spare and offer_ms > 0 and #answer < 5 then
   insist()
   call('ZADD', OFFERS, real_ms() + offer_ms, worker)
   offer = 1
 end
 answer[2] = offer
+if left then answer[#answer + 1] = left end
 return answer

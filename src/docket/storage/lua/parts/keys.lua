@@ -33,6 +33,8 @@ local SWEPT = P .. 'swept'
 local OFFERS = P .. 'offers'
 local HANDED = P .. 'handed'
 local PAYLOADS = P .. 'payload:='
+local UNKNOWN_TASKS = P .. 'unknown:='
+local UNKNOWN_SINCE = P .. 'unknown-functions'
 local GROUP = 'docket-workers'
 -- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
 local CALL = ''

@@ -126,6 +126,8 @@ local function withdraw(key, task)
     call('HDEL', PROGRESS, key)
   elseif task.place == SCHEDULED then
     call('ZREM', QUEUE, key)
+  elseif task.place == UNKNOWN_FUNCTION then
+    leave_unknown(key, task)
   elseif task.place ~= LINED then
     drop_entries(stream_of_task(task), {entry_id(task)})
   end

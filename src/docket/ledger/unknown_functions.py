@@ -1,0 +1,36 @@
+"""Functions whose tasks wait for a worker that knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from docket.storage.keys import text_bytes
+
+from .ledger import Ledger
+
+# Functions that are shown, and tasks that one script call ends.
+_MOST_FUNCTIONS = 1000
+_MOST_TASKS = 100
+
+
+@dataclass(slots=True)
+class UnknownFunction:
+    """How many tasks of the function wait, since when, and whether a live worker knows it and just has no slot yet."""
+
+    name: str
+    since_ms: float
+    tasks: int
+    is_known: bool
+
+
+async def unknown_functions(ledger: Ledger) -> list[UnknownFunction]:
+    reply = await ledger.ask("unknown_functions", (_MOST_FUNCTIONS,))
+    return [
+        UnknownFunction(name.decode("utf-8", "backslashreplace"), float(since), tasks, bool(known))
+        for name, since, tasks, known in reply
+    ]
+
+
+async def fail_unknown(ledger: Ledger, function: str, tail: bytes, event: str) -> int:
+    """Ends tasks of a function that no live worker knows: how many; 0 if one does, or none wait."""
+    return await ledger.ask("fail_unknown", (text_bytes(function), ledger.ttl_ms, tail, event, _MOST_TASKS))

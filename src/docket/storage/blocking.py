@@ -1,0 +1,97 @@
+"""A connection for commands that block on the server, whose wait can be ended from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from docket.model.errors import DocketError
+
+from .line import Line
+from .wire import Wire
+
+# The command may not have reached the server when its end is asked for: so long that is tried again.
+_PAUSE_SECONDS = 0.01
+_TRIES = 25
+
+
+class BlockingLine:
+    """One blocking command at a time. `interrupt` ends it as if its time were over.
+
+    The server ends the wait (`CLIENT UNBLOCK`); where it refuses that, the connection is closed. What the server sent in that
+    moment is lost then, which `was_cut` tells.
+    """
+
+    def __init__(self, line: Line, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
+        self._line = line
+        self._ask_elsewhere = ask_elsewhere
+        self._identified: Wire | None = None
+        self._id: int | None = None
+        self._commands = 0
+        self._waiting = False
+        self._interrupting: asyncio.Task[None] | None = None
+        self.was_cut = False
+
+    async def ask(self, *words: bytes | str | int, patience: float) -> Any:
+        """The answer, or None if the wait was ended."""
+        self.was_cut = False
+        await self._identify()
+        self._commands += 1
+        self._waiting = True
+        try:
+            return await self._line.ask(*words, patience=patience)
+        except RedisConnectionError:
+            if not self.was_cut:
+                raise
+            return None
+        finally:
+            self._waiting = False
+
+    def interrupt(self) -> None:
+        """Ends the command that waits now, if there is one."""
+        if self._waiting and self._interrupting is None:
+            self._interrupting = asyncio.create_task(self._interrupt(self._commands), name="docket - interrupting")
+            self._interrupting.add_done_callback(self._interrupted)
+
+    async def aclose(self) -> None:
+        if self._interrupting is not None:
+            self._interrupting.cancel()
+        await self._line.aclose()
+
+    async def _identify(self) -> None:
+        """Once per connection."""
+        wire = self._line.wire
+        if wire is not None and wire is self._identified and wire.trouble is None:
+            return
+        try:
+            self._id = await self._line.ask("CLIENT", "ID")
+        except ResponseError:
+            # Forbidden here.
+            self._id = None
+        self._identified = self._line.wire
+
+    async def _interrupt(self, command: int) -> None:
+        for _ in range(_TRIES if self._id is not None else 0):
+            try:
+                if await self._ask_elsewhere("CLIENT", "UNBLOCK", self._id):
+                    return
+            except (DocketError, RedisError):
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
+            if not self._is_waiting_for(command):
+                return
+        if self._is_waiting_for(command) and self._line.wire is not None:
+            self.was_cut = True
+            self._line.wire.close()
+
+    def _is_waiting_for(self, command: int) -> bool:
+        return self._waiting and self._commands == command
+
+    def _interrupted(self, task: asyncio.Task[None]) -> None:
+        self._interrupting = None
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,21 @@
+-- Ends tasks of a function that no live worker knows, for a worker that has to come to an end.
+-- ARGV[2]: msgpack {function, ttl ms, tail of the failed task, its event, at most this many}.
+-- Returns: how many have failed; 0 if a live worker knows the function.
+local name, ttl, tail, event, most = unpack(cmsgpack.unpack(ARGV[2]))
+if is_known_elsewhere(name, '') then return 0 end
+insist()
+local FAILED_STATE, failed, now = 4, 0, server_ms()
+local keys = call('ZRANGE', UNKNOWN_TASKS .. segment(name), 0, most - 1)
+for _, key in ipairs(keys) do
+  local bytes = call('HGET', TASKS, key)
+  local task = bytes and unpack_task(bytes)
+  if task and task.place == UNKNOWN_FUNCTION and task.name == name then
+    withdraw(key, task)
+    finish(key, FAILED_STATE, 0, 0, now, bytes, ttl, tail, event)
+    failed = failed + 1
+  else
+    call('ZREM', UNKNOWN_TASKS .. segment(name), key)
+  end
+end
+forget_if_none_wait(name)
+return failed

@@ -1,0 +1,12 @@
+-- The functions whose tasks wait for a worker that knows them.
+-- ARGV[2]: msgpack {at most this many}.
+-- Returns: per function: name, since when (server ms), how many tasks wait, whether a live worker knows it (0/1).
+local most = unpack(cmsgpack.unpack(ARGV[2]))
+local answer = {}
+local found = call('HGETALL', UNKNOWN_SINCE)
+for i = 1, math.min(#found, most * 2), 2 do
+  local name = found[i]
+  local known = is_known_elsewhere(name, '') and 1 or 0
+  answer[#answer + 1] = {name, found[i + 1], call('ZCARD', UNKNOWN_TASKS .. segment(name)), known}
+end
+return answer
