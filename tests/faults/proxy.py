@@ -47,6 +47,9 @@ class Proxy:
         self.refuses_subscriptions = False
         # How many answers of scripts get lost from now on.
         self.answers_to_cut = 0
+        # Said instead of the server to whoever runs a script.
+        self.refusal: bytes | None = None
+        self.refused = 0
         self.messages = asyncio.Event()
         self.messages.set()
         # For all connections together, each way.
@@ -186,6 +189,11 @@ class Proxy:
                     # The server has done what it was asked to; the connection ends instead of the answer.
                     self.answers_to_cut -= 1
                     return
+                scripts = data.count(b"EVALSHA") if outbound and self.refusal is not None else 0
+                if scripts and self.refusal is not None:
+                    self.refused += scripts
+                    link.client.write(self.refusal * scripts)
+                    continue
                 if link.frozen:
                     # Whoever waits for this waits for ever.
                     await asyncio.Event().wait()

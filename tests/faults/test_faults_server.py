@@ -16,6 +16,7 @@ from docket.model.errors import ServerUnreachable
 
 from .conftest import Stage
 from .processes import ends
+from .proxy import Proxy
 from .pulse import MINUTE, Pulse, working
 from .servers import Server
 from .waiting import until
@@ -210,6 +211,36 @@ def refuses(server: Server, word: str) -> bool:
         except Exception as error:
             return word in f"{type(error).__name__} {error}".upper()
     return False
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"-ERR upstream is being moved, says the proxy\r\n",
+        b"-ERR Error running script (call to f_1): @user_script:1: Script killed by user with SCRIPT KILL...\r\n",
+    ],
+    ids=["proxy", "killed"],
+)
+async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, words: bytes) -> None:
+    """Nor do words that no release of today says: a worker ends only for what a change of settings has to mend."""
+    async with Proxy(stage.server()) as proxy:
+        docket = await stage.docket(url=proxy.url)
+        pulse = Pulse(docket)
+        async with working(await stage.worker(docket)) as run:
+            held = await pulse.hold("held")
+            proxy.refusal = words
+            with pytest.raises(ServerUnreachable):
+                await pulse.add("refused")
+            await until(lambda: proxy.refused >= 5, "the worker has been refused")
+            # The ending of this one is refused, too.
+            pulse.release.set()
+            await until(lambda: pulse.finished["held"] == 1, "its body is over")
+            await asyncio.sleep(0.2)
+            proxy.refusal = None
+            assert await held.get_result(timeout=MINUTE) == "held"
+            await pulse.works("after")
+            assert not run.done()
+        assert pulse.starts["held"] == 1
 
 
 async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage: Stage) -> None:

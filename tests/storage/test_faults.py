@@ -30,6 +30,51 @@ def test_a_refusal_that_passes_is_recognised(where: str, said: str, kind: type[E
     assert said in str(error)
 
 
+NEW = " script: 4c9943745933dc18d487e96bcdc3f1f44991f058, on @user_script:272."
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERR upstream failure",
+        "ERR something that no release of today says",
+        "ERR 'moved' is not in the proxy's list",
+        "QUOTA the daily quota of this plan is used up",
+        "Script killed by user with SCRIPT KILL...",
+        OLD + "Script killed by user with SCRIPT KILL.",
+        "ERR Error running script (call to f_1): @user_script:1: Script killed by user with SCRIPT KILL...",
+        "ERR Script killed by user with SCRIPT KILL." + NEW,
+        "THROTTLED come back later" + NEW,
+    ],
+)
+def test_words_that_nobody_knows_are_waited_out(said: str) -> None:
+    error = translate(ResponseError(said), "redis://here")
+    assert isinstance(error, PASSING)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERR Error compiling script (new function): user_script:1: unexpected symbol near '='",
+        "ERR user_script:12: attempt to index a nil value" + NEW,
+        OLD + "attempt to index a nil value",
+        "ERR value is not a valid float" + NEW,
+        "WRONGTYPE Operation against a key holding the wrong kind of value" + NEW,
+        "ERR ACL failure in script. User default has no permissions to run the 'xadd' command" + NEW,
+        "ERR DB index is out of range",
+        "ERR unknown command 'EVALSHA', with args beginning with: 'abc'",
+        "ERR This instance has cluster support disabled",
+        "DENIED Redis is running in protected mode",
+        "NOPERM this user has no permissions to run the 'evalsha' command",
+    ],
+)
+def test_what_only_a_change_of_settings_mends_ends_the_worker(said: str) -> None:
+    error = translate(ResponseError(said), "redis://here")
+    assert isinstance(error, ServerUnsuitable)
+    assert not isinstance(error, PASSING)
+
+
 @pytest.mark.parametrize(
     "said", ["WRONGTYPE Operation against a key holding the wrong kind of value", "ERR unknown command"]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 
 from redis.exceptions import (
     AskError,
@@ -11,6 +12,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     ClusterError,
+    DataError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -36,6 +38,29 @@ class ServerUnavailable(ServerGone):
     """The server answers, but cannot serve right now (loading, read-only, failing over)."""
 
 
+# In what a server says, wherever a command came from: nothing but a change of settings helps.
+_FINAL_TEXTS = (
+    "WRONGTYPE",
+    "NOPERM",
+    "DENIED",
+    "WRONGPASS",
+    "NOAUTH",
+    "unknown command",
+    "unknown subcommand",
+    "Unknown Redis command",
+    "DB index is out of range",
+    "invalid DB index",
+    "SELECT is not allowed in cluster mode",
+    "cluster support disabled",
+    "ACL failure in script",
+    "can't run this command or subcommand",
+    "can't access at least one of the keys",
+)
+
+# In what a script's error says: the script and the data do not fit, and will not the next time either.
+_SCRIPT_TEXTS = ("user_script:", "Error compiling script")
+_IN_SCRIPT = re.compile(r" script: \w+, on @user_script:\d+\.?\s*$")
+
 _PASSING_PREFIXES = (
     "READONLY",
     "LOADING",
@@ -51,6 +76,7 @@ _PASSING_PREFIXES = (
     "ASK",
     "ERR max number of clients",
 )
+_KILLED = "Script killed by user"
 
 PASSING = (ServerUnreachable, ServerFull)
 
@@ -84,8 +110,13 @@ def translate(error: BaseException, where: str) -> DocketError | None:
         gone = ServerGone(text)
         gone.maybe_stored = was_sent(error)
         return gone
-    if isinstance(error, RedisError):
+    if isinstance(error, DataError) or (isinstance(error, ResponseError) and _is_final_text(str(error))):
         return ServerUnsuitable(text)
+    if isinstance(error, RedisError):
+        # Unknown words may be those of a proxy, or of a server that is being worked on; what it did before is not known.
+        unknown = ServerUnavailable(text)
+        unknown.maybe_stored = True
+        return unknown
     return None
 
 
@@ -141,5 +172,13 @@ def _said(error: ResponseError) -> str:
     return text.rpartition(": -")[2] if "user_script" in text[:100] else text
 
 
+def _is_final_text(text: str) -> bool:
+    said, is_in_script = _IN_SCRIPT.subn("", text)
+    if any(words in said for words in _FINAL_TEXTS) or any(words in said[:200] for words in _SCRIPT_TEXTS):
+        return True
+    # Since Redis 7: a command that a script of ours may not call like this, or with these data.
+    return bool(is_in_script) and said.startswith("ERR ")
+
+
 def _is_passing_text(text: str) -> bool:
-    return any(prefix in text[:120] for prefix in _PASSING_PREFIXES)
+    return any(prefix in text[:120] for prefix in _PASSING_PREFIXES) or _KILLED in text

@@ -42,6 +42,10 @@ ANSWER_SECONDS = 5.0
 # How long the server may hold a blocking read.
 BLOCK_SECONDS = 5.0
 OLDEST_SERVER = (6, 2)
+_VOLATILE_RISK = (
+    "the windows of cooldowns, debounces and rate limits (so that tasks run too soon or too often) and the records and "
+    "results of finished tasks"
+)
 # The ways of large values: to the server, and from it.
 STORING, FETCHING = range(2)
 # Options of the URL that would let a command of a thread take longer than its patience, or that are about pools.
@@ -181,10 +185,12 @@ class Server:
             # Managed servers often forbid CONFIG; then there is nothing to say.
             return
         policy = found[1].decode() if len(found) > 1 else ""
-        if policy and not policy.startswith(("noeviction", "volatile")):
+        if policy and policy != "noeviction":
+            # The others delete only keys that expire.
+            risk = _VOLATILE_RISK if policy.startswith("volatile") else "tasks that wait"
             logger.warning(
-                "%s has maxmemory-policy %s: when memory runs short it will delete tasks that wait. Set it to noeviction",
-                self.shown_url, policy,
+                "%s has maxmemory-policy %s: when memory runs short it will delete %s. Set maxmemory-policy to noeviction",
+                self.shown_url, policy, risk,
             )  # fmt: skip
 
     def explain(self, error: BaseException) -> BaseException:
