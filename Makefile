@@ -8,10 +8,13 @@ WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
+# How often `make test-stress` runs everything, and the fault tests.
+STRESS_ALL ?= 2
+STRESS_FAULTS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check faults bench bench-quick docs clean
+.PHONY: help demo test test-large test-stress check lint faults bench bench-quick docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -20,17 +23,25 @@ demo: $(READY) ## run the demo
 	$(BIN)/python examples/demo.py
 
 test: $(READY) ## run every test, fault tests included
-	$(PYTEST)
+	$(PYTEST) -m "not large"
 
-check: $(READY) ## format, lint, types, layers and the fast tests
+test-large: $(READY) ## run the tests of large sizes
+	$(BIN)/python -m pytest -n 0 --timeout 7200 -m large -s || [ $$? -eq 5 ] # 5: there are none
+
+test-stress: $(READY) ## run everything twice and the fault tests ten times, beside two busy loops
+	STRESS_ALL=$(STRESS_ALL) STRESS_FAULTS=$(STRESS_FAULTS) bash tests/stress.sh $(PYTEST)
+
+check: lint ## format, lint, types, layers and the fast tests
+	$(PYTEST) -m "not faults and not large"
+
+lint: $(READY) ## format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not faults"
 
 faults: $(READY) ## run only the slow fault tests
-	$(PYTEST) -m faults
+	$(PYTEST) -m "faults and not large"
 
 bench: $(READY) ## run the full benchmark
 	$(BIN)/python -m bench

@@ -155,6 +155,26 @@ async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: S
     assert stage.reports.count("start", "task") == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_log_tells_of_a_signal_and_of_the_tasks_that_still_run(stage: Stage, number: signal.Signals) -> None:
+    docket = await stage.docket()
+    worker = stage.worker_process()
+    await stage.at_work(docket, worker)
+    for key in ("one", "two"):
+        await docket.add(tasks.nap, key=key)(600)
+        await stage.started(key)
+    worker.send(number)
+    await until(lambda: "Shutdown requested" in worker.output, "it drains")
+    worker.send(number)
+    assert await worker.ended() == 0
+    logged = [line.partition(" docket.worker INFO ")[2] for line in worker.output.splitlines()]
+    said = [line for line in logged if line.startswith(("Received", "Shutdown"))]
+    assert said[0].startswith(f"Received {number.name}, initiating graceful shutdown")
+    assert said[1].startswith("Shutdown requested, finishing 2")
+    assert said[2].startswith(f"Received {number.name} again")
+    assert len(said) == 3
+
+
 async def test_what_outlives_the_grace_period_is_handed_back_at_once(stage: Stage) -> None:
     # A lease that nobody waits for: the task must come back long before it ends.
     docket = await stage.docket(lease=60.0)
