@@ -31,7 +31,7 @@ run() {
     failed=$((failed + 1))
     echo "$name: FAILED"
     tail -n 200 "$output"
-    grep -E '^(FAILED|ERROR) ' "$output" | sed "s/^/$name: /" >>"$failures"
+    grep -E '^(FAILED|ERROR) ' "$output" | sed "s|^|$name: |" >>"$failures"
     # A run that ends without a list of failures counts, too.
     grep -qE '^(FAILED|ERROR) ' "$output" || echo "$name: ended without a result" >>"$failures"
   fi
