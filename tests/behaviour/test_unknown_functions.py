@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
-from docket.ledger import Ledger, Settlement
+from docket.ledger import Ledger, Settlement, unknown_function
 from docket.model.errors import TaskNotRegistered
+from docket.worker import fetching, lease
 
 from .limiting import at_work, eventually
 
@@ -189,3 +190,35 @@ async def test_a_fallback_gets_a_task_at_once_though_another_worker_knows_it(doc
     async with Worker(ignorant, fallback_task=fallback) as worker:
         await worker.run_until_finished()
     assert await execution.get_result(timeout=MINUTE) == "note fell back"
+
+
+async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_again(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 600.0)
+    # Nor does the sweep tell it again.
+    monkeypatch.setattr(lease, "SWEEP_EVERY", 600.0)
+    take, executions = Ledger.take, list[Execution]()
+
+    async def note() -> str:
+        return "done"
+
+    async def told_meanwhile(ledger: Ledger, *args: Any, **options: Any) -> Any:
+        found = await take(ledger, *args, **options)
+        if not executions:
+            # After the answer was made, and before the worker has it.
+            await ledger.register("ignorant~1", 60_000, [])
+            executions.append(await docket.add(note)())
+            (run,) = await take(ledger, "ignorant~1", '"ignorant"', 1) or ()
+            await ledger.settle([unknown_function(run.key, run.epoch)])
+            await eventually(lambda: worker.fetcher._functions, "the worker was told")  # pyright: ignore[reportPrivateUsage]
+        return found
+
+    monkeypatch.setattr(Ledger, "take", told_meanwhile)
+    docket.register(note)
+    async with Worker(docket, concurrency=1) as worker:
+        working = asyncio.create_task(worker.run_forever())
+        await eventually(lambda: executions, "it has asked for work")
+        assert await executions[0].get_result(timeout=MINUTE) == "done"
+        worker.stop()
+        await working

@@ -32,28 +32,32 @@ class BlockingLine:
         self._identified: Wire | None = None
         self._id: int | None = None
         self._commands = 0
-        self._waiting = False
+        self._asked = self._waiting = self._unwanted = False
         self._interrupting: asyncio.Task[None] | None = None
         self.was_cut = False
 
     async def ask(self, *words: bytes | str | int, patience: float) -> Any:
         """The answer, or None if the wait was ended."""
-        self.was_cut = False
-        await self._identify()
-        self._commands += 1
-        self._waiting = True
+        self._asked, self._unwanted, self.was_cut = True, False, False
         try:
+            await self._identify()
+            if self._unwanted:
+                return None
+            self._commands += 1
+            self._waiting = True
             return await self._line.ask(*words, patience=patience)
         except RedisConnectionError:
             if not self.was_cut:
                 raise
             return None
         finally:
-            self._waiting = False
+            self._asked = self._waiting = False
 
     def interrupt(self) -> None:
-        """Ends the command that waits now, if there is one."""
-        if self._waiting and self._interrupting is None:
+        """Ends the command that was asked for and is not answered, if there is one."""
+        if self._asked and not self._waiting:
+            self._unwanted = True
+        elif self._waiting and self._interrupting is None:
             self._interrupting = asyncio.create_task(self._interrupt(self._commands), name="docket - interrupting")
             self._interrupting.add_done_callback(self._interrupted)
 

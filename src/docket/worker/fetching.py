@@ -70,6 +70,8 @@ class Fetcher(ClaimingService):
         self._may_be_work = True
         # Functions that this worker knows and whose tasks may wait for it.
         self._functions: set[str] = set()
+        # Whether the last `take` was sent before there was a reason for another one.
+        self._must_look_again = False
         self.worker = ""
         self.worker_json = ""
         self.last_step = 0.0
@@ -138,7 +140,7 @@ class Fetcher(ClaimingService):
 
     def interrupt(self) -> None:
         """Looks for work now, whatever the blocked read waits for."""
-        self._may_be_work = True
+        self._may_be_work = self._must_look_again = True
         if self._line is not None:
             self._line.interrupt()
 
@@ -187,6 +189,7 @@ class Fetcher(ClaimingService):
         functions = WaitingFunctions(list(self._functions)) if self._functions else None
         # Those that are told of from now on may come too late for this look.
         self._functions.clear()
+        self._must_look_again = False
         try:
             deliveries = await self._whole(
                 self._ledger.take(
@@ -288,6 +291,9 @@ class Fetcher(ClaimingService):
         try:
             if self._line is None:
                 self._line = await self._ledger.server.blocking_line(self._ledger.keys.stream)
+            if self._must_look_again:
+                self._may_be_work = True
+                return []
             reply: Any = await self._line.ask(
                 "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", max(int(seconds * 1000), 1),
                 "STREAMS", *streams, patience=seconds + LATE_SECONDS,
