@@ -129,13 +129,20 @@ class Reclaimed:
     """One step of reclaiming: workers declared dead, tasks put back, buried and cancelled, how much is left to do, whether
     consumers without a lease should be looked for, and the duty of the worker that asked."""
 
-    declared: int
-    put_back: int
-    buried: int
-    cancelled: int
-    left: int
-    look_for_consumers: bool
-    duty: Duty
+    declared: int = 0
+    put_back: int = 0
+    buried: int = 0
+    cancelled: int = 0
+    left: int = 0
+    look_for_consumers: bool = False
+    duty: Duty = Duty.NONE
+
+    def add(self, step: Reclaimed) -> None:
+        """Counts the workers and tasks of another step."""
+        self.declared += step.declared
+        self.put_back += step.put_back
+        self.buried += step.buried
+        self.cancelled += step.cancelled
 
 
 class Staged(NamedTuple):

@@ -268,6 +268,13 @@ class LeaseKeeper:
     def _reclaim(self, *, look: bool) -> None:
         """Goes on until nothing is left to declare or recover; meanwhile the lease is kept. With `look`, consumers of workers
         that are gone are looked for, too."""
+        total = Reclaimed()
+        try:
+            self._reclaim_all(total, look=look)
+        finally:
+            self._report(total)
+
+    def _reclaim_all(self, total: Reclaimed, *, look: bool) -> None:
         consumers = self._ledger.consumers_without_lease(self._connected()) if look else []
         while not self._stopping:
             step = self._ledger.reclaim(
@@ -278,7 +285,9 @@ class LeaseKeeper:
                 willing=self._duties.willing,
                 consumers=consumers[:CONSUMERS_AT_ONCE],
             )
-            self._report(step)
+            total.add(step)
+            if step.duty is not self._duties.duty and self._duties.willing:
+                self._tell(self._duties.assign, step.duty)
             consumers = consumers[CONSUMERS_AT_ONCE:]
             if step.look_for_consumers and not look:
                 look, consumers = True, self._ledger.consumers_without_lease(self._connected())
@@ -289,19 +298,17 @@ class LeaseKeeper:
                 if renewal.lost or not renewal.on_roster:
                     return
 
-    def _report(self, step: Reclaimed) -> None:
-        if step.duty is not self._duties.duty and self._duties.willing:
-            self._tell(self._duties.assign, step.duty)
-        if step.declared or step.put_back or step.buried or step.cancelled:
+    def _report(self, total: Reclaimed) -> None:
+        if total.declared or total.put_back or total.buried or total.cancelled:
             logger.warning(
                 "reclaiming: %d worker(s) lost; %d task(s) put back, %d buried, %d cancelled",
-                step.declared, step.put_back, step.buried, step.cancelled,
+                total.declared, total.put_back, total.buried, total.cancelled,
             )  # fmt: skip
-        if step.buried:
-            TASKS_COMPLETED.add(step.buried, self._labels)
-            TASKS_FAILED.add(step.buried, self._labels)
-        if step.cancelled:
-            TASKS_CANCELLED.add(step.cancelled, self._labels)
+        if total.buried:
+            TASKS_COMPLETED.add(total.buried, self._labels)
+            TASKS_FAILED.add(total.buried, self._labels)
+        if total.cancelled:
+            TASKS_CANCELLED.add(total.cancelled, self._labels)
 
     def _sweep(self) -> None:
         if not self._duties.leads:
