@@ -163,7 +163,7 @@ def read_due(data: bytes) -> float:
 
 
 def is_suspect(data: bytes) -> bool:
-    """Whether the task lost so many workers that it does not run beside any other (docs/design/lease-protocol.md)."""
+    """Whether the task lost so many workers that it is a suspect (docs/design/lease-protocol.md)."""
     return len(data) >= _TASK.size and data[_LOSSES_AT] % BEGUN >= SUSPECT_AFTER
 
 

@@ -60,13 +60,25 @@ local function bury(key, run, task)
   finish(key, FAILED_STATE, run.epoch, run.started, now, last_seen, ttl, tail, event)
 end
 
+-- Deliveries per step; a suspect counts for two, since its groups are written down, too.
+local BATCH = 100
+local budget = BATCH
+
+-- How many members groups of suspects lose and gain in this step.
+local left_groups, joined_groups = {}, {}
+
 -- A run is lost with its worker. Answers whether its task is to be buried.
 local function count_loss(key, task, worker, was_alone)
   local losses = math.min(losses_of(task) + 1, BEGUN - 1)
   task.losses = task.losses - losses_of(task) + losses
   if was_alone and losses >= tonumber(call('HGET', MAX_LOSSES, task.name) or max_losses) then return true end
   if losses >= SUSPECT_AFTER then
-    join_group(key, group_after_loss(worker, call('HGET', SUSPECTS, 't' .. key)))
+    budget = budget - 1
+    local former = call('HGET', SUSPECTS, 't' .. key)
+    local group = group_after_loss(worker, former)
+    call('HSET', SUSPECTS, 't' .. key, group)
+    if former then left_groups[former] = (left_groups[former] or 0) + 1 end
+    joined_groups[group] = (joined_groups[group] or 0) + 1
   end
   return false
 end
@@ -104,20 +116,20 @@ local function recover(key, stream, id, worker, stopping, was_alone)
   requeued = requeued + 1
 end
 
-local BATCH = 100
-
 local function key_of(stream, id)
   local entry = call('XRANGE', stream, id, id)[1]
   return entry and entry[2][1] == 'k' and entry[2][2]
 end
 
--- Whether the worker died with one run. Deliveries that it had not claimed do not count.
+-- Whether the worker died with one run. Deliveries that it had not claimed do not count; among very many nobody looks for it.
 local function had_one_run(worker)
   local noted = call('HGET', SUSPECTS, 'x' .. worker)
   if noted then return noted == '1' end
   local found = 0
   for _, stream in ipairs({STREAM, FRONT}) do
-    for _, p in ipairs(pending_of(worker, stream, BATCH)) do
+    local pending = pending_of(worker, stream, BATCH)
+    if #pending == BATCH then return false end
+    for _, p in ipairs(pending) do
       local key = key_of(stream, p[1])
       local run_bytes = key and call('HGET', RUNNING, key)
       if run_bytes and unpack_run(run_bytes).worker == worker then found = found + 1 end
@@ -127,12 +139,13 @@ local function had_one_run(worker)
   return found == 1
 end
 
-local budget, gone = BATCH, {}
+local gone = {}
 for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   local stopping = call('SISMEMBER', STOPPING, worker) == 1
   local was_alone = not stopping and had_one_run(worker)
   for _, stream in ipairs({STREAM, FRONT}) do
     for _, p in ipairs(budget > 0 and pending_of(worker, stream, budget) or {}) do
+      if budget <= 0 then break end
       budget = budget - 1
       local key = key_of(stream, p[1])
       if key then
@@ -152,6 +165,8 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   delete_consumer(worker)
   call('SREM', DYING, worker)
 end
+for group, count in pairs(left_groups) do change_group(group, 0, count) end
+for group, count in pairs(joined_groups) do change_group(group, count, 0) end
 lay_ghosts(gone)
 
 local duty = NO_DUTY

@@ -17,24 +17,23 @@ local function forget_meeting(key)
   call('HDEL', SUSPECTS, 'm' .. key)
 end
 
--- The task is not a suspect any more, or not of that group. Its run is over by now.
-local function leave_group(key)
-  forget_meeting(key)
-  local group = call('HGET', SUSPECTS, 't' .. key)
-  if not group then return end
-  call('HDEL', SUSPECTS, 't' .. key)
+local function change_group(group, joined, left)
   local size, live = group_numbers(group)
-  if live > 1 then
-    call('HSET', SUSPECTS, 'g' .. group, string.format('%d %d', size, live - 1))
+  live = live + joined - left
+  if live > 0 then
+    call('HSET', SUSPECTS, 'g' .. group, string.format('%d %d', size + joined, live))
   else
     call('HDEL', SUSPECTS, 'g' .. group)
   end
 end
 
-local function join_group(key, group)
-  leave_group(key)
-  local size, live = group_numbers(group)
-  call('HSET', SUSPECTS, 't' .. key, group, 'g' .. group, string.format('%d %d', size + 1, live + 1))
+-- The task is not a suspect any more. Its run is over by now.
+local function leave_group(key)
+  forget_meeting(key)
+  local group = call('HGET', SUSPECTS, 't' .. key)
+  if not group then return end
+  call('HDEL', SUSPECTS, 't' .. key)
+  change_group(group, 0, 1)
 end
 
 -- The same for all runs of a dead worker that were members of one group, in whichever step they are recovered.
@@ -47,7 +46,8 @@ local function group_of(key)
   local group = call('HGET', SUSPECTS, 't' .. key)
   if not group then
     group = string.sub(redis.sha1hex(key), 1, 16)
-    join_group(key, group)
+    call('HSET', SUSPECTS, 't' .. key, group)
+    change_group(group, 1, 0)
   end
   return group, (group_numbers(group))
 end
