@@ -2,7 +2,8 @@
 
 from .batching import Batcher
 from .endings import Ending, read_ending
-from .ledger import Ledger, Look, PageRow, Receipt, WorkerRow
+from .ledger import Ledger
+from .rows import Look, PageRow, Receipt, WorkerRow
 from .settlements import (
     Answer,
     Settlement,

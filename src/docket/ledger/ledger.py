@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from docket.codec.packing import pack_for_script, script_packer
@@ -14,9 +13,6 @@ from docket.storage.consumers import consumers_without_lease
 from docket.storage.keys import GROUP, Keys, bytes_text, segment, text_bytes
 from docket.storage.records import (
     SCHEDULED,
-    FinishedRecord,
-    RunRecord,
-    TaskRecord,
     read_finished,
     read_run,
     read_task,
@@ -26,6 +22,7 @@ from docket.storage.server import Server
 from .deliveries import read_deliveries
 from .endings import CANCELLED_EVENT, CANCELLED_TAIL, lost_endings
 from .payloads import Payloads
+from .rows import Look, PageRow, Receipt, WorkerRow
 from .settlements import ANSWERS, Answer, Settlement
 from .values import (
     Census,
@@ -52,43 +49,6 @@ OFFER_MS = 8000
 _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED = 1, 2, 4, 8, 16
 _PAGE = 500
 _INSPECTED = 100
-
-
-@dataclass(slots=True)
-class Receipt:
-    """What became of an order."""
-
-    scheduled: bool
-    generation: int
-    due_ms: float
-    state: ExecutionState
-    replaced_another: bool = False
-    # Nothing was written: the payload of its call has to be stored again.
-    payload_missing: bool = False
-
-
-@dataclass(slots=True)
-class Look:
-    """Everything known of one task."""
-
-    task: TaskRecord | None = None
-    run: RunRecord | None = None
-    progress: bytes | None = None
-    finished: FinishedRecord | None = None
-
-
-@dataclass(slots=True)
-class PageRow:
-    key: str
-    task: TaskRecord
-    run: RunRecord | None
-
-
-@dataclass(slots=True)
-class WorkerRow:
-    id: str
-    last_seen_ms: float
-    tasks: set[str]
 
 
 class Ledger:
