@@ -109,6 +109,12 @@ async def live(docket: Docket) -> None:
     assert await replaced.get_result(timeout=MINUTE) == 4
     assert time.time() - before >= 0.49
 
+    async def echo(value: bytes) -> bytes:
+        return value
+
+    large = await docket.add(echo)(b"v" * 300_000)
+    assert await large.get_result(timeout=MINUTE) == b"v" * 300_000
+
     failing = await docket.add("fail on purpose")()
     with pytest.raises(ValueError, match="as it should"):
         await failing.get_result(timeout=MINUTE)

@@ -296,3 +296,17 @@ async def test_a_script_frees_a_few_megabytes_and_leaves_the_rest_to_expire(desk
     left = {id: ttl for id, (size, ttl) in desk.books().payloads.items() if size == len(large)}
     assert len(left) == 2
     assert all(0 < ttl <= 5_000 for ttl in left.values())
+
+
+async def test_staging_stops_at_so_many_bytes_and_goes_on_when_asked_again(desk: Desk) -> None:
+    """Records that are just small enough: 500 of them have two megabytes."""
+    keys = [f"task {number}" for number in range(500)]
+    await desk.add(*keys, call=b"c" * 4_000, due_ms=desk.later())
+    desk.fall_due(*keys)
+    moved: list[int] = []
+    while sum(moved) < 500:
+        moved.append((await desk.ledger.stage()).moved)
+        assert 0 < moved[-1] <= 150
+    books = desk.sound_books()
+    assert not books.queue
+    assert [entry.key for entry in books.streams["stream"].entries] == sorted(keys), "in the order of the queue"

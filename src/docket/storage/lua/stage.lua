@@ -1,8 +1,10 @@
 -- Moves tasks that have fallen due from the queue to the stream, in order of their time; those that lost a worker go to the front.
 -- ARGV[2]: msgpack {at most this many, worker that wants to stage or false for a caller that just does, whether a renewal has
 --   asked it to (0/1)}.
+-- Moves about 256 kB of records at most, so that it does not hold up the others for long: the caller comes again.
 -- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the worker's duty (1 leader,
 --   2 deputy, 0 none; only a leader moves anything).
+local BYTES, CHUNK = 262144, 50
 local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
 local now = now_us / 1000
@@ -13,30 +15,37 @@ if not head[2] or tonumber(head[2]) > now or (worker and duty ~= LEADER) then
 end
 insist()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
+local moved = 0
 if #due > 0 then
-  local records, fields, place_of, size = call('HMGET', TASKS, unpack(due)), {}, {}, 0
-  for i, key in ipairs(due) do
-    if records[i] then
-      local task = unpack_task(records[i])
-      if losses_of(task) > 0 then
-        --- parts
-        to_front(key, task)
-      else
-        to_stream(key, task)
+  local fields, place_of, size = {}, {}, 0
+  while moved < #due and size < BYTES do
+    local last = math.min(moved + CHUNK, #due)
+    local records = call('HMGET', TASKS, unpack(due, moved + 1, last))
+    for i = moved + 1, last do
+      local key, bytes = due[i], records[i - moved]
+      if bytes then
+        local task = unpack_task(bytes)
+        if losses_of(task) > 0 then
+          --- parts
+          to_front(key, task)
+        else
+          to_stream(key, task)
+        end
+        place_of[key] = #fields + 1
+        fields[#fields + 1] = key
+        fields[#fields + 1] = pack_task(task)
+        size = size + #bytes
+        publish(key, waiting_event(task))
       end
-      place_of[key] = #fields + 1
-      fields[#fields + 1] = key
-      fields[#fields + 1] = pack_task(task)
-      size = size + #records[i]
-      publish(key, waiting_event(task))
     end
+    moved = last
   end
   if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
-  call('ZREM', QUEUE, unpack(due))
+  call('ZREM', QUEUE, unpack(due, 1, moved))
   try_to_hand_over(#fields / 2, size, fields, place_of, math.floor(now), now_us)
 end
 head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 if worker and head[2] and tonumber(head[2]) <= now then
   call('HSET', FLEET, 'staged', string.format('%.0f', real_ms()))
 end
-return {#due, string.format('%.3f', now), head[2] or '-1', duty}
+return {moved, string.format('%.3f', now), head[2] or '-1', duty}
