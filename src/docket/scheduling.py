@@ -97,7 +97,8 @@ class Scheduling:
             _mark_superseded(executions)
 
     async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
-        sent = [pair for pair in sent if await self._is_stored(*pair)]
+        if any(order.payload is not None for _, order in sent):
+            sent = [pair for pair in sent if await self._is_stored(*pair)]
         try:
             receipts = await self._enqueue_many([order for _, order in sent])
         except Exception as error:

@@ -39,6 +39,7 @@ _STAYS = {
     "dead_records",
     "letter_payloads",
     "payloads",
+    "payload_data",
     "epoch",
     "others",
     "max_losses",
@@ -175,11 +176,16 @@ class Books:
     dead_records: set[str]
     # By id: how large, and how long it lives (-1: until it is unlinked).
     payloads: dict[str, tuple[int, int]]
+    payload_data: dict[str, bytes]
     # The payload of each dead letter that has one.
     letter_payloads: dict[str, str]
     epoch: int
     others: set[str]
     expiring: set[str]
+
+    def call_of(self, task: TaskRecord) -> bytes:
+        reference = task.reference
+        return task.call if reference is None else self.payload_data[reference.id]
 
     @property
     def entries(self) -> list[StreamEntry]:
@@ -216,6 +222,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
     finished: dict[str, FinishedRecord] = {}
     finished_ttl: dict[str, int] = {}
     payloads: dict[str, tuple[int, int]] = {}
+    payload_data: dict[str, bytes] = {}
     for name in names:
         suffix = name.removeprefix(prefix)
         ttl, value = next(replies), _answer(replies, suffix)
@@ -232,6 +239,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
             continue
         if family == b"payload":
             payloads[rest.decode()] = (len(value), ttl)
+            payload_data[rest.decode()] = value
             continue
         if ttl != -1:
             expiring.add(repr(name))
@@ -275,6 +283,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         dead={bytes_text(k) for k in one("dead", {})},
         dead_records={bytes_text(k) for k in letters},
         payloads=payloads,
+        payload_data=payload_data,
         letter_payloads=_letter_payloads(letters),
         epoch=int(one("epoch", b"0")),
         others=others,

@@ -14,7 +14,7 @@ PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front", U
 
 def assert_same(m: Model, b: Books) -> None:
     assert {k: (t.place, t.generation, t.attempt, t.losses, t.call) for k, t in m.tasks.items()} == {
-        k: (PLACES[t.place], t.generation, t.attempt, t.losses, t.call) for k, t in b.tasks.items()
+        k: (PLACES[t.place], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
     }
     assert m.running == {k: _run(r) for k, r in b.running.items()}
     assert m.ghosts == {e: _run(r) for e, r in b.ghosts.items()}
@@ -52,7 +52,7 @@ def adopt_front_order(m: Model, b: Books) -> None:
 
 def adopt(m: Model, b: Books) -> None:
     """The model begins anew with what the server has."""
-    m.tasks = {k: Task(t.call, t.attempt, t.generation, t.losses, PLACES[t.place]) for k, t in b.tasks.items()}
+    m.tasks = {k: Task(b.call_of(t), t.attempt, t.generation, t.losses, PLACES[t.place]) for k, t in b.tasks.items()}
     m.running = {k: _run(r) for k, r in b.running.items()}
     m.ghosts = {e: _run(r) for e, r in b.ghosts.items()}
     m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}

@@ -18,6 +18,7 @@ from docket.ledger import (
     reschedule,
     unknown_function,
 )
+from docket.ledger.payloads import Payload, call_payload
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.server import Server
@@ -166,9 +167,23 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _enqueue(self, calls: list[NewTask]) -> None:
         later = self.desk.later()
-        orders = [Order(c.key, "f", c.call, due_ms=later if c.later else 0, replace=c.replace) for c in calls]
+        orders = [self._order(c, later) for c in calls]
         receipts = self._run(self.desk.ledger.enqueue(orders))
         assert [(r.scheduled, r.generation) for r in receipts] == self.model.enqueue(calls)
+
+    def _order(self, new: NewTask, later: float) -> Order:
+        payload = self._stored_apart(new.call)
+        call = new.call if payload is None else payload.reference
+        due_ms = later if new.later else 0
+        return Order(new.key, "f", call, due_ms=due_ms, replace=new.replace, payload=payload)
+
+    def _stored_apart(self, call: bytes | None) -> Payload | None:
+        """Every other call is stored apart, as large ones are."""
+        if call is None or len(call) % 2 == 0:
+            return None
+        payload = call_payload(call)
+        self._run(self.desk.ledger.payloads.store(payload))
+        return payload
 
     def cancel(self) -> None:
         key = self._draw(st.sampled_from(KEYS))
@@ -304,8 +319,16 @@ class LedgerMachine(RuleBasedStateMachine):
             return unknown_function(run.key, run.epoch, only_if_known=ending.only_if_known)
         task = self.model.tasks.get(ending.key)
         attempt = task.attempt + 1 if task else 2
-        name = "f" if ending.call else None
-        return reschedule(run.key, run.epoch, attempt=attempt, delay_ms=delay, function_name=name, call=ending.call)
+        name, payload = "f" if ending.call else None, self._stored_apart(ending.call)
+        return reschedule(
+            run.key,
+            run.epoch,
+            attempt=attempt,
+            delay_ms=delay,
+            function_name=name,
+            call=ending.call,
+            payload=payload,
+        )
 
     def acquire(self) -> None:
         self._acquire(self._any_run(), self._draw(wanted_limits))
