@@ -9,9 +9,9 @@ import pytest
 
 from docket import Docket, ExecutionState, Perpetual, Retry, Worker
 from docket.ledger.queries import Query, find
-from docket.model.errors import Undecodable
+from docket.model.errors import ExecutionCancelled, Undecodable
 
-from .waiting import eventually
+from .waiting import at_work, eventually
 
 KB = 1024
 LARGE = 300 * KB
@@ -163,3 +163,18 @@ async def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments(docke
     async with Worker(docket) as worker:
         await worker.run_until_finished()
     assert len(await executions[0].get_result(timeout=MINUTE)) == LARGE
+
+
+async def test_a_task_that_waits_for_its_arguments_can_be_cancelled(docket: Docket) -> None:
+    docket.register(echo)
+    turn = docket.server._bulk_turns[1]
+    executions = [await docket.add(echo, key=f"{n}")(b"v" * LARGE) for n in range(3)]
+    await turn.acquire()
+    async with Worker(docket) as worker, at_work(worker):
+        await eventually(lambda: len(worker.runs) == 3)
+        for execution in (executions[0], executions[2]):
+            await docket.cancel(execution.key)
+            with pytest.raises(ExecutionCancelled):
+                await execution.get_result(timeout=MINUTE)
+        turn.release()
+        assert len(await executions[1].get_result(timeout=MINUTE)) == LARGE

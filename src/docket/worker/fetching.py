@@ -102,7 +102,7 @@ class Fetcher(ClaimingService):
                 return
         # A read that ends without work needs no second look: the next one is told of whatever comes.
         self._may_be_work = False
-        entries = await self._wait_for_entries(self._slots.free)
+        entries = await self._wait_for_entries(min(self._slots.free, TAKE_AT_MOST))
         if entries:
             self._may_be_work = True
             await self._begin(worker, await self._claim(worker, entries))

@@ -145,11 +145,13 @@ class Loader(Service):
         late = [item for item in list(self._line)[kept:] if item.run.reason is not None or item.age > LONGEST_WAIT]
         if not late:
             return
-        logger.warning("%d task(s) go back: their arguments do not arrive in time", len(late))
+        slow = [item for item in late if item.run.reason is None]
+        if slow:
+            logger.warning("%d task(s) go back: their arguments do not arrive in time", len(slow))
+        for item in slow:
+            item.run.holds_slot = False
+            self._withheld += 1
         for item in late:
-            if item.run.holds_slot:
-                item.run.holds_slot = False
-                self._withheld += 1
             self._leave(item, self._starter.hand_back)
 
     def _release(self) -> None:
