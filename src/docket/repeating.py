@@ -70,6 +70,29 @@ class Repeater:
         return min(deadline, began + self._ttl_seconds) if order.fresh and not order.replace else 0.0
 
 
+class StoreTries:
+    """When a large value may be stored again, and how patiently: none begins later than so many seconds after the first failed.
+    The link may be slow, so each may take twice as long as the one before."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+        self._pause = _FIRST_PAUSE
+        self.patience = 1.0
+
+    async def another(self) -> bool:
+        """After a pause; False if it is too late."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._seconds
+        if now >= self._until:
+            return False
+        await asyncio.sleep(min(random.uniform(self._pause / 2, self._pause), self._until - now))
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        self.patience *= 2
+        return True
+
+
 async def _attempt(send: Send, orders: Sequence[Order], last: float) -> Sequence[Receipt]:
     seconds = max(last - time.monotonic(), _FIRST_PAUSE)
     try:

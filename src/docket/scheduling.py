@@ -16,7 +16,7 @@ from docket.ledger.ledger import BATCH
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.model.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.model.times import from_ms, to_ms
-from docket.repeating import Repeater
+from docket.repeating import Repeater, StoreTries, told
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -46,6 +46,8 @@ class Scheduling:
         order = self._order(execution, replace)
         if order is None:
             return
+        if order.payload is not None:
+            await self._store(order.payload)
         began = time.monotonic()
         try:
             receipt = await self._enqueue(order)
@@ -56,26 +58,25 @@ class Scheduling:
         self._note(execution, receipt, replace)
 
     async def _enqueue(self, order: Order) -> Receipt:
-        if order.payload is None:
-            return await self._batcher.call(order)
         for _ in range(TRIES):
-            if not order.unanswered:
-                # Not again after a lost answer: the task may have adopted it.
-                await self._store(order.payload)
             receipt = await self._batcher.call(order)
-            if not receipt.payload_missing:
+            if order.payload is None or not receipt.payload_missing:
                 return receipt
+            await self._store(order.payload)
         raise ServerUnsuitable(
             f"{self._docket.server.shown_url}: the server deletes stored arguments at once; set its maxmemory-policy to noeviction"
         )
 
     async def _store(self, payload: Payload) -> None:
-        try:
-            await self._ledger.payloads.store(payload)
-        except ServerUnreachable as error:
-            # Without its script it is not a task.
-            error.maybe_stored = False
-            raise
+        """Stores a large call, before the script that names it. Repeats by itself: without its script it is not a task."""
+        tries = StoreTries(self._docket.add_patience.total_seconds())
+        while True:
+            try:
+                await self._ledger.payloads.store(payload, patience=tries.patience)
+                return
+            except ServerUnreachable as error:
+                if not await tries.another():
+                    raise told(error, maybe_stored=False) from error
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Each is judged on its own: an error marks its execution and touches no other."""
@@ -131,7 +132,6 @@ class Scheduling:
         return [await self._enqueue(order) for order in orders]
 
     async def _is_stored(self, execution: Execution, order: Order) -> bool:
-        """Stores a large call, before the script that names it."""
         if order.payload is None:
             return True
         try:

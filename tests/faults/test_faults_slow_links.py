@@ -165,7 +165,7 @@ async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(stag
             assert len(await execution.get_result(timeout=MINUTE)) == 7_000_000
 
 
-async def test_a_small_call_beside_large_ones_is_scheduled_at_once(stage: Stage, impatient: None) -> None:
+async def test_a_small_call_beside_large_ones_is_scheduled_at_once(stage: Stage) -> None:
     """Ten calls of 100 kB at 200 kB a second, and one of a few bytes in the same moment."""
     server = stage.server()
 
