@@ -144,7 +144,11 @@ class Docket(Places):
         try:
             await self.attached.end_all()
         finally:
-            stack, self._stack = self._stack, None
+            await self._close()
+
+    async def _close(self) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
             await stack.aclose()
 
     @property
