@@ -102,6 +102,23 @@ async def test_prometheus_is_served_without_any_set_up_of_opentelemetry() -> Non
     assert shown["docket_dead_letters"] == 0
 
 
+async def test_tasks_that_wait_for_a_worker_that_knows_them_are_shown() -> None:
+    async def unheard_of() -> None: ...
+
+    url = f"memory://{uuid4()}"
+    async with Docket(name="prom", url=url) as docket, Docket(name="prom", url=url) as ignorant:
+        with metrics_server("127.0.0.1", 0) as port:
+            await docket.add(unheard_of)()
+            async with Worker(ignorant) as worker:
+                working = asyncio.create_task(worker.run_forever())
+                async with asyncio.timeout(90):
+                    while (await _scrape(port)).get("docket_unknown_function_tasks") != 1:
+                        await asyncio.sleep(0.02)
+                assert (await _scrape(port))["docket_queue_depth"] == 0, "no further worker of this kind would help"
+                working.cancel()
+                await working
+
+
 async def _scrape(port: int) -> dict[str, float]:
     def get() -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
