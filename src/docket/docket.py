@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from docket.attached import AttachedWorkers
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import from_record, unknown_function
+from docket.execution.hand_runs import HandRuns
 from docket.execution.watching import watch
 from docket.instrumentation import (
     TASKS_CANCELLED,
@@ -105,6 +106,7 @@ class Docket(Places):
         self.attached = AttachedWorkers()
         self._ledger: Ledger | None = None
         self._subscriptions: Subscriptions | None = None
+        self._hand_runs: HandRuns | None = None
         self._stack: AsyncExitStack | None = None
         self._scheduling: Scheduling | None = None
         self._progressing: Batcher[tuple[str, int, bytes, str], bool]
@@ -133,6 +135,8 @@ class Docket(Places):
             )
             stack.push_async_callback(self._scheduling.drain)
             stack.push_async_callback(self._progressing.drain)
+            self._hand_runs = HandRuns(self._ledger, self._hand_lease_ms(), self.name)
+            stack.push_async_callback(self._hand_runs.aclose)
             self.attached.open()
             self._stack = stack.pop_all()
         return self
@@ -162,6 +166,15 @@ class Docket(Places):
         if self._stack is None or self._subscriptions is None:
             raise _not_open()
         return self._subscriptions
+
+    @property
+    def hand_runs(self) -> HandRuns:
+        if self._stack is None or self._hand_runs is None:
+            raise _not_open()
+        return self._hand_runs
+
+    def _hand_lease_ms(self) -> int:
+        return max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
 
     def _open_scheduling(self) -> Scheduling:
         if self._stack is None or self._scheduling is None:

@@ -19,8 +19,9 @@ from docket import (
     Worker,
 )
 from docket.execution import ExecutionProgress
+from docket.model.errors import LeaseLost
 
-from .waiting import later, now, reaches, run_everything, running, within
+from .waiting import eventually, later, now, reaches, run_everything, running, within, worker_for
 
 
 async def noop(*args: object, **kwargs: object) -> None: ...
@@ -213,6 +214,80 @@ async def test_a_client_may_claim_an_execution_and_complete_it(docket: Docket) -
     await execution.sync()
     assert execution.state == ExecutionState.COMPLETED
     assert execution.completed_at is not None
+
+
+async def test_a_run_by_hand_keeps_its_task_while_the_docket_is_open(name: str, url: str) -> None:
+    lease = {"heartbeat_interval": timedelta(milliseconds=100), "missed_heartbeats": 3}
+    async with Docket(name=name, url=url, **lease) as docket, worker_for(docket) as worker:
+        execution = await docket.add(noop, key="k")()
+        assert await execution.claim("by hand")
+        async with running(worker):
+            await asyncio.sleep(1.0)
+            assert {info.name for info in await docket.workers()} == {worker.name}
+        await docket.ledger.ask("sweep", (500, 0, 0, b"", ""))
+
+        await execution.mark_as_completed()
+        await execution.sync()
+        assert execution.state == ExecutionState.COMPLETED
+
+
+async def test_a_run_by_hand_whose_docket_was_closed_is_run_by_a_worker(docket: Docket) -> None:
+    ran: list[int] = []
+
+    async def work() -> None:
+        ran.append(1)
+
+    docket.register(work)
+    lease = {"heartbeat_interval": timedelta(milliseconds=50), "missed_heartbeats": 2}
+    await docket.add(work, key="k")()
+    async with Docket(name=docket.name, url=docket.url, **lease) as elsewhere:
+        claimed = await elsewhere.get_execution("k")
+        assert claimed is not None
+        assert await claimed.claim("by hand")
+
+    async def is_put_back() -> bool:
+        await docket.ledger.ask("sweep", (500, 0, 0, b"", ""))
+        return (await docket.ledger.look("k")).run is None
+
+    await eventually(is_put_back)
+    await run_everything(docket)
+    assert ran == [1]
+
+
+async def test_a_run_by_hand_that_no_longer_counts_is_told_so(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+    await execution.claim("by hand")
+    await docket.replace(noop, later(), "k")()
+
+    with pytest.raises(LeaseLost, match="'k' no longer counts"):
+        await execution.mark_as_completed()
+
+    await execution.sync()
+    assert execution.state == ExecutionState.SCHEDULED
+
+
+async def test_ending_a_run_by_hand_again_after_a_lost_answer_is_no_error(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+    await execution.claim("by hand")
+    epoch = execution.epoch
+    await execution.mark_as_completed()
+    # As if the answer had not come: the run is still this execution's.
+    execution.epoch = epoch
+
+    await execution.mark_as_completed()
+    assert execution.state == ExecutionState.COMPLETED
+
+
+async def test_what_is_scheduled_in_a_run_by_hand_follows_it(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+    await execution.claim("by hand")
+    execution.when = later()
+    assert await execution.schedule() is Disposition.SCHEDULED
+
+    await execution.mark_as_completed()
+
+    assert execution.state == ExecutionState.SCHEDULED
+    assert execution.when > now()
 
 
 async def test_a_client_may_mark_an_execution_as_failed(docket: Docket) -> None:

@@ -293,6 +293,8 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         values.pop(family, None)
     # Offers end by themselves: that of a worker who is gone harms nobody.
     values.pop("offers", None)
+    # So do the leases of runs by hand.
+    values.pop("hand-leases", None)
     books.others |= set(values)
     return books
 
@@ -557,7 +559,7 @@ def _kind(suffix: bytes) -> str:
             return "hash"
         case "dead-records":
             return "hash"
-        case "queue" | "leases" | "lost" | "dead" | "line" | "offers" | "unknown":
+        case "queue" | "leases" | "lost" | "dead" | "line" | "offers" | "hand-leases" | "unknown":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"

@@ -33,7 +33,7 @@ async def test_no_script_changes_a_record_in_an_unknown_place(desk: Desk) -> Non
     desk.sweep()
     assert await desk.ledger.cancel("k") == 0
     assert await desk.ledger.clear() == 0
-    assert (await desk.ledger.seize("k", "somebody"))[1] == 0
+    assert (await desk.ledger.seize("k", "somebody", "somebody~hand-1", 1000))[1] == 0
     desk.bury(worker)
     assert record_of(desk, "k") == record
 

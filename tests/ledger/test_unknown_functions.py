@@ -122,7 +122,7 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
     assert await desk.ledger.cancel("cancelled") == 1
     (receipt,) = await desk.ledger.enqueue([order("replaced", replace=True)])
     assert (receipt.generation, receipt.replaced_another) == (2, True)
-    assert (await desk.ledger.seize("seized", "hand"))[1] > 0
+    assert (await desk.ledger.seize("seized", "hand", "hand~hand-1", 1000))[1] > 0
     books = desk.books()
     assert books.unknown == {"f": ["cleared"]}
     assert books.tasks["replaced"].place == QUEUED

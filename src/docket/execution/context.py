@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from docket.storage.subscriptions import Subscriptions
 
     from .execution import Execution
+    from .hand_runs import HandRuns
     from .progress import ProgressEvent
     from .watching import StateEvent
 
@@ -27,6 +28,9 @@ class TaskHome(Protocol):
 
     @property
     def subscriptions(self) -> Subscriptions: ...
+
+    @property
+    def hand_runs(self) -> HandRuns: ...
 
     @property
     def result_storage(self) -> Any: ...

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from uncalled_for import get_signature
 
 from docket.codec import decode_call, decode_error, decode_result, encode_call, encode_error
-from docket.ledger import Ending, Look, Taken, finish, read_ending
+from docket.ledger import Answer, Ending, Look, Settlement, Taken, finish, read_ending, reschedule
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE, ending_event
 from docket.ledger.ledger import as_json, worker_name
+from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.model.errors import (
     ExecutionCancelled,
+    LeaseLost,
     ResultExpired,
     TaskFailed,
     Undecodable,
@@ -24,7 +26,7 @@ from docket.model.errors import (
     Unserializable,
 )
 from docket.model.states import Disposition, ExecutionState
-from docket.model.times import from_ms
+from docket.model.times import duration_ms, from_ms, to_ms
 from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord, read_reference
 
 from .display import show_call
@@ -59,6 +61,21 @@ class NextRun:
     when: datetime | None = None
     function_name: str | None = None
     call: bytes | None = None
+
+    def settlement(self, key: str, epoch: int, *, payload: Payload | None = None, put_off: bool = False) -> Settlement:
+        """Ends the run with it. `payload`: the call, stored apart. `put_off`: the run has not begun, so the same submission
+        comes later."""
+        return reschedule(
+            key,
+            epoch,
+            attempt=self.attempt,
+            delay_ms=duration_ms(self.delay) if self.delay is not None else 0,
+            due_ms=to_ms(self.when) if self.when is not None else None,
+            function_name=self.function_name,
+            call=self.call,
+            payload=payload,
+            put_off=put_off,
+        )
 
 
 class Execution:
@@ -170,20 +187,26 @@ class Execution:
     # Running by hand
 
     async def claim(self, worker: str) -> bool:
-        """Marks the waiting task as running, for a caller that runs it by hand. False if it does not wait."""
-        _, epoch = await self.docket.ledger.seize(self.key, worker)
+        """Marks the waiting task as running, for a caller that runs it by hand. False if it does not wait.
+
+        The run has a lease that is renewed while this docket is open; if the process dies, the task is put back. It ends
+        with `mark_as_completed`, `mark_as_failed` or `mark_as_cancelled`.
+        """
+        started_ms, epoch = await self.docket.hand_runs.claim(self.key, worker)
         if not epoch:
             return False
         self.epoch = epoch
-        self._progress = None
-        self.state, self.worker, self.started_at = ExecutionState.RUNNING, worker, datetime.now(UTC)
+        self._progress, self.next_run = None, None
+        self.state, self.worker, self.started_at = ExecutionState.RUNNING, worker, from_ms(started_ms)
         return True
 
     async def mark_as_completed(self, result_key: str | None = None) -> None:
+        """Ends a run by hand. Raises LeaseLost if the run no longer counts; then nothing is written."""
         ending = Ending(self.worker, kind=ELSEWHERE if result_key else 0, payload=(result_key or "").encode())
         await self._end(ExecutionState.COMPLETED, ending)
 
     async def mark_as_failed(self, error: str | None = None, result_key: str | None = None) -> None:
+        """Ends a run by hand with an error. Raises as `mark_as_completed`."""
         text = error or "failed"
         ending = Ending(self.worker, text, ERROR, encode_error(TaskFailed(text)))
         if result_key:
@@ -191,6 +214,7 @@ class Execution:
         await self._end(ExecutionState.FAILED, ending)
 
     async def mark_as_cancelled(self) -> None:
+        """Ends a run by hand as cancelled. Raises as `mark_as_completed`."""
         await self._end(ExecutionState.CANCELLED, Ending(self.worker))
 
     async def _end(self, state: ExecutionState, ending: Ending) -> None:
@@ -198,9 +222,33 @@ class Execution:
             raise RuntimeError(f"task {self.key!r} is neither waiting nor run by this execution")
         ledger, now = self.docket.ledger, self.docket.now()
         event = ending_event(state, as_json(self.worker or ""), now.timestamp() * 1000, ending.error)
-        await ledger.settle([finish(self.key, self.epoch, state, ledger.ttl_ms, ending.pack(), event)])
+        goes_on = self.next_run is not None
+        settlement = finish(self.key, self.epoch, state, ledger.ttl_ms, ending.pack(), event)
+        if self.next_run is not None:
+            settlement = await self._following(self.next_run)
+        settlement.worker = self.docket.hand_runs.id_of(self.epoch)
+        _, (answer,) = await ledger.settle([settlement])
+        epoch, self.epoch, self.next_run = self.epoch, 0, None
+        self.docket.hand_runs.release(epoch)
+        if answer is Answer.LOST and not await self._has_ended(epoch):
+            raise LeaseLost(
+                f"this run of task {self.key!r} no longer counts: it was replaced, or its lease ended and the task was put back"
+            )
         self.state, self.completed_at, self.error = state, now, ending.error
-        self.epoch = 0
+        if goes_on:
+            await self.sync()
+
+    async def _following(self, next_run: NextRun) -> Settlement:
+        call, payloads = next_run.call, self.docket.ledger.payloads
+        payload = call_payload(call) if call is not None and len(call) > LARGEST_CALL else None
+        if payload is not None:
+            await payloads.store(payload)
+        return next_run.settlement(self.key, self.epoch, payload=payload)
+
+    async def _has_ended(self, epoch: int) -> bool:
+        """Whether an earlier attempt to settle was written, and only its answer lost."""
+        finished = (await self.docket.ledger.look(self.key)).finished
+        return finished is not None and finished.epoch == epoch
 
     # Looking
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -220,10 +221,14 @@ class Ledger:
         )
         return code, full
 
-    async def seize(self, key: str, worker: str) -> tuple[float, int]:
-        """Claims a task by key for a caller that runs it by hand: server ms, epoch (0: it does not wait)."""
-        now, epoch = await self._run("seize", (text_bytes(key), text_bytes(worker_id(worker, "hand")), as_json(worker)))
+    async def seize(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
+        """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch (0: it does not wait)."""
+        now, epoch = await self._run("seize", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
         return now, epoch
+
+    async def hold(self, hands: Sequence[str], lease_ms: int) -> None:
+        """Extends the leases of runs that were claimed by hand."""
+        await self._run("hold", (lease_ms, [text_bytes(hand) for hand in hands]))
 
     async def look(self, key: str) -> Look:
         task, run, progress, finished = await self._run("look", (text_bytes(key),))
@@ -371,6 +376,11 @@ def _limit_segment(name: str) -> bytes:
 def worker_id(name: str, suffix: str) -> str:
     """A worker's id is part of key names, so it is a segment; the name stays readable."""
     return f"{segment(name)}~{suffix}"
+
+
+def hand_id(name: str) -> str:
+    """The id of a lease for one run by hand, as the scripts know it."""
+    return worker_id(name, f"hand-{secrets.token_hex(6)}")
 
 
 def worker_name(id: str) -> str:

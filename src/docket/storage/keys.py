@@ -38,6 +38,7 @@ _FIXED = (
     "swept",
     "offers",
     "handed",
+    "hand-leases",
     "payload:=",
     "unknown:=",
     "unknown-functions",

@@ -49,7 +49,7 @@ from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.payloads import Payload
 from docket.model.errors import UnknownVersion
 from docket.model.states import ExecutionState
-from docket.model.times import duration_ms, from_ms, to_ms
+from docket.model.times import duration_ms, from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
 from .loading import Loader
@@ -393,19 +393,8 @@ class Runner:
             self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
 
     async def _next(self, run: Run, next_run: NextRun, *, put_off: bool = False) -> Settlement:
-        when = next_run.when
         payload = await self._results.store_call(run, next_run.call)
-        return reschedule(
-            run.key,
-            run.epoch,
-            attempt=next_run.attempt,
-            delay_ms=duration_ms(next_run.delay) if next_run.delay is not None else 0,
-            due_ms=to_ms(when) if when is not None else None,
-            function_name=next_run.function_name,
-            call=next_run.call,
-            put_off=put_off,
-            payload=payload,
-        )
+        return next_run.settlement(run.key, run.epoch, payload=payload, put_off=put_off)
 
     async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
         ending = Ending(self._worker.name)

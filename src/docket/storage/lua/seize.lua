@@ -1,7 +1,8 @@
--- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has no stream entry.
--- ARGV[2]: msgpack {key, worker, worker as JSON}.
+-- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has no stream entry, and a lease of
+-- its own.
+-- ARGV[2]: msgpack {key, id of the run's lease, the caller's name as JSON, lease ms}.
 -- Returns: server ms and the epoch, or an epoch of 0 if it does not wait.
-local key, worker, worker_json = unpack(cmsgpack.unpack(ARGV[2]))
+local key, worker, worker_json, lease = unpack(cmsgpack.unpack(ARGV[2]))
 local now, now_us = server_ms()
 local bytes = call('HGET', TASKS, key)
 if not bytes or call('HEXISTS', RUNNING, key) == 1 then return {now, 0} end
@@ -9,6 +10,7 @@ local task = unpack_task(bytes)
 if is_foreign(task) then return {now, 0} end
 withdraw(key, task)
 local run = {epoch = next_epochs(1, now_us), started = now, entry_ms = 0, entry_seq = 0, flags = 0, worker = worker, limits = ''}
+call('ZADD', HAND_LEASES, real_ms() + lease, worker)
 call('HSET', RUNNING, key, pack_run(run))
 publish(key, running_event(worker_json, now))
 return {now, run.epoch}

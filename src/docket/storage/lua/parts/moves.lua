@@ -99,7 +99,17 @@ local function leave_line(key)
   for _, limit in ipairs(limits) do wake_line(limit) end
 end
 
+-- A caller that runs a task by hand: its lease is not a worker's.
+local function is_hand(worker)
+  return string.find(worker, '~hand%-%x+$')
+end
+
+local function holds_by_hand(worker)
+  return tonumber(call('ZSCORE', HAND_LEASES, worker) or '0') > (real_ms())
+end
+
 local function may_live(worker)
+  if is_hand(worker) then return holds_by_hand(worker) end
   return call('ZSCORE', LEASES, worker) or call('SISMEMBER', DYING, worker) == 1
 end
 

@@ -1,0 +1,8 @@
+-- Extends the leases of runs that were claimed by hand.
+-- ARGV[2]: msgpack {lease ms, list of ids}.
+-- Returns: server ms.
+local lease, ids = unpack(cmsgpack.unpack(ARGV[2]))
+local now = real_ms()
+insist()
+for _, id in ipairs(ids) do call('ZADD', HAND_LEASES, now + lease, id) end
+return now
