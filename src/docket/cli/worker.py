@@ -14,7 +14,7 @@ from docket.cli.loops import has_uvloop
 from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Url
 from docket.cli.supervising import Supervisor
 from docket.cli.worker_options import WorkerOptions
-from docket.cli.working import run_worker
+from docket.cli.working import run_worker, warn_of_tasks
 from docket.storage.urls import Kind, parse
 
 logger = logging.getLogger("docket.worker")
@@ -81,12 +81,9 @@ def worker(
     )
     _check(options, processes)
     with logging_to_stderr(options.logging_level, options.logging_format):
-        if report_to is None and options.tasks == (o.STANDARD_TASKS,) and fallback_task is None:
-            logger.warning(
-                "without --tasks this worker knows docket's built-in tasks only; name yours, as in --tasks shop.tasks:tasks"
-            )
         if processes == 1 and not reload:
             return run_worker(options, report_to)
+        warn_of_tasks(options)
         return Supervisor(options, processes, reload=reload).run()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from dataclasses import asdict
 from types import FrameType
@@ -13,9 +14,11 @@ from docket.cli.failures import ToldToStop
 from docket.cli.loops import loop_factory
 from docket.cli.reporting import Report
 from docket.cli.task_modules import check_tasks, find_modules_here, load_dependencies
-from docket.cli.worker_options import WorkerOptions
+from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions
 from docket.docket import Docket
 from docket.worker import Worker
+
+logger = logging.getLogger("docket.worker")
 
 
 def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
@@ -29,6 +32,13 @@ def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
         runner.run(announced.run(**_arguments(options), dependencies=dependencies))
     return 0
+
+
+def warn_of_tasks(options: WorkerOptions) -> None:
+    if options.tasks == (STANDARD_TASKS,) and options.fallback_task is None:
+        logger.warning(
+            "without --tasks this worker knows docket's built-in tasks only; name yours, as in --tasks shop.tasks:tasks"
+        )
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
@@ -57,6 +67,19 @@ def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]
                 self._report = Report(report_to, self.health_problem)
                 self._report.start()
             return self
+
+        async def run_forever(self) -> None:
+            self._warn()
+            await super().run_forever()
+
+        async def run_until_finished(self) -> None:
+            self._warn()
+            await super().run_until_finished()
+
+        def _warn(self) -> None:
+            # Not before all is well: an error is one line. A supervisor says it for its processes.
+            if report_to is None:
+                warn_of_tasks(options)
 
         async def __aexit__(self, *exc_info: object) -> None:
             if self._report is not None:
