@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, Worker
+from docket.ledger import Duty
 from docket.storage.server import Server
 
 from .waiting import at_work, eventually
@@ -57,6 +58,30 @@ async def test_a_scheduled_task_costs_three_scripts_however_many_workers_there_a
         assert scripts["enqueue"] == tasks
         assert scripts["stage"] <= tasks + 2
         assert sum(scripts.values()) <= 3 * tasks + 5, scripts
+
+
+async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_a_backlog(
+    docket: Docket, worker: Worker, scripts: Counter[str]
+) -> None:
+    async def note() -> None: ...
+
+    docket.register(note)
+    # A leader that is somewhere else, and stages all the time.
+    await docket.ledger.register("elsewhere~1", 60_000, ["note"])
+    fleet, client = docket.keys.key("fleet"), docket.server.client
+    async with at_work(worker):
+        await eventually(lambda: worker.duties.duty is Duty.DEPUTY)
+        await client.hset(fleet, "staged", int(time.time() * 1000))
+        await docket.add(note, when=docket.now() + timedelta(milliseconds=10))()
+        scripts.clear()
+        ends = time.monotonic() + 2.5
+        while time.monotonic() < ends:
+            await client.hset(fleet, "staged", int(time.time() * 1000))
+            await asyncio.sleep(0.05)
+        assert worker.duties.duty is Duty.DEPUTY
+        assert scripts["stage"] <= 6
+        # Then that one is held up.
+        await eventually(lambda: worker.duties.leads)
 
 
 async def test_an_idle_worker_needs_at_most_three_commands_a_second(docket: Docket, worker: Worker) -> None:

@@ -102,18 +102,23 @@ class Stager(Service):
         if staged.duty is Duty.NONE:
             return
         self._heard_due(staged.next_ms)
-        await self._sleep(DEPUTY_SECONDS if staged.duty is Duty.DEPUTY else 0.0, staged.now_ms)
+        if staged.duty is Duty.LEADER:
+            await self._sleep(0.0, staged.now_ms)
+        else:
+            # Where tasks are overdue all the same, the leader is working them off.
+            await self._sleep(DEPUTY_SECONDS, staged.now_ms, least=DEPUTY_SECONDS)
 
     async def _is_overdue(self) -> bool:
         self._heard_due(await self._ledger.next_due_ms())
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 
-    async def _sleep(self, longer: float, server_ms: float | None = None) -> None:
+    async def _sleep(self, longer: float, server_ms: float | None = None, *, least: float = 0.0) -> None:
         """Until the next due time that is known and as many seconds longer, or until something else happens."""
         began, server_ms = steady_seconds(), server_ms if server_ms is not None else self._now_ms()
         while not self._unsure:
             slept = steady_seconds() - began
-            left = min((self._next_ms - server_ms) / 1000 + longer, LONGEST_SLEEP) - slept
+            until_due = (self._next_ms - server_ms) / 1000 + longer
+            left = min(max(until_due, least), LONGEST_SLEEP) - slept
             if left <= 0:
                 return
             with contextlib.suppress(TimeoutError):
