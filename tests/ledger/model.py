@@ -113,7 +113,7 @@ class Model:
     def stage(self, due: list[str]) -> None:
         for key in due:
             self.queue.discard(key)
-            self._put(key, "stream")
+            self._put(key, "front" if self.tasks[key].losses > 0 else "stream")
 
     def deliver(self, worker: str, streams: Iterable[tuple[str, int]]) -> list[Waiting]:
         delivered: list[Waiting] = []
