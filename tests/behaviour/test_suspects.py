@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from docket import CurrentWorker, Docket, ExecutionState, TaskKey, Worker
+from docket.ledger import Entry
 from docket.worker import isolation
+from docket.worker.runs import Run, Runs
 from docket.worker.slots import Slots
 
 from .limiting import Diary, at_work, eventually
@@ -197,3 +199,29 @@ def test_slots_held_for_one_run_are_free_when_that_has_given_its_own_back() -> N
     assert (slots.free, slots.are_held) == (0, True)
     slots.give_back()
     assert (slots.free, slots.are_held) == (4, False)
+
+
+async def test_a_worker_keeps_itself_free_for_longer_each_time_it_could_not_make_room(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "RESERVED_SECONDS", 0.05)
+    runs = Runs()
+    long = Run("long", b"", 1, 0.0)
+    runs.add(long)
+    alone = isolation.Isolation(docket.ledger, Slots(5), runs, lambda: None)
+
+    async def reserve_and_drain() -> tuple[float, bool]:
+        alone.notes.reserved = Entry(True, "1-1", b"suspect")
+        alone.heed()
+        seconds = alone.seconds_left
+        drained = await alone.drain()
+        alone.release()
+        return seconds, drained
+
+    (first, in_vain), (second, _), (third, _) = [await reserve_and_drain() for _ in range(3)]
+    assert not in_vain
+    assert 0 < first <= 0.05 < second <= 0.1 < third <= 0.2
+    runs.remove(long)
+    assert (await reserve_and_drain())[1]
+    seconds, _ = await reserve_and_drain()
+    assert seconds <= 0.05

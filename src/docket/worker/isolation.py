@@ -18,8 +18,9 @@ logger = logging.getLogger("docket.worker")
 
 # A worker that has no room for a suspect leaves the front stream to the others for a moment of this length, in seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
-# For so long a worker starts nothing new so that a suspect may have it to itself.
-RESERVED_SECONDS = 10.0
+# For so long a worker starts nothing new so that a suspect may have it to itself; twice as long after each time in vain, so that
+# tasks that take longer cannot keep a suspect waiting for ever.
+RESERVED_SECONDS, MOST_RESERVED_SECONDS = 10.0, 3600.0
 # How long a worker that stops tries to put back what it has reserved.
 LAST_WAIT_SECONDS = 1.0
 
@@ -36,6 +37,7 @@ class Isolation:
         self._runs = runs
         self._on_reserve = on_reserve
         self._front_after = self._reserved_until = 0.0
+        self._times_in_vain = 0
         # Filled by the ledger with every claim.
         self.notes = SuspectNotes()
         self.reserved: Entry | None = None
@@ -57,7 +59,8 @@ class Isolation:
             self.pause_front()
         if notes.reserved is not None:
             self.reserved, notes.reserved = notes.reserved, None
-            self._reserved_until = asyncio.get_running_loop().time() + RESERVED_SECONDS
+            seconds = min(RESERVED_SECONDS * 2**self._times_in_vain, MOST_RESERVED_SECONDS)
+            self._reserved_until = asyncio.get_running_loop().time() + seconds
             self._slots.hold()
             self._on_reserve()
 
@@ -83,13 +86,19 @@ class Isolation:
         if self._runs.find(epoch) is None:
             self._slots.release()
 
+    @property
+    def seconds_left(self) -> float:
+        """For how long the reservation stands."""
+        return max(self._reserved_until - asyncio.get_running_loop().time(), 0.0)
+
     async def drain(self) -> bool:
         """Waits until nothing runs here. False if that takes too long."""
-        left = self._reserved_until - asyncio.get_running_loop().time()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(left, 0.0)):
+            async with asyncio.timeout(self.seconds_left):
                 await self._runs.wait_idle()
-        return not len(self._runs)
+        drained = not len(self._runs)
+        self._times_in_vain = 0 if drained else min(self._times_in_vain + 1, 20)
+        return drained
 
     def release(self) -> None:
         """The reservation is over, one way or another."""
