@@ -362,7 +362,8 @@ class Docket(Places):
             execution = Execution(
                 self, call.function, call.args, call.kwargs, call.key, call.when, function_name=call.function_name
             )
-            execution.fresh_key, execution.trace_context = call.fresh_key, trace_context
+            execution.fresh_key, execution.seed = call.fresh_key, call.seed
+            execution.trace_context = trace_context
             executions.append(execution)
         size = chunk_size or max(len(executions), 1)
         for start in range(0, len(executions), size):

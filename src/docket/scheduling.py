@@ -166,6 +166,7 @@ class Scheduling:
             # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
             due_ms <= docket.server.clock.now_ms(),
             payload,
+            seed=execution.seed,
         )
 
     def _note_strike(self, execution: Execution) -> None:

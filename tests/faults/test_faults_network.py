@@ -151,6 +151,7 @@ async def test_many_workers_come_back_after_an_outage_without_a_stampede(stage: 
     async with Proxy(server) as proxy, AsyncExitStack() as stack:
         for i in range(20):
             docket = await stage.docket(f"docket-{i}", url=proxy.url, lease=4.0)
+            Pulse(docket)
             await stack.enter_async_context(working(await stage.worker(docket)))
         pulses = [Pulse(await stage.docket(f"docket-{i}", url=server.url)) for i in range(20)]
         proxy.attempts.clear()

@@ -87,3 +87,16 @@ async def test_only_the_newest_deploys_are_remembered(seeded: Desk) -> None:
     for n in range(120):
         await seeded.ledger.seedable(f"deploy {n}", ["chain"])
     assert seeded.client.hlen(seeded.ledger.keys.key("deploys")) == 100
+
+
+async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_scheduled_again(seeded: Desk) -> None:
+    """Between the question whether it should be there and the request to schedule it."""
+    worker = await seeded.hire()
+    run = await seeded.start(worker, "chain")
+    assert await seeds(seeded) == [SCHEDULE, SCHEDULE]
+    await seeded.settle(ending_its_chain(completed(run)))
+    (receipt,) = await seeded.add("chain", seed=True)
+    assert not receipt.scheduled
+    assert (await seeded.ledger.look("chain")).task is None
+    (by_hand,) = await seeded.add("chain")
+    assert by_hand.scheduled

@@ -50,6 +50,8 @@ class TaskCall:
     when: datetime
     function_name: str | None = None
     fresh_key: bool = field(default=False, repr=False)
+    # An automatic task that a worker schedules by itself.
+    seed: bool = field(default=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -121,7 +123,7 @@ class Execution:
         self.disposition = Disposition.LOADED
         self.schedule_exception: BaseException | None = None
         self.epoch = 0
-        self.fresh_key = False
+        self.fresh_key = self.seed = False
         self.next_run: NextRun | None = None
         self._progress: ExecutionProgress | None = None
 

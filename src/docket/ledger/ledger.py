@@ -47,7 +47,7 @@ from .values import (
 BATCH = 500
 # How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
 OFFER_MS = 8000
-_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED = 1, 2, 4, 8, 16
+_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
 _PAGE = 500
 _INSPECTED = 100
 
@@ -362,7 +362,7 @@ class Ledger:
 
 
 def _mode(order: Order) -> int:
-    mode = (_NOW if order.now else 0) | (_STORED if order.payload is not None else 0)
+    mode = (_NOW if order.now else 0) | (_STORED if order.payload is not None else 0) | (_SEED if order.seed else 0)
     if order.unanswered:
         return mode | _UNANSWERED
     return mode | (_FRESH if order.fresh else 0) | (_REPLACE if order.replace else 0)

@@ -29,6 +29,8 @@ class Order:
     payload: Payload | None = None
     # An earlier attempt may have been stored: what the key has, waiting, running or finished, is this very call.
     unanswered: bool = False
+    # An automatic task that a worker seeds: not if its chain was cancelled.
+    seed: bool = False
 
     @property
     def weight(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,8 @@ class Seeder(Service):
         seeds = await self._docket.ledger.seedable(self._deploy, list(automatic))
         for (name, perpetual), seed in zip(automatic.items(), seeds, strict=True):
             if seed is Seed.SCHEDULE:
-                calls.append(self._docket.call(name, when=perpetual.first_time(self._docket.now()), key=name)())
+                call = self._docket.call(name, when=perpetual.first_time(self._docket.now()), key=name)()
+                calls.append(dataclasses.replace(call, seed=True))
             else:
                 self._tell_once(name, seed)
         if calls:

@@ -2,10 +2,10 @@
 -- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
 --   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead, 8 the call is the
 --   reference to a payload that was stored before, 16 sent before without an answer: a task of that key, also a finished one, is this
---   very call, and counts as scheduled.
+--   very call, and counts as scheduled, 32 an automatic task that a worker seeds: not if its chain was cancelled.
 -- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there or 3 its payload is missing
 --   (nothing was changed), generation, due ms, place.
-local FRESH, REPLACE, NOW, STORED, UNANSWERED = 1, 2, 4, 8, 16
+local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
@@ -46,6 +46,8 @@ local function write_known(c)
     if payload and payload ~= payload_of(known[key]) then free_payload(payload) end
     return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.place
   end
+  -- Cancelled since the worker asked whether it should be there.
+  if band(mode, SEED) ~= 0 and call('HEXISTS', CANCELLED_CHAINS, key) == 1 then return 0, 1, due, SCHEDULED end
   local head = not before and call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
   local finished_before = head and finished_generation(head) or 0
   if finished_before > 0 and band(mode, UNANSWERED) ~= 0 then return 1, finished_before, due, QUEUED end
