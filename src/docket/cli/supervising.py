@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from docket.cli.reloading import SourceWatcher
@@ -21,9 +22,18 @@ logger = logging.getLogger("docket.supervisor")
 class Supervisor:
     """Keeps worker processes running, passes signals on to them, and answers for their health on one port."""
 
-    def __init__(self, options: WorkerOptions, processes: int, *, reload: bool = False) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        processes: int,
+        *,
+        reload: bool = False,
+        when_up: Callable[[], None] = lambda: None,
+    ) -> None:
         self._health_port = options.healthcheck_port
         self._reload = reload
+        # Said once the first process works: an error that keeps it from that is the only line.
+        self._when_up = when_up
         self._orders = 0
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
         self._seats = [Seat(_for_seat(options, base, index, processes), patient=reload) for index in range(processes)]
@@ -59,6 +69,7 @@ class Supervisor:
         await asyncio.wait([*running, up], return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
         if not running[0].done() and not self._orders:
+            self._when_up()
             running += [asyncio.create_task(seat.keep_filled()) for seat in self._seats[1:]]
         try:
             codes = await asyncio.gather(*running)

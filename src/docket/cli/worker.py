@@ -83,8 +83,7 @@ def worker(
     with logging_to_stderr(options.logging_level, options.logging_format):
         if processes == 1 and not reload:
             return run_worker(options, report_to)
-        warn_of_tasks(options)
-        return Supervisor(options, processes, reload=reload).run()
+        return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options)).run()
 
 
 def _check(options: WorkerOptions, processes: int) -> None:
