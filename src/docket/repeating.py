@@ -12,6 +12,8 @@ from docket.model.errors import ServerUnreachable
 from docket.storage.faults import ServerGone
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
+# By so much finished records have to outlast the repeats: a request may arrive after it was given up.
+_SPARE_SECONDS = 5.0
 
 
 Send = Callable[[Sequence[Order]], Awaitable[Sequence[Receipt]]]
@@ -22,17 +24,15 @@ class Repeater:
 
     It is safe while nothing was sent or the server refused for a passing reason. After a lost answer it is safe only
     for a call with a made-up key: the script then takes a task or a finished record of that key for this very call.
-    The record has to outlast the repeat, so `ttl_ms` bounds it as well.
+    The record has to outlast the repeat, so there is none where `ttl_ms` is shorter.
     """
 
     def __init__(self, patience: float, ttl_ms: int) -> None:
         self._patience = patience
-        self._ttl_seconds = ttl_ms / 1000
+        self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
-    async def repeat(
-        self, send: Send, orders: Sequence[Order], error: ServerUnreachable, began: float
-    ) -> list[Receipt | Exception]:
-        """What became of each call after all. `began`: when the first attempt began, on the monotonic clock."""
+    async def repeat(self, send: Send, orders: Sequence[Order], error: ServerUnreachable) -> list[Receipt | Exception]:
+        """What became of each call after all."""
         answers: dict[int, Receipt | Exception] = {}
         left = list(range(len(orders)))
         deadline = time.monotonic() + self._patience
@@ -41,7 +41,7 @@ class Repeater:
             for at in left if error.maybe_stored else ():
                 orders[at].unanswered = True
             now = time.monotonic()
-            until = {at: self._until(orders[at], deadline, began) for at in left}
+            until = {at: self._until(orders[at], deadline) for at in left}
             answers |= {at: told(error, orders[at].unanswered) for at in left if until[at] <= now}
             left = [at for at in left if at not in answers]
             if not left:
@@ -63,11 +63,10 @@ class Repeater:
                 break
         return [answers[at] for at in range(len(orders))]
 
-    def _until(self, order: Order, deadline: float, began: float) -> float:
+    def _until(self, order: Order, deadline: float) -> float:
         """Until when the call may be sent again."""
-        if not order.unanswered:
-            return deadline
-        return min(deadline, began + self._ttl_seconds) if order.fresh and not order.replace else 0.0
+        is_safe = not order.unanswered or (order.fresh and not order.replace and self._records_last)
+        return deadline if is_safe else 0.0
 
 
 class StoreTries:

@@ -48,11 +48,10 @@ class Scheduling:
             return
         if order.payload is not None:
             await self._store(order.payload)
-        began = time.monotonic()
         try:
             receipt = await self._enqueue(order)
         except ServerUnreachable as error:
-            (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error, began)
+            (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error)
             if isinstance(receipt, Exception):
                 raise receipt from None
         self._note(execution, receipt, replace)
@@ -113,12 +112,11 @@ class Scheduling:
                 self._note(execution, receipt, replace)
 
     async def _enqueue_many(self, orders: Sequence[Order]) -> list[Receipt | Exception]:
-        began = time.monotonic()
         answers: list[Receipt | Exception]
         try:
             answers = list(await self._ledger.enqueue(orders))
         except ServerUnreachable as error:
-            answers = await self._repeater.repeat(self._ledger.enqueue, orders, error, began)
+            answers = await self._repeater.repeat(self._ledger.enqueue, orders, error)
         for at, answer in enumerate(answers):
             if isinstance(answer, Receipt) and answer.payload_missing:
                 try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from docket import CurrentExecution, CurrentWorker, Docket, Execution, Worker
+from docket import Cron, CurrentExecution, CurrentWorker, Docket, Execution, Worker
 from docket.model.times import from_ms
 from docket.worker.server_clock import ServerClock
 
@@ -109,3 +110,18 @@ async def test_a_lease_ends_while_the_machine_is_suspended(
         assert worker.keeper.lapsed
         # And the server is asked soon after, not after what is left of a beat.
         await eventually(lambda: not worker.keeper.lapsed, within=PATIENCE)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])
+async def test_the_first_slot_of_an_automatic_cron_is_the_next_by_the_servers_clock(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+) -> None:
+    async def hourly(cron: Cron = Cron("0 * * * *")) -> None: ...
+
+    docket.register(hourly)
+    began = datetime.now(UTC)
+    monkeypatch.setattr(docket.server.clock, "now", lambda: datetime.now(UTC) + ahead)
+    async with Worker(docket) as worker, at_work(worker):
+        seeded = await docket.get_execution("hourly")
+    assert seeded is not None
+    assert timedelta(0) < seeded.when - began <= timedelta(hours=1, minutes=1)

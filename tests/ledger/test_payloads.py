@@ -19,6 +19,7 @@ from .desk import NO_EVENT, TTL_MS, Desk, completed, ended, new_ledger
 FAT = b"f" * 10_000
 # Payloads that end together do not expire together.
 SPREAD_MS = 30_000
+READING_MS = 15_000
 
 
 async def store(desk: Desk, data: bytes = FAT) -> Payload:
@@ -146,7 +147,9 @@ async def test_a_key_that_is_used_again_forgets_the_payloads_of_its_last_run(des
     assert await desk.settle(with_result(run, result)) == [Answer.DONE]
     assert len(stored(desk)) == 2
     await add(desk, "task")
-    assert len(stored(desk)) == 1
+    # The former result stays for a moment, for whoever is fetching it.
+    assert 0 < stored(desk)[result.id][1] <= READING_MS
+    assert len(stored(desk)) == 2
 
 
 async def test_a_retry_keeps_the_payload_and_a_new_call_replaces_it(desk: Desk) -> None:
@@ -210,7 +213,7 @@ async def test_a_result_that_is_stored_apart_lives_as_long_as_the_record(desk: D
     assert await desk.settle(with_result(run, result)) == [Answer.LOST]
     assert await desk.ledger.payloads.fetch(result.id) == FAT
     await desk.add("task")
-    assert stored(desk) == {}
+    assert 0 < stored(desk)[result.id][1] <= READING_MS
 
 
 async def test_a_dead_letter_keeps_its_payload_until_it_is_removed(desk: Desk) -> None:

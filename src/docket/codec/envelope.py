@@ -68,5 +68,13 @@ def open_envelope(data: bytes) -> Any:
         )
     try:
         return codec.decode(memoryview(data)[_HEADER:])
-    except Exception as error:
-        raise Undecodable(f"payload cannot be decoded: {type(error).__name__}: {error}"[:500]) from error
+    except BaseException as error:
+        # Whatever a payload raises while it is read, SystemExit included, is the fault of that payload.
+        raise Undecodable(f"payload cannot be decoded: {_shown(error)}"[:500]) from error
+
+
+def _shown(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__

@@ -70,7 +70,7 @@ def decode_call(data: bytes) -> Call:
 def encode_result(value: Any) -> bytes:
     try:
         return seal(value)
-    except Exception as error:
+    except BaseException as error:
         reason = error_text(error)
         raise Unserializable(f"result of type {type(value).__name__} cannot be serialised: {reason}"[:500]) from error
 
@@ -82,7 +82,7 @@ def error_text(error: BaseException) -> str:
     """Type and message, also of an exception that cannot say what it is about."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception as problem:
+    except BaseException as problem:
         return f"{type(error).__name__} (its text cannot be shown: {type(problem).__name__})"
 
 
@@ -94,7 +94,8 @@ def encode_error(error: BaseException, most: int | None = None) -> bytes:
         data = seal(error)
         if (most is None or len(data) <= most) and isinstance(open_envelope(data), Exception):
             return data
-    except Exception:
+    except BaseException:
+        # A task's exception must not end its worker by the way it is stored.
         pass
     shown = "".join(traceback.format_exception_only(error)).strip()[:_ERROR_TEXT]
     return seal(TaskFailed(shown))

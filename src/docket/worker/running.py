@@ -180,7 +180,7 @@ class Runner:
                 return
             if execution.function is not unknown_body or await self._is_left_to_us(run, execution):
                 await self._call_and_settle(run, execution)
-        except Exception:
+        except (Exception, SystemExit, KeyboardInterrupt):
             logger.exception("task %r could not be run", run.key)
         finally:
             if not run.over:
@@ -344,7 +344,10 @@ class Runner:
                 retried = await resolved.failure_handler.handle_failure(execution, outcome)
             if not retried and resolved.completion_handler is not None:
                 again = await resolved.completion_handler.on_complete(execution, outcome)
-        except Exception:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled(run):
+                self._let_go(run, execution)
+                return
             logger.exception(
                 "a behaviour of %s failed after the run; the task will be delivered again",
                 execution.call_repr(),
@@ -385,7 +388,7 @@ class Runner:
         return limit is not None and self._starts.get(run.key, 0) >= limit
 
     def _let_go(self, run: Run, execution: Execution) -> None:
-        """Cancelled while a large value was being stored: what cannot be written is left to others."""
+        """Cancelled after its body has ended: what cannot be written is left to others."""
         if run.reason in _GIVEN_UP:
             self._report.superseded(execution)
             self._give_up(run, begun=True)
@@ -548,3 +551,9 @@ class Runner:
         if run.holds_slot:
             run.holds_slot = False
             self._worker.slots.give_back()
+
+
+def _is_cancelled(run: Run) -> bool:
+    """Whether somebody cancels the run. If not, a CancelledError is the word of whoever raised it."""
+    task = asyncio.current_task()
+    return run.reason is not None or (task is not None and task.cancelling() > 0)

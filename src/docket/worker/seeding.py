@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
@@ -35,9 +37,11 @@ class Seeder(Service):
 
     name = "seeding"
 
-    def __init__(self, docket: Docket, labels: dict[str, str], most_pause: float) -> None:
+    def __init__(self, docket: Docket, now: Callable[[], datetime], labels: dict[str, str], most_pause: float) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
+        # The server's time: by a clock that is ahead the next slot would be missed, by one that is behind it would run twice.
+        self._now = now
         self._told: set[str] = set()
         self._deploy = deploy_fingerprint(docket.tasks)
         self.worker = ""
@@ -71,7 +75,7 @@ class Seeder(Service):
         seeds = await self._docket.ledger.seedable(self._deploy, list(automatic))
         for (name, perpetual), seed in zip(automatic.items(), seeds, strict=True):
             if seed is Seed.SCHEDULE:
-                call = self._docket.call(name, when=perpetual.first_time(self._docket.now()), key=name)()
+                call = self._docket.call(name, when=perpetual.first_time(self._now()), key=name)()
                 calls.append(dataclasses.replace(call, seed=True))
             else:
                 self._tell_once(name, seed)

@@ -82,7 +82,8 @@ class Tenure:
         """Registers with the tasks that the worker knows, and those of them that declare how many losses bury them."""
         self.task_names, self._max_losses = task_names, max_losses
         try:
-            await self._register()
+            # The docket is open, so the server was there: a lost answer is waited out.
+            await self._patiently(self._register)
         except asyncio.CancelledError:
             # The server may have us on the roster all the same.
             await self.leave()

@@ -303,7 +303,7 @@ class Worker:
         self.sampler = Sampler(docket.ledger, docket.labels(), labels, pause)
         self.sampler.worker = self.id
         stack.callback(self.sampler.clear)
-        self.seeder = Seeder(docket, labels, pause)
+        self.seeder = Seeder(docket, self.now, labels, pause)
         self.seeder.worker = self.id
         await docket.wait_for_strikes_loaded()
         if self.schedule_automatic_tasks:

@@ -66,9 +66,12 @@ local function end_payload(key, bytes, ttl)
   if ttl > 0 then call('PEXPIRE', payload, ttl + spread_ms(payload, 30000)) else free_payload(payload) end
 end
 
+-- For so long a result outlives its record: somebody may be fetching it.
+local READING_MS = 15000
+
 -- A finished record is about to be deleted: so is whatever it names. `head` has its first bytes.
 local function forget_payloads(key, head)
-  if string.byte(head, 2) >= RESULT_APART then free_payload(result_payload((struct.unpack('<d', head, 3)))) end
+  if string.byte(head, 2) >= RESULT_APART then call('PEXPIRE', result_payload((struct.unpack('<d', head, 3))), READING_MS) end
   if string.byte(head, 33) % 2 == 1 then
     drop_payload(finished_task(call('GET', RUNS .. segment(key))), letter_payload(key))
   end
