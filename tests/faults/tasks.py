@@ -67,6 +67,13 @@ async def block(seconds: float, key: str = TaskKey()) -> None:
         time.sleep(seconds)
 
 
+async def block_until_released(name: str, key: str = TaskKey()) -> None:
+    """Holds up the event loop until the test releases the name."""
+    with reported(key):
+        while not reports.is_released(name):
+            time.sleep(0.02)
+
+
 async def leave(how: str, key: str = TaskKey()) -> None:
     """Takes its process along."""
     reports.write("start", key)
@@ -137,7 +144,7 @@ async def at_half_seconds(
     reports.write("slot", execution.when.isoformat())
 
 
-every_task = [nap, hold, block, leave, leave_once, hold_progress, swallow, fail_twice, pass_on]
+every_task = [nap, hold, block, block_until_released, leave, leave_once, hold_progress, swallow, fail_twice, pass_on]
 automatic_tasks = [tick]
 cron_tasks = [at_half_seconds]
 only_nap = [nap]

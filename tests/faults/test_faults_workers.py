@@ -126,6 +126,27 @@ async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(st
     assert "time.sleep(seconds)" in blocked.output, "with the stack of the code that blocks"
 
 
+async def test_a_worker_whose_event_loop_is_blocked_keeps_no_work_from_an_idle_one(stage: Stage) -> None:
+    docket = await stage.docket(lease=2.0)
+    first, second = stage.worker_process(lease=2.0), stage.worker_process(lease=2.0)
+    await stage.at_work(docket, first, second)
+    blocker = await docket.add(tasks.block_until_released, key="blocker")("blocker")
+    await stage.started("blocker")
+
+    executions: list[Execution] = []
+    for batch in range(5):
+        calls = [docket.call(tasks.nap, key=f"task-{batch}-{n}")(0) for n in range(20)]
+        added = await docket.add_many(calls)
+        executions += added
+        for execution in added:
+            await execution.get_result(timeout=MINUTE)
+    assert stage.reports.count("finish", "blocker") == 0
+    stage.reports.release("blocker")
+    await blocker.get_result(timeout=MINUTE)
+    assert [stage.reports.count("start", execution.key) for execution in executions] == [1] * 100
+    assert stage.reports.count("start", "blocker") == 1
+
+
 async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: Stage) -> None:
     docket = await stage.docket(lease=1.0)
     leaving = stage.worker_process(lease=1.0)

@@ -182,3 +182,18 @@ async def test_a_claim_of_an_entry_that_was_never_there_does_nothing(desk: Desk)
     await desk.add("a")
     assert await desk.claim(worker, [Entry(False, "1-1", b"a"), Entry(True, "1-1", b"x")]) == []
     assert not desk.sound_books().running
+
+
+async def test_what_a_blocked_worker_was_sent_and_has_not_claimed_goes_to_another(desk: Desk) -> None:
+    blocked, other = await desk.hire(), await desk.hire()
+    run = await desk.start(blocked, "running")
+    await desk.add("unread 1", "unread 2")
+    unread = desk.read(blocked)
+    assert len(unread) == 2
+
+    assert desk.ledger.release_unread(desk.client, blocked, 1, None) == 2
+    assert [delivery.key for delivery in await desk.take(other)] == ["unread 1", "unread 2"]
+    assert await desk.claim(blocked, unread) == []
+    assert desk.ledger.release_unread(desk.client, blocked, 1, None) == 0
+    assert desk.sound_books().running["running"].epoch == run.epoch
+    assert {task.losses for task in desk.books().tasks.values()} == {0}

@@ -50,6 +50,8 @@ OFFER_MS = 8000
 _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
 _PAGE = 500
 _INSPECTED = 100
+# Deliveries beside its runs that a worker may have in its socket.
+_UNREAD = 100
 
 
 class Ledger:
@@ -332,6 +334,12 @@ class Ledger:
         reply: list[int] = self._run_blocking(client, "reclaim", (*terms, self.ttl_ms, *endings))
         declared, put_back, buried, cancelled, left, look, duty = reply
         return Reclaimed(declared, put_back, buried, cancelled, left, bool(look), Duty(duty))
+
+    def release_unread(self, client: Any, worker: str, runs: int, reading: int | None) -> int:
+        """Ends the worker's blocked read and puts back what it was sent and has not claimed; returns how much."""
+        if reading is not None:
+            self.server.unblock(client, reading)
+        return self._run_blocking(client, "release", (worker.encode(), runs + _UNREAD))
 
     def consumers_without_lease(self, client: Any) -> list[bytes]:
         """Consumers of workers that are gone: a blocking read of theirs was answered afterwards."""

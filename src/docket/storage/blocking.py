@@ -53,6 +53,11 @@ class BlockingLine:
         finally:
             self._asked = self._waiting = False
 
+    @property
+    def waiting_id(self) -> int | None:
+        """By which the server knows the connection, while a command waits on it. Safe to read from any thread."""
+        return self._id if self._waiting else None
+
     def interrupt(self) -> None:
         """Ends the command that was asked for and is not answered, if there is one."""
         if self._asked and not self._waiting:

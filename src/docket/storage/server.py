@@ -15,7 +15,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
-from redis.exceptions import MovedError, NoScriptError
+from redis.exceptions import MovedError, NoScriptError, ResponseError
 from redis.retry import Retry
 
 from docket.model.clock import TaskClock, shared_clock
@@ -174,6 +174,16 @@ class Server:
                 return client.execute_command("EVALSHA", loaded.sha, len(keys), *keys, *args)
             except NoScriptError:
                 return client.execute_command("EVAL", loaded.source, len(keys), *keys, *args)
+        except SERVER_ERRORS as error:
+            raise self.explain(error) from error
+
+    def unblock(self, client: Any, id: int) -> None:
+        """Ends the wait of another connection, as if its time were over, where the server permits that."""
+        try:
+            client.execute_command("CLIENT", "UNBLOCK", id)
+        except ResponseError:
+            # Forbidden here: the wait ends by itself.
+            return
         except SERVER_ERRORS as error:
             raise self.explain(error) from error
 

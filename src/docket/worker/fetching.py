@@ -149,6 +149,12 @@ class Fetcher(ClaimingService):
         return self._offering.with_settlement(self._reading)
 
     @property
+    def reading_client(self) -> int | None:
+        """The connection of the blocked read, as the server names it. Safe to read from any thread."""
+        line = self._line
+        return line.waiting_id if line is not None else None
+
+    @property
     def is_offering(self) -> bool:
         return self._offering.state is Offer.OFFERED
 

@@ -37,6 +37,8 @@ CONSUMERS_AT_ONCE = 100
 SWEEP_PAGE = 200
 SWEEP_EVERY, SWEEP_EVERY_WHEN_EMPTY = 10.0, 30.0
 LOOK_AT_LOOP_EVERY = 1.0
+# An event loop that owes an answer for so long is not counted on for the next tasks.
+LOOP_BLOCKED_SECONDS = 0.5
 # So long a loop that does not run may stand still between two calls of run_until_complete.
 LEAST_WAIT_FOR_LOOP = 2.0
 # How long the interpreter may be kept from its exit.
@@ -55,11 +57,13 @@ class LeaseEvents:
 
 
 class Occupation(NamedTuple):
-    """What a worker is at: it runs something, it has offered a slot, it was told to stop."""
+    """What a worker is at: how much it runs, whether it has offered a slot and was told to stop, and on which connection it
+    waits for work."""
 
-    busy: bool
+    runs: int
     offering: bool
     stopping: bool
+    reading: int | None = None
 
 
 # A share of the life of an offer.
@@ -197,6 +201,8 @@ class LeaseKeeper:
                     next_beat, beat = steady_seconds() + beat, self._beat
                 if steady_seconds() >= self._next_sweep:
                     self._sweep()
+                if self.loop_lag > LOOP_BLOCKED_SECONDS:
+                    self._release_unread()
                 self._backoff.reset()
                 pause = max(min(next_beat, self._next_sweep) - steady_seconds(), 0.0)
                 pause = min(pause, LOOK_AT_LOOP_EVERY)
@@ -238,7 +244,7 @@ class LeaseKeeper:
 
     def _renew(self) -> Renewal:
         sent_at = steady_seconds()
-        busy, offering, stopping = self._occupation()
+        runs, offering, stopping, _ = self._occupation()
         # Not of one that could not keep it: while the event loop is blocked an offer runs out.
         offering = offering and sent_at >= self._next_offer and self.loop_lag < self._beat
         renewal = self._ledger.renew(
@@ -246,7 +252,7 @@ class LeaseKeeper:
             self._worker,
             self._lease_ms,
             self._late_ms,
-            busy=busy,
+            busy=runs > 0,
             offering=offering,
             stopping=stopping,
         )
@@ -309,6 +315,13 @@ class LeaseKeeper:
             TASKS_FAILED.add(total.buried, self._labels)
         if total.cancelled:
             TASKS_CANCELLED.add(total.cancelled, self._labels)
+
+    def _release_unread(self) -> None:
+        """The event loop is blocked: what the server has sent and nobody here reads goes to other workers, and no more is sent."""
+        runs, _, _, reading = self._occupation()
+        released = self._ledger.release_unread(self._connected(), self._worker, runs, reading)
+        if released:
+            logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", released)
 
     def _sweep(self) -> None:
         if not self._duties.leads:

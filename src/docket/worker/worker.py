@@ -464,7 +464,7 @@ class Worker:
         await self.tenure.close(at_once=at_once)
 
     def _occupation(self) -> Occupation:
-        return Occupation(len(self.runs) > 0, self.fetcher.is_offering, self.is_stopping)
+        return Occupation(len(self.runs), self.fetcher.is_offering, self.is_stopping, self.fetcher.reading_client)
 
     def _renewed(self, renewal: Renewal) -> None:
         self.orders.carry_out(renewal.orders)

@@ -1,0 +1,22 @@
+-- Puts back what a worker was sent and has not claimed: its event loop is blocked, and others can run it. A claim that comes
+-- later finds that the entry is not the task's any more.
+-- ARGV[2]: msgpack {worker id, how many of its deliveries to look at}.
+-- Returns: how many were put back.
+local worker, most = unpack(cmsgpack.unpack(ARGV[2]))
+local released = 0
+insist()
+for _, stream in ipairs({STREAM, FRONT}) do
+  for _, p in ipairs(pending_of(worker, stream, most)) do
+    local entry = call('XRANGE', stream, p[1], p[1])[1]
+    local key = entry and entry[2][1] == 'k' and entry[2][2]
+    local bytes = key and call('HEXISTS', RUNNING, key) == 0 and call('HGET', TASKS, key)
+    local task = bytes and unpack_task(bytes)
+    if task and is_at(task, stream, p[1]) then
+      drop_entries(stream, {p[1]})
+      to_front(key, task)
+      call('HSET', TASKS, key, pack_task(task))
+      released = released + 1
+    end
+  end
+end
+return released
