@@ -82,7 +82,7 @@ local function was_let_in(task)
   return math.floor(task.flags / WAS_LET_IN) % 2 == 1
 end
 
--- The run is over and the task waits for another, which has not to ask for what this one was given.
+-- The run is over and the task waits for its next run, which keeps the admission of this one.
 local function remember_admission(task, run)
   if has_flag(run, LET_IN) and not was_let_in(task) then task.flags = task.flags + WAS_LET_IN end
 end
