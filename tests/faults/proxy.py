@@ -25,11 +25,41 @@ class Link:
     frozen: bool = False
     subscribes: bool = False
     runs_script: bool = False
+    # The beginning of a command whose end has not come yet.
+    incomplete: bytes = b""
     pumps: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     def close(self) -> None:
         for writer in (self.client, self.upstream):
             writer.close()
+
+
+def packed(*words: bytes) -> bytes:
+    """A command as it goes over the wire."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+def split(data: bytes) -> tuple[list[bytes], bytes]:
+    """The whole commands in these bytes, and the beginning of the next one."""
+    commands: list[bytes] = []
+    start = 0
+    while (end := end_of_command(data, start)) is not None:
+        commands.append(data[start:end])
+        start = end
+    return commands, data[start:]
+
+
+def end_of_command(data: bytes, start: int) -> int | None:
+    at = data.find(b"\r\n", start)
+    if at < 0:
+        return None
+    words, at = int(data[start + 1 : at]), at + 2
+    for _ in range(words):
+        line = data.find(b"\r\n", at)
+        if line < 0:
+            return None
+        at = line + 2 + int(data[at + 1 : line]) + 2
+    return at if at <= len(data) else None
 
 
 class Proxy:
@@ -47,7 +77,7 @@ class Proxy:
         self.refuses_subscriptions = False
         # How many answers of scripts get lost from now on.
         self.answers_to_cut = 0
-        # Said instead of the server to whoever runs a script.
+        # The error that each script answers with from now on, instead of running.
         self.refusal: bytes | None = None
         self.refused = 0
         self.messages = asyncio.Event()
@@ -117,6 +147,17 @@ class Proxy:
         for link in list(self._links):
             if link.subscribes or not subscriptions_only:
                 link.close()
+
+    def _refused(self, link: Link, data: bytes) -> bytes:
+        """The same commands, but each script in them answers with the refusal. The server says it, so that the
+        answers to the other commands of the connection keep their order."""
+        commands, link.incomplete = split(link.incomplete + data)
+        refusal = self.refusal
+        for i, command in enumerate(commands):
+            if refusal is not None and b"EVALSHA" in command[:40]:
+                self.refused += 1
+                commands[i] = packed(b"EVAL", b"return redis.error_reply(ARGV[1])", b"0", refusal[1:].strip())
+        return b"".join(commands)
 
     def _accept(self) -> None:
         asyncio.get_running_loop().add_reader(self._listener.fileno(), self._knock)
@@ -189,11 +230,8 @@ class Proxy:
                     # The server has done what it was asked to; the connection ends instead of the answer.
                     self.answers_to_cut -= 1
                     return
-                scripts = data.count(b"EVALSHA") if outbound and self.refusal is not None else 0
-                if scripts and self.refusal is not None:
-                    self.refused += scripts
-                    link.client.write(self.refusal * scripts)
-                    continue
+                if outbound and (self.refusal is not None or link.incomplete):
+                    data = self._refused(link, data)
                 if link.frozen:
                     # Whoever waits for this waits for ever.
                     await asyncio.Event().wait()
