@@ -219,7 +219,7 @@ class Docket(Places):
     @overload
     def add(
         self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
-    ) -> Callable[P, Coroutine[Any, Any, Execution]]: ...
+    ) -> Callable[P, Coroutine[Any, Any, Execution[R]]]: ...
     @overload
     def add(
         self, function: str, when: datetime | None = None, key: str | None = None
@@ -243,7 +243,7 @@ class Docket(Places):
     @overload
     def replace(
         self, function: Callable[P, Awaitable[R]], when: datetime, key: str
-    ) -> Callable[P, Coroutine[Any, Any, Execution]]: ...
+    ) -> Callable[P, Coroutine[Any, Any, Execution[R]]]: ...
     @overload
     def replace(self, function: str, when: datetime, key: str) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
     def replace(
@@ -379,7 +379,7 @@ class Docket(Places):
             if await self.ledger.cancel(key) == 1:
                 TASKS_CANCELLED.add(1, self.labels())
 
-    async def get_execution(self, key: str) -> Execution | None:
+    async def get_execution(self, key: str) -> Execution[Any] | None:
         """The task of that key, finished or not, or None. Functions unknown here are no obstacle."""
         look = await self.ledger.look(key)
         record = look.task or (look.finished.task if look.finished else None)

@@ -1,22 +1,28 @@
-"""What a type checker says about a program that uses docket."""
+"""What type checkers say about a program that uses docket."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+import docket
+from docket.model import errors
 
 RIGHT = """
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, assert_type
+from typing import Annotated, Any, assert_type
 
 from docket import (
-    Agenda, ConcurrencyLimit, CurrentDocket, CurrentExecution, Depends, Docket, Execution, ExponentialRetry, Progress,
-    Retry, Shared, TaskKey, TaskLogger, Timeout, Worker,
+    Agenda, ConcurrencyLimit, CurrentDocket, CurrentExecution, Depends, Docket, Execution, ExecutionProgress,
+    ExponentialRetry, Perpetual, Progress, ResultExpired, Retry, ServerUnreachable, Shared, TaskKey, TaskLogger, Timeout,
+    Worker,
 )
-from docket.execution import ExecutionProgress
 
 
 class Database:
@@ -56,11 +62,49 @@ class Service:
     async def send(self, to: str) -> None: ...
 
 
+class Animal: ...
+
+
+class Cat(Animal): ...
+
+
+async def adopt(perpetual: Perpetual = Perpetual()) -> Cat:
+    return Cat()
+
+
+async def greet(execution: Execution[Animal]) -> Animal:
+    return await execution.get_result()
+
+
+def keys(executions: list[Execution]) -> list[str]:
+    return [execution.key for execution in executions]
+
+
+async def results(docket: Docket) -> None:
+    execution = await docket.add(charge)(1, 2.5)
+    assert_type(execution, Execution[int])
+    assert_type(await execution.get_result(timeout=timedelta(seconds=5)), int)
+    assert_type(await (await docket.replace(adopt, datetime.now(UTC), "cat")()).get_result(), Cat)
+    assert_type(await (await docket.add(Service().send)("ann")).get_result(), None)
+    assert_type(await docket.add("charge")(1), Execution[Any])
+    found = await docket.get_execution("cat")
+    assert_type(found, Execution[Any] | None)
+    if found is not None:
+        assert_type(await found.get_result(), Any)
+        await greet(found)
+        keys([found])
+    await greet(await docket.add(adopt)())
+    try:
+        await execution.get_result()
+    except (ResultExpired, ServerUnreachable) as error:
+        print(error)
+
+
 async def main() -> None:
     assert_type(Depends(connect), Database)
     assert_type(Depends(plain), Database)
     async with Docket(name="shop", url="memory://") as docket, Worker(docket) as worker:
-        assert_type(await docket.add(charge)(1, 2.5), Execution)
+        await results(docket)
         await docket.add(charge, when=datetime.now(UTC), key="k")(customer=1, amount=2.5, db=Database())
         await docket.replace(charge, datetime.now(UTC), "k")(1, amount=2.5)
         await docket.add(Service().send)("ann")
@@ -75,7 +119,7 @@ async def main() -> None:
 WRONG = """
 from datetime import datetime, timedelta
 
-from docket import Agenda, Depends, Docket, Retry
+from docket import Agenda, Depends, Docket, Execution, Retry
 
 
 def connect() -> str:
@@ -87,6 +131,20 @@ def blocking(number: int) -> int:
 
 
 async def send(number: int, text: str = "") -> None: ...
+
+
+async def count() -> int:
+    return 1
+
+
+async def anything(found: Execution[object]) -> None: ...
+
+
+async def wants_text(found: Execution[str]) -> None: ...
+
+
+async def text(counted: Execution[int]) -> str:
+    return await counted.get_result()  # wrong
 
 
 async def depends(db: int = Depends(connect)) -> None: ...  # wrong
@@ -111,33 +169,71 @@ async def main(docket: Docket, now: datetime) -> None:
     docket.call(send)("1")  # wrong
     docket.register(blocking)  # wrong
     Agenda().add(send)("1")  # wrong
+    counted = await docket.add(count)()
+    await anything(counted)
+    await wants_text(counted)  # wrong
+    (await counted.get_result()).upper()  # wrong
+    await counted.get_result(timeout=5)  # wrong
+    replaced = await docket.replace(count, now, "k")()
+    await wants_text(replaced)  # wrong
+    found = await docket.get_execution("k")
+    await found.get_result()  # wrong
 """
 
 
-def test_right_programs_pass_and_each_mistake_is_flagged_on_its_line(tmp_path: Path) -> None:
+Flagged = dict[str, dict[int, str]]
+
+
+def pyright(folder: Path) -> Flagged:
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    report = json.loads(run("basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", ".", folder=folder))
+    assert report["summary"]["filesAnalyzed"] == 2, report
+    found: list[dict[str, Any]] = report["generalDiagnostics"]
+    return by_file((Path(f["file"]).name, f["range"]["start"]["line"] + 1, f["message"]) for f in found)
+
+
+def mypy(folder: Path) -> Flagged:
+    output = run("mypy", "--strict", "--output", "json", "--cache-dir", "cache", "right.py", "wrong.py", folder=folder)
+    found = [json.loads(line) for line in output.splitlines()]
+    return by_file((f["file"], f["line"], f["message"]) for f in found if f["severity"] == "error")
+
+
+@pytest.mark.parametrize("checker", [pyright, mypy])
+def test_right_programs_pass_and_each_mistake_is_flagged_on_its_line(
+    tmp_path: Path, checker: Callable[[Path], Flagged]
+) -> None:
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
-    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
 
-    flagged = check(tmp_path)
+    flagged = checker(tmp_path)
 
     assert flagged["right.py"] == {}
     mistakes = {number for number, line in enumerate(WRONG.splitlines(), 1) if line.endswith("# wrong")}
     assert flagged["wrong.py"].keys() == mistakes, flagged["wrong.py"]
 
 
-def check(folder: Path) -> dict[str, dict[int, str]]:
-    """By file, the lines with errors and what is wrong there."""
+def test_every_error_can_be_imported_from_the_package() -> None:
+    defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
+
+    assert defined <= set(docket.__all__)
+
+
+def run(module: str, *arguments: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)],
+        [sys.executable, "-m", module, *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=250,
         check=False,
     )
-    report: dict[str, Any] = json.loads(done.stdout)
-    flagged: dict[str, dict[int, str]] = {"right.py": {}, "wrong.py": {}}
-    for found in report["generalDiagnostics"]:
-        flagged[Path(found["file"]).name][found["range"]["start"]["line"] + 1] = found["message"]
-    assert report["summary"]["filesAnalyzed"] == 2, report
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
+def by_file(found: Iterable[tuple[str, int, str]]) -> Flagged:
+    """By file, the lines with errors and what is wrong there."""
+    flagged: Flagged = {"right.py": {}, "wrong.py": {}}
+    for file, line, message in found:
+        flagged[file][line] = message
     return flagged

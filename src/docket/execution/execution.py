@@ -7,7 +7,7 @@ import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from uncalled_for import get_signature
 
@@ -31,6 +31,7 @@ from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord,
 
 from .display import show_call
 from .progress import ExecutionProgress, ProgressEvent, read_progress
+from .result_type import Result_co
 from .watching import StateEvent, wait_finished, watch
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ class NextRun:
         )
 
 
-class Execution:
-    """A task: what it calls, when, and how it is doing."""
+class Execution(Generic[Result_co]):
+    """A task: what it calls, when, and how it is doing. `Execution[R]` is one whose function returns an `R`."""
 
     # What this run has taken of its limits; most have none.
     taken: Sequence[Taken] = ()
@@ -270,7 +271,7 @@ class Execution:
         """The state and progress now, then every event; nothing is missed in between."""
         return watch(self.docket, self.key, ready)
 
-    async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> Any:
+    async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> Result_co:
         """Waits for the task to end and returns its value, or raises what it raised.
 
         The first ending of this task after the call counts, or of its replacement; an earlier task of the same key
