@@ -38,7 +38,7 @@ async def fail(
 
 async def sleep(seconds: Annotated[float, Logged], logger: Logger = TaskLogger()) -> None:
     """Sleeps for a while."""
-    logger.info("sleeping for %s seconds", seconds)
+    logger.info("Sleeping for %s seconds", seconds)
     await asyncio.sleep(seconds)
 
 

@@ -42,4 +42,4 @@ async def test_sleep_sleeps(docket: Docket, worker: Worker, caplog: pytest.LogCa
 
     await execution.sync()
     assert execution.state is ExecutionState.COMPLETED
-    assert "sleeping for 0.01 seconds" in caplog.text
+    assert "Sleeping for 0.01 seconds" in caplog.text

@@ -40,7 +40,9 @@ def test_a_server_that_is_not_there_is_named_and_a_way_out_is_shown(
 @pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING], ids=" ".join)
 def test_memory_is_refused_where_nothing_could_be_in_it(arguments: list[str], docket_command: Command) -> None:
     line = the_line(docket_command(*arguments, "--url", "memory://"), 2)
+    assert "memory:// is not supported by this command" in line
     assert "inside one process" in line
+    assert "use redis://" in line
 
 
 @pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING, ["bench"], ["worker"]], ids=" ".join)

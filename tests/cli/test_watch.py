@@ -45,11 +45,12 @@ def test_a_task_is_followed_from_queue_to_end(any_url: str, shop: str, start: St
     add(any_url, "print_pages", "pages", 3)
     watching = start("watch", "pages", "--url", any_url)
     watching.says("queued")
+    assert watching.lines[0] == "Watching task 'pages' (print_pages) on docket 'docket'"
     worker = start("worker", "--url", any_url, "--tasks", shop, "--name", "Ada")
     assert watching.ends() == 0
     assert "running on Ada" in watching.output
     assert "progress 3/3 page 3" in watching.output
-    assert watching.lines[-1].split(" ", 1)[1].startswith("completed on Ada after")
+    assert watching.lines[-1].split(" ", 1)[1].startswith("✓ completed on Ada after")
     worker.send(signal.SIGTERM)
     assert worker.ends() == 0
 
@@ -64,7 +65,7 @@ def test_a_task_that_has_ended_is_shown_at_once(url: str, shop: str, start: Star
     assert (state["state"], progress["current"], progress["message"]) == ("completed", 2, "page 2")
     failed = docket_command("watch", "failing", "--url", url)
     assert failed.exit_code == 1
-    assert "failed" in failed.stdout
+    assert "✗ failed" in failed.stdout
     assert "no\\nway" in failed.stdout
 
 
@@ -73,7 +74,7 @@ def test_a_cancelled_task_is_no_success(url: str, docket_command: Command) -> No
     docket_command("clear", "--url", url)
     result = docket_command("watch", "going", "--url", url)
     assert result.exit_code == 1
-    assert "cancelled" in result.stdout
+    assert "✗ cancelled" in result.stdout
 
 
 def test_a_key_that_nobody_knows_is_one_line(url: str, docket_command: Command) -> None:

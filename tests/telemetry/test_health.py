@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from docket.instrumentation import healthcheck_server
 from docket.storage.embedded import find_server
 
 PROGRAM = """
@@ -118,6 +119,19 @@ def test_health_follows_the_worker_through_every_state(
     assert "stopping" in ask(port)[1]
     assert ask(port, "/ready")[0] == 503
     assert process.wait(timeout=30) == 0
+
+
+def test_a_connection_that_asks_for_nothing_is_closed() -> None:
+    with healthcheck_server(host="127.0.0.1", port=0) as port:
+        silent = socket.create_connection(("127.0.0.1", port or 0), timeout=60)
+        asking = socket.create_connection(("127.0.0.1", port or 0), timeout=60)
+        with silent, asking:
+            asking.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while data := asking.recv(4096):
+                answer += data
+            assert answer.endswith(b"\r\n\r\nOK")
+            assert silent.recv(1) == b""
 
 
 def schedule(url: str, name: str, seconds: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from docket.cli.failures import explain
+from docket.cli.streams import accept_every_character, discard_output
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,14 @@ class LazyCommands(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Runs a command and exits: 0 done, 1 failed, 2 wrong usage, 130 interrupted. What went wrong is one line."""
+        accept_every_character()
         try:
             code = super().main(args, prog_name or "docket", complete_var, False, windows_expand_args, **extra)
         except typer.Abort:
             code = 1
         except BrokenPipeError:
-            # The reader has left (`docket snapshot | head -1`); the interpreter shall not trip over it on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader has left: `docket snapshot | head -1`.
+            discard_output()
             code = 1
         except Exception as error:
             explanation = explain(error)

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
+
+from docket.cli.streams import discard_output
 
 
 class Level(enum.StrEnum):
@@ -29,12 +31,12 @@ class Format(enum.StrEnum):
 
 def default_format() -> Format:
     """Colours for a terminal, plain lines for everything else."""
-    return Format.RICH if sys.stderr.isatty() else Format.PLAIN
+    return Format.RICH if sys.stdout.isatty() else Format.PLAIN
 
 
 @contextmanager
-def logging_to_stderr(level: Level, format: Format) -> Generator[None]:
-    """All logging of this process goes to standard error, in one format; afterwards it is as it was."""
+def logging_to_stdout(level: Level, format: Format) -> Generator[None]:
+    """All logging of this process goes to standard output, in one format; afterwards it is as it was."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
     root.handlers[:] = [_handler(format)]
@@ -62,26 +64,45 @@ def _handler(format: Format) -> logging.Handler:
     if format is Format.RICH:
         # Loaded by name: the highlighter and its like are of use on a terminal only.
         return importlib.import_module("docket.cli.rich_logs").rich_handler()
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogLines(sys.stdout)
     plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if format is Format.JSON else plain)
     return handler
+
+
+class LogLines(logging.StreamHandler[TextIO]):
+    """Lines on a stream. When their reader leaves (`docket worker | head -1`), the worker goes on without a log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            discard_output()
+        else:
+            super().handleError(record)
 
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 class JsonLines(logging.Formatter):
-    """One object per line: what every record has, whatever `extra` brought along, and the traceback as text."""
+    """One object per line: what every record has, whatever `extra` brought along, and the traceback as text.
+
+    The names are those of `logging`. `timestamp`, `level`, `logger` and `exception` say the same in other words;
+    `timestamp` has its time zone, while `asctime` is local time.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
+        trace = self.formatException(record.exc_info) if record.exc_info else None
         line: dict[str, Any] = {
+            "asctime": self.formatTime(record),
+            "name": record.name,
+            "levelname": record.levelname,
+            "message": record.getMessage(),
+            "exc_info": trace,
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
         }
+        if trace is not None:
+            line["exception"] = trace
         line.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)

@@ -26,8 +26,8 @@ async def open_docket(name: str, url: str, *, must_exist: bool = True) -> AsyncG
     address = parse(url)
     if address.kind is Kind.MEMORY:
         raise WrongUsage(
-            f"--url {url}: what is in memory:// lives and dies inside one process, so there is nothing to find from "
-            "here; name a server, or embedded:///path/to/folder"
+            f"--url {url}: memory:// is not supported by this command, since what is in it lives and dies inside one "
+            "process; use redis://… to name a server, or embedded:///path/to/folder"
         )
     if must_exist and address.folder is not None and not address.folder.is_dir():
         raise CommandFailed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +10,7 @@ from rich.text import Text
 from docket._version import __version__
 from docket.cli.banner import Introduction
 from docket.cli.output import printable
+from docket.cli.rich_logs import LogConsole
 
 
 def show(known: Introduction) -> None:
@@ -27,7 +28,7 @@ def show(known: Introduction) -> None:
     panel = Panel(
         Group(facts, listed), title=f"docket {__version__}", title_align="left", border_style="cyan", expand=False
     )
-    Console(stderr=True, highlight=False).print(panel)
+    LogConsole(highlight=False).print(panel)
 
 
 def _task(signature: str) -> Text:

@@ -8,12 +8,20 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import docket.worker
+from docket.cli.streams import discard_output
+
+
+class LogConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader of the log has left. The worker goes on, where rich would end the process."""
+        self.quiet = True
+        discard_output()
 
 
 def rich_handler() -> logging.Handler:
     """Coloured lines. Arguments in them are anybody's text, so nothing in them is taken as markup."""
     return RichHandler(
-        console=Console(stderr=True),
+        console=LogConsole(),
         show_path=False,
         omit_repeated_times=False,
         markup=False,

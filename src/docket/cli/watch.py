@@ -58,6 +58,11 @@ class JsonScreen:
 
 
 class LineScreen:
+    """A line for each event. The first line names the task: the output may be read from a file, much later."""
+
+    def __init__(self, key: str, function: str, docket: str) -> None:
+        typer.echo(printable(f"Watching task {key!r} ({function}) on docket {docket!r}"))
+
     def show(self, event: StateEvent | ProgressEvent) -> None:
         line = in_words(event)
         if line:
@@ -107,7 +112,9 @@ async def _screen(docket: Docket, key: str, as_json: bool) -> Screen:
         )
     if as_json:
         return JsonScreen()
-    return ProgressBar(record.function_name, key) if is_terminal() else LineScreen()
+    return (
+        ProgressBar(record.function_name, key) if is_terminal() else LineScreen(key, record.function_name, docket.name)
+    )
 
 
 async def _follow(docket: Docket, key: str, screen: Screen) -> StateEvent:
@@ -135,6 +142,10 @@ async def _last_event(docket: Docket, key: str, screen: Screen) -> StateEvent:
         return event
 
 
+def _mark(ending: ExecutionState) -> str:
+    return "✓" if ending is ExecutionState.COMPLETED else "✗"
+
+
 def in_words(event: StateEvent | ProgressEvent) -> str:
     """What happened, on one line; nothing for progress that nobody made."""
     if event["type"] == "progress":
@@ -142,7 +153,7 @@ def in_words(event: StateEvent | ProgressEvent) -> str:
             return ""
         return printable(f"progress {event['current'] or 0}/{event['total']} {event['message'] or ''}".rstrip())
     state, worker = event["state"], event["worker"]
-    words = [state.value]
+    words = [f"{_mark(state)} {state.value}" if state.finished else state.value]
     if state is ExecutionState.SCHEDULED and event["when"] is not None:
         words.append(f"for {datetime.fromisoformat(event['when']).astimezone():%Y-%m-%d %H:%M:%S}")
     if worker is not None:

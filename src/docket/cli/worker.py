@@ -9,7 +9,7 @@ import typer
 
 from docket.cli import worker_options as o
 from docket.cli.failures import WrongUsage
-from docket.cli.logs import Level, default_format, logging_to_stderr
+from docket.cli.logs import Level, default_format, logging_to_stdout
 from docket.cli.loops import has_uvloop
 from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Url
 from docket.cli.supervising import Supervisor
@@ -80,7 +80,7 @@ def worker(
         banner=banner,
     )
     _check(options, processes)
-    with logging_to_stderr(options.logging_level, options.logging_format):
+    with logging_to_stdout(options.logging_level, options.logging_format):
         if processes == 1 and not reload:
             return run_worker(options, report_to)
         return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options)).run()

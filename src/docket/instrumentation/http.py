@@ -14,6 +14,9 @@ from typing import Any
 Page = Callable[[], tuple[int, bytes]]
 
 
+# A client that sends nothing for this long loses its connection, and with it the thread that serves it.
+IDLE_SECONDS = 5.0
+
 # The page of every path that has none of its own.
 ELSEWHERE = "*"
 
@@ -22,6 +25,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers GET; tells nothing else, and logs nothing."""
 
     protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
     server_version = "docket"
     sys_version = ""
 

@@ -59,6 +59,12 @@ class Reporter:
     def _extra(self, execution: Execution) -> dict[str, Any]:
         return {**self.labels, **execution.specific_labels()}
 
+    def _ending_extra(self, execution: Execution, seconds: float) -> dict[str, Any]:
+        extra = {**self._extra(execution), "duration": seconds}
+        if execution.started_at is not None:
+            extra["punctuality"] = (execution.started_at - execution.when).total_seconds()
+        return extra
+
     def started(self, execution: Execution, now: datetime) -> None:
         attributes = self.attributes(execution)
         late = (now - execution.when).total_seconds()
@@ -74,7 +80,7 @@ class Reporter:
                 arrow,
                 format_duration(late),
                 execution.call_repr(),
-                extra=self._extra(execution),
+                extra={**self._extra(execution), "punctuality": late},
             )
 
     def over(self, execution: Execution) -> None:
@@ -117,7 +123,7 @@ class Reporter:
             format_duration(outcome.duration.total_seconds()),
             execution.call_repr(),
             exc_info=outcome.exception if level == logging.ERROR else None,
-            extra=self._extra(execution),
+            extra=self._ending_extra(execution, outcome.duration.total_seconds()),
         )
 
     def cancelled(self, execution: Execution, seconds: float) -> None:
@@ -125,7 +131,7 @@ class Reporter:
             "✗ [%s] %s (cancelled)",
             format_duration(seconds),
             execution.call_repr(),
-            extra=self._extra(execution),
+            extra=self._ending_extra(execution, seconds),
         )
 
     def struck(self, execution: Execution) -> None:
