@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import cast
 
 
 def discard_output() -> None:
@@ -14,5 +15,6 @@ def discard_output() -> None:
 
 def accept_every_character() -> None:
     """Characters that the output's encoding lacks are escaped: a log line or an answer must not fail because of them."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    output: object = sys.stdout
+    if isinstance(output, io.TextIOWrapper):
+        cast("io.TextIOWrapper[io.BufferedWriter]", output).reconfigure(errors="backslashreplace")
