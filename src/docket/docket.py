@@ -267,13 +267,16 @@ class Docket(Places):
         when: datetime | None = None,
         key: str | None = None,
     ) -> Callable[..., TaskCall]:
-        """A call to be scheduled later, by `add_many` or `replace_many`."""
+        """A call to be scheduled later, by `add_many` or `replace_many`. Sent again while it waits or runs, it changes nothing."""
         found, name = self.registry.find(function)
         _check_place(when, key, name)
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
-            task_key = new_key() if key is None else key
-            return TaskCall(found, args, kwargs, task_key, when or self.now(), name, fresh_key=key is None)
+            task_key, unsent = key, None
+            if task_key is None:
+                task_key = new_key()
+                unsent = [task_key]
+            return TaskCall(found, args, kwargs, task_key, when or self.now(), name, False, unsent)
 
         return build
 
@@ -362,7 +365,7 @@ class Docket(Places):
             execution = Execution(
                 self, call.function, call.args, call.kwargs, call.key, call.when, function_name=call.function_name
             )
-            execution.fresh_key, execution.seed = call.fresh_key, call.seed
+            execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
             execution.trace_context = trace_context
             executions.append(execution)
         size = chunk_size or max(len(executions), 1)

@@ -35,18 +35,22 @@ class Repeater:
         """What became of each call after all."""
         answers: dict[int, Receipt | Exception] = {}
         left = list(range(len(orders)))
+        made_up = [order.fresh for order in orders]
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
         while left:
             for at in left if error.maybe_stored else ():
                 orders[at].unanswered = True
             now = time.monotonic()
-            until = {at: self._until(orders[at], deadline) for at in left}
+            until = {at: self._until(orders[at], made_up[at], deadline) for at in left}
             answers |= {at: told(error, orders[at].unanswered) for at in left if until[at] <= now}
             left = [at for at in left if at not in answers]
             if not left:
                 break
             last = min(until[at] for at in left)
+            for at in left:
+                # The caller may have sent the same call again meanwhile, so the key is looked up.
+                orders[at].fresh = False
             await asyncio.sleep(min(random.uniform(pause / 2, pause), last - now))
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
@@ -63,9 +67,9 @@ class Repeater:
                 break
         return [answers[at] for at in range(len(orders))]
 
-    def _until(self, order: Order, deadline: float) -> float:
+    def _until(self, order: Order, made_up: bool, deadline: float) -> float:
         """Until when the call may be sent again."""
-        is_safe = not order.unanswered or (order.fresh and not order.replace and self._records_last)
+        is_safe = not order.unanswered or (made_up and not order.replace and self._records_last)
         return deadline if is_safe else 0.0
 
 

@@ -93,8 +93,6 @@ class Scheduling:
             end = batch_end(sent, start, BATCH, lambda pair: _weight_in_bulk(pair[1]))
             await self._send(sent[start:end], replace)
             start = end
-        if replace:
-            _mark_superseded(executions)
 
     async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
         if any(order.payload is not None for _, order in sent):
@@ -153,6 +151,8 @@ class Scheduling:
             )
         due_ms = to_ms(execution.when)
         payload = call_payload(call) if len(call) > LARGEST_CALL else None
+        # Once it is sent, the key may be known: an execution that is scheduled again is looked up.
+        fresh, execution.fresh_key = execution.fresh_key, False
         return Order(
             execution.key,
             execution.function_name,
@@ -160,7 +160,7 @@ class Scheduling:
             due_ms,
             execution.attempt,
             replace,
-            execution.fresh_key,
+            fresh,
             # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
             due_ms <= docket.server.clock.now_ms(),
             payload,
@@ -199,14 +199,6 @@ def _weight_in_bulk(order: Order) -> int:
 
 def _mark_failed(execution: Execution, error: Exception) -> None:
     execution.disposition, execution.schedule_exception = Disposition.FAILED, error
-
-
-def _mark_superseded(executions: Sequence[Execution]) -> None:
-    """Within a batch of replacements the last of a key counts; the others were replaced before anybody saw them."""
-    last = {execution.key: execution for execution in executions}
-    for execution in executions:
-        if last[execution.key] is not execution and execution.disposition is Disposition.SCHEDULED:
-            execution.disposition = Disposition.SUPERSEDED
 
 
 def new_key() -> str:

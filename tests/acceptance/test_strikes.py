@@ -131,6 +131,57 @@ async def test_an_argument_given_by_keyword_is_struck_like_one_by_position(docke
     assert journal.served == []
 
 
+async def test_an_empty_function_means_every_task(docket: Docket, journal: Journal) -> None:
+    await docket.strike("", "customer", "==", "x")
+
+    struck = [await docket.add(journal.serve)("x"), await docket.add(journal.other)("x")]
+    fine = await docket.add(journal.serve)("y")
+
+    assert [execution.disposition for execution in struck] == [Disposition.STRUCK, Disposition.STRUCK]
+    assert fine.disposition == Disposition.SCHEDULED
+    await docket.restore(None, "customer", "==", "x")
+    assert docket.strike_list.is_empty
+
+
+async def test_an_empty_parameter_means_the_whole_task(docket: Docket, journal: Journal) -> None:
+    await docket.strike("serve", "")
+
+    assert (await docket.add(journal.serve)("x")).disposition == Disposition.STRUCK
+    await docket.restore("serve")
+    assert (await docket.add(journal.serve)("x")).disposition == Disposition.SCHEDULED
+
+
+@pytest.mark.parametrize("verb", ["strike", "restore"])
+async def test_two_empty_names_are_refused_as_nothing_is_named(docket: Docket, verb: str) -> None:
+    with pytest.raises(ValueError, match="names a function, a parameter, or both"):
+        await getattr(docket, verb)("", "")
+
+
+async def test_a_list_shows_what_is_in_force_by_function_and_by_parameter(docket: Docket, journal: Journal) -> None:
+    strikes = docket.strike_list
+    await docket.strike(journal.other)
+    await docket.strike(journal.serve, "customer", "==", "x")
+    await docket.strike(journal.serve, "customer", ">", "y")
+    await docket.strike(None, "region", "==", "south")
+    await docket.strike("unhashable", "numbers", "==", [1])
+
+    assert strikes.task_strikes == {
+        "other": {},
+        "serve": {"customer": {("==", "x"), (">", "y")}},
+        "unhashable": {"numbers": set()},
+    }
+    assert strikes.parameter_strikes == {"region": {("==", "south")}}
+
+
+async def test_a_lifted_strike_leaves_no_empty_entries(docket: Docket, journal: Journal) -> None:
+    for target in (("serve",), ("other", "customer", "==", "x"), (None, "region", "==", "south")):
+        await docket.strike(*target)
+        await docket.restore(*target)
+
+    assert docket.strike_list.task_strikes == {}
+    assert docket.strike_list.parameter_strikes == {}
+
+
 async def test_restoring_one_of_two_strikes_leaves_the_other(docket: Docket, journal: Journal) -> None:
     await docket.strike(journal.serve, "customer", "==", "a")
     await docket.strike(journal.serve, "customer", "==", "b")

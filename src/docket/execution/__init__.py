@@ -9,8 +9,9 @@ from docket.model.errors import ExecutionCancelled
 from docket.model.states import Disposition, ExecutionState
 
 from .display import compact_signature
-from .execution import Execution, TaskCall, TaskFunction
+from .execution import Execution
 from .progress import ExecutionProgress, ProgressEvent
+from .task_call import TaskCall, TaskFunction
 from .watching import StateEvent
 
 __all__ = [

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from uncalled_for import get_signature
 
 from docket.codec import decode_call, decode_error, decode_result, encode_call, encode_error
-from docket.ledger import Answer, Ending, Look, Settlement, Taken, finish, read_ending, reschedule
+from docket.ledger import Answer, Ending, Look, Settlement, Taken, finish, read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE, ending_event
 from docket.ledger.ledger import as_json, worker_name
-from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
+from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.model.errors import (
     ExecutionCancelled,
     LeaseLost,
@@ -26,59 +25,18 @@ from docket.model.errors import (
     Unserializable,
 )
 from docket.model.states import Disposition, ExecutionState
-from docket.model.times import duration_ms, from_ms, to_ms
+from docket.model.times import from_ms
 from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord, read_reference
 
 from .display import show_call
+from .next_run import NextRun
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
+from .task_call import TaskFunction
 from .watching import StateEvent, wait_finished, watch
 
 if TYPE_CHECKING:
     from docket.docket import Docket
-
-TaskFunction = Callable[..., Awaitable[Any]]
-
-
-@dataclass
-class TaskCall:
-    """A call that has not been scheduled yet: what `Docket.call` returns and `add_many` takes."""
-
-    function: TaskFunction
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    key: str
-    when: datetime
-    function_name: str | None = None
-    fresh_key: bool = field(default=False, repr=False)
-    # An automatic task that a worker schedules by itself.
-    seed: bool = field(default=False, repr=False)
-
-
-@dataclass(slots=True)
-class NextRun:
-    """Where a running task goes after this run, decided by its behaviours and written with its settlement."""
-
-    attempt: int
-    delay: timedelta | None = None
-    when: datetime | None = None
-    function_name: str | None = None
-    call: bytes | None = None
-
-    def settlement(self, key: str, epoch: int, *, payload: Payload | None = None, put_off: bool = False) -> Settlement:
-        """Ends the run with it. `payload`: the call, stored apart. `put_off`: the run has not begun, so the same submission
-        comes later."""
-        return reschedule(
-            key,
-            epoch,
-            attempt=self.attempt,
-            delay_ms=duration_ms(self.delay) if self.delay is not None else 0,
-            due_ms=to_ms(self.when) if self.when is not None else None,
-            function_name=self.function_name,
-            call=self.call,
-            payload=payload,
-            put_off=put_off,
-        )
 
 
 class Execution(Generic[Result_co]):

@@ -42,7 +42,8 @@ class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bar
 
 @dataclass
 class StrikeInstruction:
-    """An order about a function (all its tasks), a parameter (of any function), or a parameter of one function."""
+    """An order about a function (all its tasks), a parameter (of any function), or a parameter of one function.
+    An empty name means the same as None."""
 
     function: str | None = None
     parameter: str | None = None
@@ -53,6 +54,7 @@ class StrikeInstruction:
 
     def __post_init__(self) -> None:
         self.operator = Operator.read(self.operator)
+        self.function, self.parameter = self.function or None, self.parameter or None
         if self.parameter is None:
             # Without a parameter there is nothing to compare: equal orders must look equal.
             self.operator, self.value = Operator.EQUAL, None

@@ -22,6 +22,7 @@ from docket.storage.urls import Kind, parse
 
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction, decode, encode
 from .matching import Call, Index, is_same
+from .overview import ParameterStrikes, by_function, by_parameter
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
@@ -216,6 +217,19 @@ class StrikeList:
     def in_effect(self) -> list[Strike]:
         """The strikes this process applies."""
         return list(self._strikes.values())
+
+    @property
+    def task_strikes(self) -> dict[str, ParameterStrikes]:
+        """The strikes on single functions, as a copy: `{function: {parameter: {(operator, value), …}}}`.
+
+        A function that is struck as a whole has an empty mapping. Values that cannot be hashed are left out.
+        """
+        return by_function(self._strikes.values())
+
+    @property
+    def parameter_strikes(self) -> ParameterStrikes:
+        """The strikes on a parameter of every function, as a copy: `{parameter: {(operator, value), …}}`."""
+        return by_parameter(self._strikes.values())
 
     @property
     def prefix(self) -> str:

@@ -1,0 +1,36 @@
+"""Where a running task goes after its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from docket.ledger import Settlement, reschedule
+from docket.ledger.payloads import Payload
+from docket.model.times import duration_ms, to_ms
+
+
+@dataclass(slots=True)
+class NextRun:
+    """What follows a run, decided by its behaviours and written with its settlement."""
+
+    attempt: int
+    delay: timedelta | None = None
+    when: datetime | None = None
+    function_name: str | None = None
+    call: bytes | None = None
+
+    def settlement(self, key: str, epoch: int, *, payload: Payload | None = None, put_off: bool = False) -> Settlement:
+        """Ends the run with it. `payload`: the call, stored apart. `put_off`: the run has not begun, so the same submission
+        comes later."""
+        return reschedule(
+            key,
+            epoch,
+            attempt=self.attempt,
+            delay_ms=duration_ms(self.delay) if self.delay is not None else 0,
+            due_ms=to_ms(self.when) if self.when is not None else None,
+            function_name=self.function_name,
+            call=self.call,
+            payload=payload,
+            put_off=put_off,
+        )

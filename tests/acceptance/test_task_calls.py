@@ -1,0 +1,143 @@
+"""A call that is sent again: by a caller that repeats after a time-out, or as a copy."""
+
+import asyncio
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from docket import Disposition, Docket, Execution, TaskCall, Worker
+
+from .waiting import later, now, run_everything, within
+
+
+async def noop(*args: object) -> None: ...
+
+
+def dispositions(executions: list[Execution]) -> set[Disposition]:
+    return {execution.disposition for execution in executions}
+
+
+@pytest.mark.parametrize("key", [None, "given"])
+async def test_a_waiting_call_that_is_sent_again_changes_nothing(docket: Docket, key: str | None) -> None:
+    call = docket.call(noop, when=later(), key=key)(1)
+
+    first = await docket.add_many([call])
+    again = await docket.add_many([call])
+
+    assert dispositions(first) == {Disposition.SCHEDULED}
+    assert dispositions(again) == {Disposition.ALREADY_SCHEDULED}
+    assert (await docket.snapshot()).total_tasks == 1
+
+
+@pytest.mark.parametrize("key", [None, "given"])
+async def test_a_call_that_is_sent_twice_in_one_batch_is_one_task(docket: Docket, key: str | None) -> None:
+    call = docket.call(noop, when=later(), key=key)(1)
+
+    first, second = await docket.add_many([call, call])
+
+    assert (first.disposition, second.disposition) == (Disposition.SCHEDULED, Disposition.ALREADY_SCHEDULED)
+
+
+async def test_a_running_call_that_is_sent_again_does_not_run_again(docket: Docket, worker: Worker) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+    runs = 0
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        started.set()
+        await go_on.wait()
+
+    call = docket.call(work)()
+    await docket.add_many([call])
+    running = asyncio.create_task(worker.run_until_finished())
+    await within(started.wait())
+    again = await docket.add_many([call])
+    go_on.set()
+    await within(running)
+
+    assert dispositions(again) == {Disposition.ALREADY_SCHEDULED}
+    assert runs == 1
+
+
+async def test_a_call_that_is_sent_while_the_first_sending_goes_on_is_one_task(docket: Docket) -> None:
+    calls = [docket.call(noop, when=later())(n) for n in range(100)]
+
+    first, second = await asyncio.gather(docket.add_many(calls), docket.add_many(calls))
+
+    assert dispositions(first) == {Disposition.SCHEDULED}
+    assert dispositions(second) == {Disposition.ALREADY_SCHEDULED}
+    assert (await docket.snapshot()).total_tasks == 100
+
+
+@pytest.mark.parametrize("copy_first", [False, True])
+@pytest.mark.parametrize(
+    "copied",
+    [dataclasses.replace, copy.copy, copy.deepcopy, lambda call: pickle.loads(pickle.dumps(call))],
+    ids=["replace", "copy", "deepcopy", "pickle"],
+)
+async def test_a_copy_of_a_call_is_the_same_task(
+    docket: Docket, copied: Callable[[TaskCall], TaskCall], copy_first: bool
+) -> None:
+    call = docket.call(noop, when=later())(1)
+    twin = copied(call)
+
+    first = await docket.add_many([twin if copy_first else call])
+    again = await docket.add_many([call if copy_first else twin])
+
+    assert twin == call
+    assert dispositions(first) == {Disposition.SCHEDULED}
+    assert dispositions(again) == {Disposition.ALREADY_SCHEDULED}
+
+
+async def test_a_copy_with_another_key_is_judged_by_that_key(docket: Docket) -> None:
+    await docket.add(noop, when=later(), key="taken")("first")
+    call = docket.call(noop, when=later())("copied")
+
+    taken, free = await docket.add_many([dataclasses.replace(call, key="taken"), dataclasses.replace(call, key="free")])
+
+    assert (taken.disposition, free.disposition) == (Disposition.ALREADY_SCHEDULED, Disposition.SCHEDULED)
+    found = await docket.get_execution("taken")
+    assert found is not None
+    assert found.args == ("first",)
+
+
+async def test_a_call_cannot_be_changed(docket: Docket) -> None:
+    call = docket.call(noop)(1)
+
+    for name in ("function", "args", "kwargs", "key", "when"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(call, name, None)
+
+
+async def test_an_execution_that_is_scheduled_again_changes_nothing(docket: Docket) -> None:
+    execution = await docket.add(noop, when=later())(1)
+
+    assert await execution.schedule() is Disposition.ALREADY_SCHEDULED
+    assert (await docket.snapshot()).total_tasks == 1
+
+
+async def test_a_call_that_has_ended_may_be_sent_again(docket: Docket) -> None:
+    call = docket.call(noop)(1)
+
+    await docket.add_many([call])
+    await run_everything(docket)
+    again = await docket.add_many([call])
+
+    assert dispositions(again) == {Disposition.SCHEDULED}
+
+
+async def test_of_several_replacements_of_a_key_each_is_scheduled_and_the_last_counts(docket: Docket) -> None:
+    seen: list[int] = []
+
+    async def note(number: int) -> None:
+        seen.append(number)
+
+    executions = await docket.replace_many([docket.call(note, when=now(), key="k")(n) for n in range(3)])
+    await run_everything(docket)
+
+    assert dispositions(executions) == {Disposition.SCHEDULED}
+    assert seen == [2]
