@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
@@ -16,7 +16,6 @@ from docket.execution.hand_runs import HandRuns
 from docket.execution.watching import watch
 from docket.instrumentation import (
     TASKS_CANCELLED,
-    caller_span,
     inject_context,
     is_tracing,
 )
@@ -29,6 +28,7 @@ from docket.places import Places
 from docket.registry import Registry, TaskCollection, load_object, name_of
 from docket.scheduling import Scheduling, new_key
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
+from docket.spans import batch_span, request_span, task_span
 from docket.storage.faults import PASSING
 from docket.storage.keys import Keys
 from docket.storage.server import Server
@@ -283,18 +283,19 @@ class Docket(Places):
     async def add_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
         """Schedules many calls, in chunks; each is judged on its own. An error marks only its execution
         (`Disposition.FAILED`, `schedule_exception`)."""
-        with self._span("add_many"):
-            return await self._schedule_many(calls, chunk_size, replace=False)
+        return await self._schedule_many(calls, chunk_size, replace=False)
 
     async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
         """As `add_many`, replacing what the keys have waiting; of several calls with one key the last counts."""
-        with self._span("replace_many"):
-            return await self._schedule_many(calls, chunk_size, replace=True)
+        return await self._schedule_many(calls, chunk_size, replace=True)
 
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None:
         """Schedules an execution as it stands."""
-        with self._span("schedule", execution):
-            execution.trace_context = execution.trace_context or inject_context()
+        if is_tracing():
+            with task_span(self, "schedule", execution):
+                execution.trace_context = execution.trace_context or inject_context()
+                await self._open_scheduling().write_down(execution, replace)
+        else:
             await self._open_scheduling().write_down(execution, replace)
 
     def _scheduler(
@@ -311,7 +312,7 @@ class Docket(Places):
         async def scheduler(*args: Any, **kwargs: Any) -> Execution:
             execution = self._new_execution(found, name, args, kwargs, key, when)
             if is_tracing():
-                with self._span("replace" if replace else "add", execution):
+                with task_span(self, "replace" if replace else "add", execution):
                     execution.trace_context = inject_context()
                     await self._open_scheduling().write_down(execution, replace)
             else:
@@ -321,19 +322,6 @@ class Docket(Places):
         # Python names it when it warns that the call was never awaited.
         scheduler.__qualname__ = f"docket.{'replace' if replace else 'add'}({name})"
         return scheduler
-
-    def _span(
-        self, verb: str, execution: Execution | None = None, key: str | None = None
-    ) -> AbstractContextManager[Any]:
-        attributes: dict[str, Any] = self.labels() if key is None else {**self.labels(), "docket.key": key}
-        if execution is not None:
-            attributes |= {**execution.specific_labels(), "code.function.name": execution.function_name}
-            attributes |= {
-                "messaging.system": "docket",
-                "messaging.destination.name": self.name,
-                "messaging.message.id": execution.key,
-            }
-        return caller_span(f"docket.{verb}", attributes) if is_tracing() else nullcontext()
 
     def _new_execution(
         self,
@@ -360,24 +348,25 @@ class Docket(Places):
         if chunk_size is not None and chunk_size < 1:
             raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
         executions: list[Execution] = []
-        trace_context = inject_context()
-        for call in calls:
-            execution = Execution(
-                self, call.function, call.args, call.kwargs, call.key, call.when, function_name=call.function_name
-            )
-            execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
-            execution.trace_context = trace_context
-            executions.append(execution)
-        size = chunk_size or max(len(executions), 1)
-        for start in range(0, len(executions), size):
-            await self._open_scheduling().write_down_many(executions[start : start + size], replace)
+        with batch_span(self, "replace_many" if replace else "add_many", executions):
+            trace_context = inject_context()
+            for call in calls:
+                execution = Execution(
+                    self, call.function, call.args, call.kwargs, call.key, call.when, function_name=call.function_name
+                )
+                execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
+                execution.trace_context = trace_context
+                executions.append(execution)
+            size = chunk_size or max(len(executions), 1)
+            for start in range(0, len(executions), size):
+                await self._open_scheduling().write_down_many(executions[start : start + size], replace)
         return executions
 
     # Tasks that are there
 
     async def cancel(self, key: str) -> None:
         """Removes a waiting task at once, and asks the worker of a running one to cancel it. An unknown key is no error."""
-        with self._span("cancel", key=key):
+        with request_span(self, "cancel", {"docket.key": key}):
             # One that runs is counted by its worker, when it has ended.
             if await self.ledger.cancel(key) == 1:
                 TASKS_CANCELLED.add(1, self.labels())
@@ -408,7 +397,7 @@ class Docket(Places):
 
     async def clear(self) -> int:
         """Cancels everything that waits; what runs goes on. Returns how many tasks were removed."""
-        with self._span("clear"):
+        with request_span(self, "clear"):
             removed = await self.ledger.clear()
         TASKS_CANCELLED.add(removed, self.labels())
         return removed
@@ -441,8 +430,7 @@ class Docket(Places):
         await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
 
     async def _instruct(self, instruction: StrikeInstruction) -> None:
-        attributes = {**self.labels(), **instruction.labels()}
-        with caller_span(f"docket.{instruction.direction}", attributes) if is_tracing() else nullcontext():
+        with request_span(self, instruction.direction, instruction.labels()):
             await self.strike_list.send_instruction(instruction)
 
     async def wait_for_strikes_loaded(self) -> None:

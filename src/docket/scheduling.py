@@ -174,12 +174,16 @@ class Scheduling:
 
     def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
         execution.state, execution.generation = receipt.state, receipt.generation
+        labels = self._labels(execution)
+        if not replace:
+            # A key that is there already counts, too: added − scheduled are the duplicates.
+            TASKS_ADDED.add(1, labels)
         if not receipt.scheduled:
             execution.disposition, execution.when = Disposition.ALREADY_SCHEDULED, from_ms(receipt.due_ms)
             return
         execution.disposition = Disposition.SCHEDULED
-        labels = self._labels(execution)
-        (TASKS_REPLACED if replace else TASKS_ADDED).add(1, labels)
+        if replace:
+            TASKS_REPLACED.add(1, labels)
         TASKS_SCHEDULED.add(1, labels)
         if receipt.replaced_another:
             TASKS_SUPERSEDED.add(1, {**labels, "docket.where": "docket"})

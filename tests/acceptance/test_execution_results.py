@@ -2,14 +2,16 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
 from docket.codec import decode_error
 from docket.codec.envelope import seal
-from docket.model.errors import TaskFailed
+from docket.model.errors import ResultExpired, TaskFailed
 
 from .waiting import eventually, later, now, run_everything, running, soon, within
 
@@ -198,6 +200,22 @@ async def test_waiting_for_a_task_that_keeps_no_record_raises_instead_of_waiting
         assert waiter.exception() is not None or waiter.result() == 42
 
 
+@pytest.mark.parametrize(
+    "limit", [lambda: {"timeout": timedelta(minutes=1)}, lambda: {"deadline": later()}], ids=["timeout", "deadline"]
+)
+async def test_waiting_for_a_task_without_a_record_times_out(
+    name: str, url: str, limit: Callable[[], dict[str, Any]]
+) -> None:
+    async with Docket(name=name, url=url, execution_ttl=timedelta(0)) as docket:
+        execution = await docket.add(answer)()
+        await run_everything(docket)
+
+        with pytest.raises(TimeoutError) as caught:
+            await execution.get_result(**limit())
+
+    assert isinstance(caught.value, ResultExpired)
+
+
 async def test_asking_for_a_result_whose_record_expired_raises(name: str, url: str) -> None:
     async with Docket(name=name, url=url, execution_ttl=timedelta(milliseconds=50)) as docket:
         execution = await docket.add(answer, key="k")()
@@ -211,5 +229,5 @@ async def test_asking_for_a_result_whose_record_expired_raises(name: str, url: s
         with pytest.raises(Exception, match="k") as caught:
             await execution.get_result(timeout=timedelta(seconds=8))
 
-        assert not isinstance(caught.value, TimeoutError)
+        assert isinstance(caught.value, ResultExpired)
         assert time.monotonic() - asked < 8

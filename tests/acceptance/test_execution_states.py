@@ -19,7 +19,7 @@ from docket import (
     Worker,
 )
 from docket.execution import ExecutionProgress
-from docket.model.errors import LeaseLost
+from docket.model.errors import LeaseLost, TaskFailed
 
 from .waiting import eventually, later, now, reaches, run_everything, running, within, worker_for
 
@@ -298,6 +298,19 @@ async def test_a_client_may_mark_an_execution_as_failed(docket: Docket) -> None:
     await execution.sync()
 
     assert (execution.state, execution.error) == (ExecutionState.FAILED, "no luck")
+
+
+async def test_an_execution_that_is_marked_as_failed_without_an_error_has_none(docket: Docket) -> None:
+    execution = await docket.add(noop, key="k")()
+    await execution.claim("by hand")
+
+    await execution.mark_as_failed()
+    told = execution.error
+    await execution.sync()
+
+    assert (execution.state, told, execution.error) == (ExecutionState.FAILED, None, None)
+    with pytest.raises(TaskFailed, match="the task failed"):
+        await execution.get_result()
 
 
 async def test_a_client_may_mark_an_execution_as_cancelled(docket: Docket) -> None:

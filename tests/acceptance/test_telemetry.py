@@ -110,6 +110,39 @@ async def test_the_span_of_an_addition_says_what_was_added(docket: Docket, spans
     assert "docket.when" in said
 
 
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        ("add", lambda docket: docket.add(serve, key="k")()),
+        ("schedule", lambda docket: docket.schedule(Execution(docket, serve, (), {}, "k", later()))),
+        ("replace", lambda docket: docket.replace(serve, later(), "k")()),
+    ],
+)
+async def test_the_span_of_a_single_task_says_what_became_of_it(
+    docket: Docket, spans: InMemorySpanExporter, verb: str, call: Callable[[Docket], Any]
+) -> None:
+    await call(docket)
+    await call(docket)
+    await docket.strike("serve")
+    await call(docket)
+
+    second = "scheduled" if verb == "replace" else "already_scheduled"
+    said = [attributes(span)["docket.disposition"] for span in named(spans, f"docket.{verb}")]
+    assert said == ["scheduled", second, "struck"]
+
+
+@pytest.mark.parametrize("verb", ["add_many", "replace_many"])
+async def test_the_span_of_a_batch_says_how_many_and_how_many_were_struck(
+    docket: Docket, spans: InMemorySpanExporter, verb: str
+) -> None:
+    await docket.strike("serve", "customer", "==", "ada")
+
+    await getattr(docket, verb)(docket.call(serve)(customer) for customer in ("ada", "ben", "ada"))
+
+    said = attributes(only(spans, f"docket.{verb}"))
+    assert (said["docket.batch.count"], said["docket.batch.stricken"]) == (3, 2)
+
+
 async def test_a_run_has_a_consumer_span_named_after_its_function(docket: Docket, spans: InMemorySpanExporter) -> None:
     await docket.add(serve, key="k")()
     await run_everything(docket, name="w")
@@ -156,6 +189,23 @@ async def test_the_runs_of_a_batch_are_linked_to_its_span(
     runs = named(spans, "serve")
     assert len(runs) == 2
     assert all(is_linked(run, batch) for run in runs)
+
+
+async def test_each_run_of_a_perpetual_task_begins_a_trace_of_its_own(
+    docket: Docket, spans: InMemorySpanExporter
+) -> None:
+    async def tick(perpetual: Perpetual = Perpetual()) -> None: ...
+
+    with trace.get_tracer("test").start_as_current_span("the caller") as caller:
+        await docket.add(tick, key="k")()
+    async with worker_for(docket) as worker:
+        await ends(worker.run_at_most({"k": 4}))
+
+    runs = named(spans, "tick")
+    traces = {run.context.trace_id for run in runs}
+    assert len(runs) == len(traces) == 4
+    assert caller.get_span_context().trace_id not in traces
+    assert all(run.parent is None and is_linked(run, only(spans, "docket.add")) for run in runs)
 
 
 async def test_every_attempt_is_linked_to_the_caller(docket: Docket, spans: InMemorySpanExporter) -> None:
@@ -223,9 +273,21 @@ async def test_additions_and_replacements_are_counted(docket: Docket, meters: Me
     await docket.add(serve, key="b")()
     await docket.replace(serve, later(), "a")()
 
-    assert meters.total("docket_tasks_added") == 2
+    assert meters.total("docket_tasks_added") == 3
     assert meters.total("docket_tasks_replaced") == 1
     assert meters.total("docket_tasks_scheduled") == 3
+
+
+async def test_the_difference_of_added_and_scheduled_is_the_duplicates(docket: Docket, meters: Meters) -> None:
+    await docket.strike("struck")
+    docket.register(serve, names=["struck"])
+
+    await docket.add_many([docket.call(serve, key="same", when=later())() for _ in range(3)])
+    await docket.add_many([docket.call("struck")(), docket.call(serve)("ben")])
+    await docket.add_many([docket.call(serve)(n for n in range(2))])
+
+    assert meters.total("docket_tasks_added") == 4
+    assert meters.total("docket_tasks_scheduled") == 2
 
 
 async def test_a_batch_is_counted_by_its_tasks(docket: Docket, meters: Meters) -> None:

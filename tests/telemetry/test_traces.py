@@ -14,7 +14,7 @@ from docket import Docket, Perpetual, Retry, Worker
 tracer = trace.get_tracer("application")
 
 
-async def test_a_trace_is_unbroken_from_the_request_through_a_retry_to_the_successor(
+async def test_the_first_run_its_retry_and_its_successor_have_traces_of_their_own_linked_to_the_request(
     spans: InMemorySpanExporter,
 ) -> None:
     async def refresh(
@@ -37,8 +37,11 @@ async def test_a_trace_is_unbroken_from_the_request_through_a_retry_to_the_succe
     assert len(consumed) == 3
     for span in consumed:
         assert span.kind is SpanKind.CONSUMER
-        assert span.context.trace_id == request.get_span_context().trace_id
+        assert span.parent is None
         assert [link.context.span_id for link in span.links] == [added.context.span_id]
+    traces = {span.context.trace_id for span in consumed}
+    assert len(traces) == 3
+    assert request.get_span_context().trace_id not in traces
     assert [span.status.status_code for span in consumed] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
     assert [span.attributes["docket.attempt"] for span in consumed if span.attributes] == [1, 2, 1]
 

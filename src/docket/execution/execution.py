@@ -168,10 +168,11 @@ class Execution(Generic[Result_co]):
 
     async def mark_as_failed(self, error: str | None = None, result_key: str | None = None) -> None:
         """Ends a run by hand with an error. Raises as `mark_as_completed`."""
-        text = error or "failed"
-        ending = Ending(self.worker, text, ERROR, encode_error(TaskFailed(text)))
+        ending = Ending(self.worker, error)
         if result_key:
-            ending = Ending(self.worker, text, ELSEWHERE, result_key.encode())
+            ending = Ending(self.worker, error, ELSEWHERE, result_key.encode())
+        elif error:
+            ending = Ending(self.worker, error, ERROR, encode_error(TaskFailed(error)))
         await self._end(ExecutionState.FAILED, ending)
 
     async def mark_as_cancelled(self) -> None:

@@ -88,6 +88,8 @@ async def wait_finished(
                 told = await _something_decisive(inbox, generation)
                 if told is not None:
                     return told
+    except ResultExpired:
+        raise
     except TimeoutError:
         raise TimeoutError(f"task {key!r} has not finished") from None
 

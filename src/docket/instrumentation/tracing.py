@@ -65,16 +65,17 @@ def caller_span(name: str, attributes: Mapping[str, Any]) -> Generator[Span]:
 
 @contextlib.contextmanager
 def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> Generator[Span]:
-    """The consumer's span of one run: in the caller's trace, and linked to the caller's span.
+    """The consumer's span of one run: it begins a trace of its own and links to the span that scheduled the task.
 
-    Exceptions are not recorded by themselves: a task that is put off or cancelled is no error.
+    As a child of that span, each run of a perpetual task would add to a trace that never ends.
+    Exceptions are not recorded by themselves: a task that is put off or cancelled is not an error.
     """
-    parent = propagate.extract(dict(stored)) if stored else context.Context()
-    caller = trace.get_current_span(parent).get_span_context()
+    scheduled_in = propagate.extract(dict(stored), context.Context()) if stored else context.Context()
+    caller = trace.get_current_span(scheduled_in).get_span_context()
     links = [Link(caller)] if caller.is_valid else []
     with tracer.start_as_current_span(
         name,
-        context=parent,
+        context=context.Context(),
         kind=SpanKind.CONSUMER,
         attributes=dict(attributes),
         links=links,

@@ -64,8 +64,9 @@ class TaskFailed(DocketError, RuntimeError):
     """The task failed with an exception that could not be stored; the message shows it."""
 
 
-class ResultExpired(DocketError, LookupError):
-    """The task's record is gone: it expired, or the docket keeps none (execution_ttl=0)."""
+class ResultExpired(DocketError, LookupError, TimeoutError):
+    """The task's record is gone: it expired, or the docket keeps none (execution_ttl=0). There is no ending to wait for, so it
+    is a TimeoutError, too."""
 
 
 class ExecutionCancelled(DocketError):

@@ -1,0 +1,51 @@
+"""The spans round a caller's requests."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from docket.execution import Disposition, Execution
+from docket.instrumentation import caller_span, is_tracing
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+@contextlib.contextmanager
+def request_span(docket: Docket, verb: str, attributes: dict[str, str] | None = None) -> Generator[None]:
+    """A span with the docket's labels, where somebody traces."""
+    if not is_tracing():
+        yield
+        return
+    with caller_span(f"docket.{verb}", {**docket.labels(), **(attributes or {})}):
+        yield
+
+
+@contextlib.contextmanager
+def task_span(docket: Docket, verb: str, execution: Execution) -> Generator[None]:
+    """The span of a single task to be scheduled. It tells what became of it."""
+    attributes: dict[str, Any] = {
+        **docket.labels(),
+        **execution.specific_labels(),
+        "code.function.name": execution.function_name,
+        "messaging.system": "docket",
+        "messaging.destination.name": docket.name,
+        "messaging.message.id": execution.key,
+    }
+    with caller_span(f"docket.{verb}", attributes) as span:
+        yield
+        span.set_attribute("docket.disposition", execution.disposition.value)
+
+
+@contextlib.contextmanager
+def batch_span(docket: Docket, verb: str, executions: Sequence[Execution]) -> Generator[None]:
+    """The span of a batch, whose executions are known when it ends: how many there are, and how many were struck."""
+    if not is_tracing():
+        yield
+        return
+    with caller_span(f"docket.{verb}", docket.labels()) as span:
+        yield
+        struck = sum(execution.disposition is Disposition.STRUCK for execution in executions)
+        span.set_attributes({"docket.batch.count": len(executions), "docket.batch.stricken": struck})
