@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, TASKS_SUPERSEDED
 from docket.ledger import Batcher, Ledger, Order, Receipt
-from docket.ledger.batching import BATCH_BYTES, batch_end
+from docket.ledger.batching import BATCH_BYTES
 from docket.ledger.ledger import BATCH
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.model.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("docket.docket")
 
 
+# A handful of large calls make a batch: the first of them shall not wait for its script for long.
+LARGE_CALL_WEIGHT = BATCH_BYTES // 8
 # How often a call is stored that the server has lost before it was scheduled.
 TRIES = 3
 
@@ -79,20 +81,24 @@ class Scheduling:
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Each is judged on its own: an error marks its execution and touches no other."""
-        sent: list[tuple[Execution, Order]] = []
+        batch: list[tuple[Execution, Order]] = []
+        room = BATCH_BYTES
         for execution in executions:
             try:
                 order = self._order(execution, replace)
             except Exception as error:
                 _mark_failed(execution, error)
-            else:
-                if order is not None:
-                    sent.append((execution, order))
-        start = 0
-        while start < len(sent):
-            end = batch_end(sent, start, BATCH, lambda pair: _weight_in_bulk(pair[1]))
-            await self._send(sent[start:end], replace)
-            start = end
+                continue
+            if order is None:
+                continue
+            weight = order.weight if order.payload is None else LARGE_CALL_WEIGHT
+            if batch and (weight > room or len(batch) == BATCH):
+                await self._send(batch, replace)
+                batch, room = [], BATCH_BYTES
+            batch.append((execution, order))
+            room -= weight
+        if batch:
+            await self._send(batch, replace)
 
     async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
         if any(order.payload is not None for _, order in sent):
@@ -194,11 +200,6 @@ class Scheduling:
 
 def _weight(order: Order) -> int:
     return order.weight
-
-
-def _weight_in_bulk(order: Order) -> int:
-    """A handful of large calls make a batch: the first of them shall not wait for its script for long."""
-    return order.weight if order.payload is None else BATCH_BYTES // 8
 
 
 def _mark_failed(execution: Execution, error: Exception) -> None:

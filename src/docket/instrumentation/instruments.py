@@ -11,6 +11,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 meter = metrics.get_meter("docket")
 
 Attributes = Mapping[str, str]
+Record = Callable[[Any, Attributes], None]
 
 _all: list[_Instrument] = []
 
@@ -24,53 +25,77 @@ class _Instrument:
         self.name = name
         self.description = description
         self.unit = unit
-        self.mirror: Callable[[float, Attributes], None] | None = None
+        self._mirror: Record | None = None
         _all.append(self)
+
+    @property
+    def mirror(self) -> Record | None:
+        return self._mirror
+
+    @mirror.setter
+    def mirror(self, mirror: Record | None) -> None:
+        self._mirror = mirror
+        self._connect()
+
+    def _connect(self) -> None:
+        """Called when the mirror has changed."""
+
+
+def _both(first: Record, second: Record | None) -> Record:
+    """OpenTelemetry's own function where there is not a mirror: runs call several of them, and each call counts."""
+    if second is None:
+        return first
+
+    def record(amount: Any, attributes: Attributes) -> None:
+        first(amount, attributes)
+        second(amount, attributes)
+
+    return record
 
 
 class Counter(_Instrument):
     """Counts what happened."""
 
     kind = "counter"
+    add: Record
 
     def __init__(self, name: str, description: str, unit: str = "1") -> None:
         super().__init__(name, description, unit)
-        self._add = meter.create_counter(name, unit, description).add
+        self._telemetry: Record = meter.create_counter(name, unit, description).add
+        self._connect()
 
-    def add(self, amount: int, attributes: Attributes) -> None:
-        self._add(amount, attributes)
-        if self.mirror is not None:
-            self.mirror(amount, attributes)
+    def _connect(self) -> None:
+        self.add = _both(self._telemetry, self._mirror)
 
 
 class UpDownCounter(_Instrument):
     """Counts what is going on."""
 
     kind = "gauge"
+    add: Record
 
     def __init__(self, name: str, description: str, unit: str = "1") -> None:
         super().__init__(name, description, unit)
-        self._add = meter.create_up_down_counter(name, unit, description).add
+        self._telemetry: Record = meter.create_up_down_counter(name, unit, description).add
+        self._connect()
 
-    def add(self, amount: int, attributes: Attributes) -> None:
-        self._add(amount, attributes)
-        if self.mirror is not None:
-            self.mirror(amount, attributes)
+    def _connect(self) -> None:
+        self.add = _both(self._telemetry, self._mirror)
 
 
 class Histogram(_Instrument):
     """Keeps a distribution."""
 
     kind = "histogram"
+    record: Record
 
     def __init__(self, name: str, description: str, unit: str) -> None:
         super().__init__(name, description, unit)
-        self._record = meter.create_histogram(name, unit, description).record
+        self._telemetry: Record = meter.create_histogram(name, unit, description).record
+        self._connect()
 
-    def record(self, amount: float, attributes: Attributes) -> None:
-        self._record(amount, attributes)
-        if self.mirror is not None:
-            self.mirror(amount, attributes)
+    def _connect(self) -> None:
+        self.record = _both(self._telemetry, self._mirror)
 
 
 class Gauge(_Instrument):
@@ -86,8 +111,8 @@ class Gauge(_Instrument):
 
     def set(self, amount: float, attributes: Attributes) -> None:
         self._values[tuple(sorted(attributes.items()))] = amount
-        if self.mirror is not None:
-            self.mirror(amount, attributes)
+        if self._mirror is not None:
+            self._mirror(amount, attributes)
 
     def clear(self, attributes: Attributes) -> None:
         self._values.pop(tuple(sorted(attributes.items())), None)

@@ -370,10 +370,16 @@ class Ledger:
 
 
 def _mode(order: Order) -> int:
-    mode = (_NOW if order.now else 0) | (_STORED if order.payload is not None else 0) | (_SEED if order.seed else 0)
+    mode = _NOW if order.now else 0
+    if order.payload is not None:
+        mode |= _STORED
+    if order.seed:
+        mode |= _SEED
     if order.unanswered:
         return mode | _UNANSWERED
-    return mode | (_FRESH if order.fresh else 0) | (_REPLACE if order.replace else 0)
+    if order.replace:
+        mode |= _REPLACE
+    return mode | _FRESH if order.fresh else mode
 
 
 def _limit_segment(name: str) -> bytes:

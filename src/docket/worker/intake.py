@@ -66,12 +66,13 @@ class Intake:
         """Begins what a claim brought. A delivery that finds no slot waits for one in the line of those taken ahead."""
         if deliveries and not await self.is_still_ours(worker):
             return
+        slots = self._slots
         for delivery in deliveries:
             # A consumer group that was made anew delivers again what we run already.
             if not self.is_known(delivery.epoch):
                 run = self._runner.accept(delivery)
-                if self._slots.free > 0:
-                    self._slots.take()
+                if slots.free > 0:
+                    slots.free -= 1
                     self._begin_run(run)
                 else:
                     self.ahead.add(run)

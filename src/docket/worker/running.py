@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ _GIVEN_UP = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
 
 def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
     """Whether the body of an automatic task has said that no run is to follow."""
-    return isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
+    return handler is not None and isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
 
 
 class Runner:
@@ -105,6 +105,7 @@ class Runner:
         self.loader = Loader(
             worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause
         )
+        self._last_claim = 0.0, from_ms(0.0)
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
 
@@ -204,8 +205,14 @@ class Runner:
             return None
         execution.epoch = run.epoch
         execution.state, execution.worker = ExecutionState.RUNNING, self._worker.name
-        execution.started_at = from_ms(run.claimed_ms)
+        execution.started_at = self._claimed_at(run.claimed_ms)
         return execution
+
+    def _claimed_at(self, ms: float) -> datetime:
+        """A batch is claimed at one time, which is converted once."""
+        if ms != self._last_claim[0]:
+            self._last_claim = ms, from_ms(ms)
+        return self._last_claim[1]
 
     def bury(self, run: Run, error: Exception) -> None:
         """A task that cannot be read fails, and is kept as a dead letter. One that was replaced meanwhile is nobody's concern."""
