@@ -19,6 +19,8 @@ from typing import Any
 from docket import Docket, Worker
 from docket.storage.server import Server
 
+from .script_times import time_scripts
+
 DOCKET = "fleet"
 SLOTS = 20
 counts: Counter[str] = Counter()
@@ -57,6 +59,7 @@ async def report(path: Path) -> None:
 
 
 async def host(url: str, name: str, workers: int, folder: Path) -> None:
+    time_scripts()
     count_scripts()
     async with AsyncExitStack() as stack:
         docket = await stack.enter_async_context(Docket(DOCKET, url))

@@ -157,9 +157,12 @@ class Desk:
                 self.client.zincrby(self.ledger.keys.leases, -ms, name)
 
     def bury(self, worker: str) -> list[int]:
-        """The worker is dead, and the others find out."""
+        """The worker is dead, and the others put back all that it had."""
         self.end_lease(worker)
-        return self.reclaim()
+        steps = [self.reclaim()]
+        while steps[-1][4]:
+            steps.append(self.reclaim())
+        return [sum(counts) for counts in list(zip(*steps, strict=True))[:4]] + [0]
 
     def sweep(self) -> int:
         """How many tasks had to be mended."""

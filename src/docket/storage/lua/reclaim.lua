@@ -60,9 +60,9 @@ local function bury(key, run, task)
   finish(key, FAILED_STATE, run.epoch, run.started, now, last_seen, ttl, tail, event)
 end
 
--- Deliveries per step; a suspect counts for two, since its groups are written down, too.
-local BATCH = 100
-local budget = BATCH
+-- What one step may cost: a delivery 1, a suspect 1 more, since its groups are written down, too.
+local budget = 40
+local GONE_WORKER, FUNCTIONS = 3, 15
 
 -- How many members groups of suspects lose and gain in this step.
 local left_groups, joined_groups = {}, {}
@@ -122,13 +122,14 @@ local function key_of(stream, id)
 end
 
 -- Whether the worker died with one run. Deliveries that it had not claimed do not count; among very many nobody looks for it.
+local MOST_LOOKED_AT = 100
 local function had_one_run(worker)
   local noted = call('HGET', SUSPECTS, 'x' .. worker)
   if noted then return noted == '1' end
   local found = 0
   for _, stream in ipairs({STREAM, FRONT}) do
-    local pending = pending_of(worker, stream, BATCH)
-    if #pending == BATCH then return false end
+    local pending = pending_of(worker, stream, MOST_LOOKED_AT)
+    if #pending == MOST_LOOKED_AT then return false end
     for _, p in ipairs(pending) do
       local key = key_of(stream, p[1])
       local run_bytes = key and call('HGET', RUNNING, key)
@@ -160,10 +161,17 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
     call('HSET', SUSPECTS, 'x' .. worker, was_alone and '1' or '0')
     break
   end
+  -- It may have known so many functions that the next step has to go on.
+  budget = budget - GONE_WORKER
+  local most = math.max(budget, 1) * FUNCTIONS
+  local forgotten = forget_functions(worker, most)
+  budget = budget - math.floor(forgotten / FUNCTIONS)
+  if forgotten == most then break end
   gone[worker] = true
   strike_off(worker)
   delete_consumer(worker)
   call('SREM', DYING, worker)
+  if budget <= 0 then break end
 end
 for group, count in pairs(left_groups) do change_group(group, 0, count) end
 for group, count in pairs(joined_groups) do change_group(group, count, 0) end

@@ -21,10 +21,17 @@ local function delete_consumer(worker)
   redis.pcall('XGROUP', 'DELCONSUMER', FRONT, GROUP, worker)
 end
 
+-- The worker no longer counts as one that knows so many of its functions; answers how many those were.
+local function forget_functions(worker, most)
+  local names = call('SPOP', WORKER_TASKS .. worker, most)
+  for _, name in ipairs(names) do call('SREM', TASK_WORKERS .. segment(name), worker) end
+  return #names
+end
+
+local MOST_FUNCTIONS = 1000000
+
 local function strike_off(worker)
-  for _, name in ipairs(call('SMEMBERS', WORKER_TASKS .. worker)) do
-    call('SREM', TASK_WORKERS .. segment(name), worker)
-  end
+  forget_functions(worker, MOST_FUNCTIONS)
   call('DEL', WORKER_TASKS .. worker, ORDERS .. worker)
   call('ZREM', LEASES, worker)
   forget_worker(worker)
