@@ -7,7 +7,7 @@
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, cancelled_tail, cancelled_event =
   unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5
-local MOST_DECLARED = 10
+local MOST_DECLARED = 5
 local now = real_ms()
 local declared, requeued, buried, cancelled = 0, 0, 0, 0
 insist()
@@ -61,7 +61,7 @@ local function bury(key, run, task)
 end
 
 -- What one step may cost: a delivery 1, a suspect 1 more, since its groups are written down, too.
-local budget = 40
+local budget = 20
 local GONE_WORKER, FUNCTIONS = 3, 15
 
 -- How many members groups of suspects lose and gain in this step.
