@@ -524,6 +524,33 @@ async def test_what_another_runs_is_not_handed_over_though_it_is_added_again(des
     assert await desk.settle(completed(run)) == [Answer.DONE]
 
 
+async def test_a_task_that_was_put_back_and_runs_costs_no_later_task_its_hand_over(desk: Desk, hire: Hire) -> None:
+    """It may run for hours, and lies on the front stream meanwhile."""
+    busy = await desk.hire()
+    run = await desk.start(busy, "long")
+    await desk.settle(hand_back("long", run.epoch))
+    (again,) = await desk.take(busy)
+    waiting = await hire()
+    await waiting.offer()
+    await desk.add("plain")
+    assert waiting.handed_keys() == ["plain"]
+    await desk.settle(completed(again))
+    desk.sound_books()
+
+
+async def test_what_was_put_back_and_waits_goes_before_what_is_handed_over(desk: Desk, hire: Hire) -> None:
+    busy = await desk.hire()
+    runs = [await desk.start(busy, key) for key in ("runs", "waits")]
+    await desk.settle(*(hand_back(run.key, run.epoch) for run in runs))
+    assert [run.key for run in await desk.take(busy, 1)] == ["runs"]
+    waiting = await hire()
+    set_offer(desk, waiting.id, OFFER_MS)
+    await desk.add("plain")
+    assert waiting.handed_keys() == []
+    assert [run.key for run in await desk.take(waiting.id)] == ["waits", "plain"]
+    desk.sound_books()
+
+
 @pytest.mark.parametrize("broken", ["offers", "epoch", "handed", "front"])
 async def test_a_hand_over_that_fails_does_not_fail_the_add(desk: Desk, hire: Hire, broken: str) -> None:
     worker = await hire()

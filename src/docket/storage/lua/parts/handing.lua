@@ -30,11 +30,23 @@ end
 
 local MOST_HAND_OVERS = 8
 
--- A worker that has no lease, or does not listen, loses its offer and nothing else. A task on `front` may have harmed a worker
--- before, and goes only to a worker that asks for it.
+-- Whether `front` has entries that nobody has read. What runs is on the stream, too, among the deliveries.
+local function front_waits()
+  local length = call('XLEN', FRONT)
+  if length == 0 then return false end
+  for _, row in ipairs(call('XINFO', 'GROUPS', FRONT)) do
+    local group = {}
+    for i = 1, #row, 2 do group[row[i]] = row[i + 1] end
+    if group.name == GROUP then return length > group.pending end
+  end
+  return true
+end
+
+-- A worker that has no lease, or does not listen, loses its offer and nothing else. A task that waits on `front` goes first, and may
+-- have harmed a worker before: it goes only to a worker that asks for it.
 local function hand_over(ready, fields, place_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
-  if call('XLEN', FRONT) > 0 then return end
+  if front_waits() then return end
   for _ = 1, math.min(ready, MOST_HAND_OVERS) do
     local offer = call('ZPOPMAX', OFFERS)
     local worker = offer[1]
