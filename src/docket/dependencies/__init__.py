@@ -38,6 +38,7 @@ from .cron import Cron
 from .debounce import Debounce
 from .durations import format_duration
 from .max_losses import MaxLosses, max_losses_of
+from .passed import governing
 from .perpetual import Perpetual
 from .plan import (
     Plan,
@@ -98,6 +99,7 @@ __all__ = [
     "get_dependency_parameters",
     "get_single_dependency_of_type",
     "get_single_dependency_parameter_of_type",
+    "governing",
     "max_losses_of",
     "plan_for",
     "resolve",

@@ -9,6 +9,7 @@ from docket.model.times import check_durations
 
 from .base import CompletionHandler, TaskOutcome
 from .context import WorkerView, current_execution, current_worker
+from .passed import BEHAVIOURS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -48,6 +49,9 @@ class Perpetual(CompletionHandler[Any]):
         bound = object.__new__(type(self))
         vars(bound).update(vars(self))
         bound.args, bound.kwargs = execution.args, execution.kwargs
+        # One that a run passed on to another task has been used.
+        bound.cancelled = bound._call_changed = False
+        bound._delay = bound._when = None
         return bound
 
     async def __aenter__(self) -> Self:
@@ -58,8 +62,9 @@ class Perpetual(CompletionHandler[Any]):
         self.cancelled = True
 
     def perpetuate(self, *args: Any, **kwargs: Any) -> None:
-        """The next run gets these arguments."""
-        self.args, self.kwargs = args, kwargs
+        """The next run gets these arguments, and the behaviours that were passed by keyword for this one."""
+        behaviours = {name: self.kwargs[name] for name in self.kwargs if isinstance(self.kwargs[name], BEHAVIOURS)}
+        self.args, self.kwargs = args, {**behaviours, **kwargs}
         self._call_changed = True
 
     def after(self, delay: timedelta) -> None:

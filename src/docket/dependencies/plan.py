@@ -18,7 +18,6 @@ from docket.execution.arguments import positions_of
 
 from . import contextual
 from .admission import Admission
-from .base import CompletionHandler, FailureHandler, Runtime
 from .context import Immediate
 from .perpetual import Perpetual
 
@@ -33,6 +32,8 @@ class Plan:
     annotations: dict[str, list[Dependency[Any]]]
     immediate: list[tuple[str, int, Any]]
     admissions: list[tuple[str, Admission]]
+    # That of the first parameter with a dependency; most calls pass nothing from there on.
+    first_position: int
     is_plain: bool
     is_immediate: bool
 
@@ -72,7 +73,9 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
     marks = [(name, d) for name, found in annotations.items() for d in found]
     admissions = [(name, d) for name, d in [*parameters.items(), *marks] if isinstance(d, Admission)]
     admissions.sort(key=lambda declared: declared[1].rank)
-    return Plan(parameters, annotations, immediate, admissions, not parameters and not annotations, is_immediate)
+    first_position = min((positions[name] for name in parameters if name in positions), default=sys.maxsize)
+    is_plain = not parameters and not annotations
+    return Plan(parameters, annotations, immediate, admissions, first_position, is_plain, is_immediate)
 
 
 def validate_dependencies(function: Callable[..., Any]) -> None:
@@ -147,6 +150,3 @@ def get_single_dependency_of_type(dependencies: dict[str, Any], dependency_type:
         if isinstance(dependency, dependency_type):
             return dependency
     return None
-
-
-HANDLERS = (Runtime, FailureHandler, CompletionHandler)

@@ -12,11 +12,12 @@ from uncalled_for.functional import (
     _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the stack of a resolution
 )
 
-from docket.execution.arguments import arguments_by_name
+from docket.execution.arguments import arguments_by_name, positions_of
 
 from .admission import Admission, call_arguments
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
-from .context import WorkerView, current_worker
+from .context import Immediate, WorkerView, current_worker
+from .passed import passed_behaviours
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Resolved:
     """Values for the function's parameters, and the behaviours found among them."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
+    # The call's positional arguments, where a behaviour is among them.
+    args: tuple[Any, ...] | None = None
     runtime: Runtime[Any] | None = None
     failure_handler: FailureHandler[Any] | None = None
     completion_handler: CompletionHandler[Any] | None = None
@@ -40,14 +43,35 @@ class Resolved:
         if isinstance(dependency, CompletionHandler):
             self.completion_handler = dependency
 
+    def replace(self, name: str, value: Any, execution: Execution) -> None:
+        """The body gets this for a behaviour that was passed by keyword or by position."""
+        self.note(value)
+        position = positions_of(execution.function).get(name)
+        if position is None or position >= len(execution.args):
+            self.values[name] = value
+        else:
+            args = list(self.args or execution.args)
+            args[position] = value
+            self.args = tuple(args)
 
-def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerView) -> None:
-    """For functions all of whose dependencies are at hand: no context managers, no caches."""
+
+def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerView) -> bool:
+    """For functions all of whose dependencies are at hand: no context managers, no caches.
+
+    False if a behaviour was passed that has to be opened.
+    """
     given = len(execution.args)
     for name, position, dependency in plan.immediate:
         if position >= given and name not in execution.kwargs:
             value = resolved.values[name] = dependency.provide(execution, worker)
             resolved.note(value)
+    at_hand = True
+    for name, behaviour in passed_behaviours(plan, execution).items():
+        if isinstance(behaviour, Immediate):
+            resolved.replace(name, behaviour.provide(execution, worker), execution)
+        else:
+            at_hand = False
+    return at_hand
 
 
 async def resolve(
@@ -76,6 +100,7 @@ async def resolve(
             # The task's own retry counts also when it got no further than this.
             resolve_immediately(resolved, plan, execution, current_worker.get())
         else:
+            await _enter_passed(stack, plan, frame, execution, resolved, failures)
             await _enter_parameters(plan, frame, resolved, failures)
         if plan.annotations and not failures:
             await _enter_annotations(stack, plan, {**call_arguments(execution), **resolved.values}, resolved, failures)
@@ -121,6 +146,30 @@ async def _enter_admissions(
         except Exception as error:
             failures[name] = error
             return
+
+
+async def _enter_passed(
+    stack: AsyncExitStack,
+    plan: Plan,
+    frame: Frame,
+    execution: Execution,
+    resolved: Resolved,
+    failures: dict[str, Exception],
+) -> None:
+    """Opens the behaviours that the caller passed. Other dependencies see them as the body does: bound to this run."""
+    passed = passed_behaviours(plan, execution)
+    if passed:
+        frame.provided = dict(frame.provided)
+    for name, behaviour in passed.items():
+        try:
+            value = await stack.enter_async_context(behaviour.for_parameter(name))
+        except AdmissionBlocked:
+            raise
+        except Exception as error:
+            failures[name] = error
+        else:
+            frame.provided[name] = value
+            resolved.replace(name, value, execution)
 
 
 async def _enter_parameters(plan: Plan, frame: Frame, resolved: Resolved, failures: dict[str, Exception]) -> None:

@@ -43,6 +43,10 @@ class Timeout(Runtime[Any]):
     async def __aenter__(self) -> Self:
         return type(self)(self.base)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For a task that passes its own time-out to another: the time of that one begins anew."""
+        return {**vars(self), "_granted": self.base, "_due": None, "_expired": False, "_alarm": None, "_task": None}
+
     def remaining(self) -> timedelta:
         """How much time is left."""
         if self._due is None:

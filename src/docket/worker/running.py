@@ -25,6 +25,7 @@ from docket.dependencies import (
     current_docket,
     current_execution,
     current_worker,
+    governing,
     plan_for,
     resolve,
     resolve_immediately,
@@ -326,8 +327,8 @@ class Runner:
         plan = plan_for(function)
         if plan.is_plain and not self._worker_level:
             return await function(*execution.args, **execution.kwargs)
-        if plan.is_immediate and not self._worker_level:
-            resolve_immediately(resolved, plan, execution, self._worker)
+        at_hand = plan.is_immediate and not self._worker_level
+        if at_hand and resolve_immediately(resolved, plan, execution, self._worker):
             return await self._body(function, execution, resolved)
         check_conflicts(function, plan, self._worker_level)
         self._worker.shared.enter_context()
@@ -336,10 +337,11 @@ class Runner:
             return await self._body(function, execution, resolved)
 
     async def _body(self, function: TaskFunction, execution: Execution, resolved: Resolved) -> Any:
+        args = execution.args if resolved.args is None else resolved.args
         kwargs = {**execution.kwargs, **resolved.values}
         if resolved.runtime is not None:
-            return await resolved.runtime.run(execution, function, execution.args, kwargs)
-        return await function(*execution.args, **kwargs)
+            return await resolved.runtime.run(execution, function, args, kwargs)
+        return await function(*args, **kwargs)
 
     # Decide
 
@@ -478,7 +480,7 @@ class Runner:
 
     async def _drop(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
         """A dropped task ends. One that perpetuates itself skips this run only, and comes back when it may run."""
-        perpetual = plan_for(execution.function).single(Perpetual)
+        perpetual = governing(plan_for(execution.function), execution, Perpetual)
         if perpetual is not None and not self._is_spent(run):
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
