@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from docket.execution import Disposition, Execution
-from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, TASKS_SUPERSEDED
+from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.batching import BATCH_BYTES
 from docket.ledger.ledger import BATCH
@@ -191,8 +191,6 @@ class Scheduling:
         if replace:
             TASKS_REPLACED.add(1, labels)
         TASKS_SCHEDULED.add(1, labels)
-        if receipt.replaced_another:
-            TASKS_SUPERSEDED.add(1, {**labels, "docket.where": "docket"})
 
     def _labels(self, execution: Execution) -> dict[str, str]:
         return {"docket.name": self._docket.name, "docket.task": execution.function_name}

@@ -8,29 +8,9 @@ from uuid import uuid4
 import pytest
 
 from docket import Docket, Perpetual, Retry, Worker
-from docket.instrumentation import instruments as metrics
 from docket.instrumentation import metrics_server
 
-
-class Books:
-    """What was counted, by instrument, for one docket."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, docket: str) -> None:
-        self.counted: dict[str, float] = {}
-        for instrument in metrics.instruments():
-            monkeypatch.setattr(instrument, "mirror", self._mirror(instrument.name, docket))
-
-    def _mirror(self, name: str, docket: str):
-        def note(amount: float, attributes) -> None:
-            if attributes.get("docket.name") == docket:
-                where = attributes.get("docket.where", "")
-                key = f"{name}@{where}" if where else name
-                self.counted[key] = self.counted.get(key, 0) + amount
-
-        return note
-
-    def __getitem__(self, name: str) -> float:
-        return self.counted.get(f"docket_tasks_{name}", 0)
+from .books import Books
 
 
 async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +25,19 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
     async def slow() -> None:
         await asyncio.sleep(0.05)
 
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held() -> None:
+        begun.set()
+        await go_on.wait()
+
     async with Docket(name="balance", url=f"memory://{uuid4()}") as docket:
         await docket.add_many(docket.call(flaky, key=f"f{n}")(n) for n in range(60))
         await docket.add_many(
             docket.call(flaky, key=f"f{n}")(n) for n in range(10)
         )  # known keys: added, not scheduled again
         await docket.add(chain, key="chain")()
+        await docket.add(held, key="held")()
         for n in range(10):
             await docket.add(slow, key=f"s{n}")()
         later = datetime.now(UTC) + timedelta(hours=1)
@@ -62,9 +49,10 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
         async with Worker(docket, concurrency=5, name="a") as first, Worker(docket, concurrency=5, name="b") as second:
             first_working = asyncio.create_task(first.run_at_most({"chain": 5}))
             second_working = asyncio.create_task(second.run_forever())
-            await asyncio.sleep(0.02)
+            await begun.wait()
             await docket.cancel("s9")
-            await docket.replace(slow, datetime.now(UTC), "s8")()
+            await docket.replace(slow, datetime.now(UTC), "held")()
+            go_on.set()
             while (await docket.ledger.census()).unfinished > 4:
                 await asyncio.sleep(0.01)
             await docket.cancel("chain")
@@ -72,12 +60,13 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
                 working.cancel()
                 await working
         waiting = (await docket.ledger.census()).unfinished
-        ended = books["completed"] - books["retried"] - books["perpetuated"]
-        superseded = books["superseded@docket"]
-        assert books["scheduled"] == ended + books["cancelled"] + waiting + superseded
-        assert books["added"] == 89
+        ended = books["succeeded"] + books["failed"] - books["retried"] - books["perpetuated"]
+        taken_out = 5  # four that waited, and "held"
+        assert books["scheduled"] == ended + books["cancelled"] + waiting + taken_out
+        assert books.superseded == {"worker": 1}
+        assert books["added"] == 90
         assert books["added"] + books["replaced"] - books["scheduled"] == 10
-        assert books["completed"] == books["succeeded"] + books["failed"]
+        assert books["started"] == books["completed"] == books.measured
         assert books["running"] == 0
 
 

@@ -106,8 +106,11 @@ class ConcurrencyLimit(Admission):
 
     @property
     def concurrency_key(self) -> str:
-        """The name under which this limit counts, inside a task."""
-        return self.claim(current_execution.get(), self.parameter, self.value).name
+        """The name under which this limit counts, inside a task. Raises RuntimeError outside a run."""
+        execution = current_execution.get(None)
+        if execution is None:
+            raise RuntimeError("ConcurrencyLimit.concurrency_key is known inside a run only: no task runs here")
+        return self.claim(execution, self.parameter, self.value).name
 
     def claim(self, execution: Execution, parameter: str | None, value: Any) -> Claim:
         """What a run needs of this limit. Raises ValueError if the argument it is for was not passed."""
@@ -146,7 +149,9 @@ def _declared(function: Callable[..., Any], without: Iterable[str]) -> list[tupl
 def _all_claims(execution: Execution) -> list[Claim]:
     """The slots a run needs for its own limits and for the worker's, each once."""
     arguments = call_arguments(execution)
-    limits = _declared(execution.function, execution.kwargs)
+    limits = _declared(execution.function, arguments)
+    passed = [arguments.get(name) for name in plan_for(execution.function).parameters]
+    limits += [(None, d) for d in passed if isinstance(d, ConcurrencyLimit)]
     limits += [(None, d) for d in current_worker.get().dependencies.values() if isinstance(d, ConcurrencyLimit)]
     by_name: dict[str, Claim] = {}
     for parameter, limit in limits:

@@ -95,7 +95,7 @@ async def resolve(
     provided = _provided(function, execution)
     with frame_scope(function, provided) as frame:
         if plan.admissions and not failures:
-            await _enter_admissions(stack, plan, frame, call_arguments(execution), resolved, failures)
+            await _enter_admissions(stack, plan, frame, execution, resolved, failures)
         if failures:
             # The task's own retry counts also when it got no further than this.
             resolve_immediately(resolved, plan, execution, current_worker.get())
@@ -130,17 +130,21 @@ async def _enter_admissions(
     stack: AsyncExitStack,
     plan: Plan,
     frame: Frame,
-    arguments: Mapping[str, Any],
+    execution: Execution,
     resolved: Resolved,
     failures: dict[str, Exception],
 ) -> None:
     """Asks first whether the run may begin: a task that has to wait opens nothing."""
+    arguments = call_arguments(execution)
     for name, admission in plan.admissions:
         try:
             if plan.parameters.get(name) is not admission:
                 await stack.enter_async_context(admission.bind_to_parameter(name, arguments.get(name)))
             elif name not in frame.provided:
                 resolved.values[name] = await frame.resolve(name)
+            elif isinstance(passed := frame.provided[name], Admission):
+                entered = await stack.enter_async_context(passed.for_parameter(name))
+                resolved.replace(name, entered, execution)
         except AdmissionBlocked:
             raise
         except Exception as error:

@@ -131,7 +131,7 @@ TASKS_STARTED = Counter("docket_tasks_started", "Runs started")
 TASKS_REDELIVERED = Counter("docket_tasks_redelivered", "Runs of tasks that lost a worker before")
 TASKS_STRICKEN = Counter("docket_tasks_stricken", "Tasks blocked by a strike")
 TASKS_SUPERSEDED = Counter(
-    "docket_tasks_superseded", "Tasks that were replaced while they waited, or runs that no longer counted"
+    "docket_tasks_superseded", "Runs that no longer counted when they ended"
 )
 TASKS_COMPLETED = Counter("docket_tasks_completed", "Runs that ended, well or not")
 TASKS_FAILED = Counter("docket_tasks_failed", "Runs that failed")

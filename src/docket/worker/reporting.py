@@ -37,6 +37,8 @@ class Tally:
     outcome: TaskOutcome | None
     retried: bool = False
     perpetuated: bool = False
+    # Counted instead if the run no longer counts: the part of the task that gave way.
+    where: str = "worker"
 
 
 CANCELLED = Tally(None)
@@ -83,9 +85,12 @@ class Reporter:
                 extra={**self._extra(execution), "punctuality": late},
             )
 
-    def over(self, execution: Execution) -> None:
-        """The body has ended, one way or another."""
-        TASKS_RUNNING.add(-1, self.attributes(execution))
+    def over(self, execution: Execution, seconds: float) -> None:
+        """The body or the admission has ended, one way or another: started − completed = running."""
+        attributes = self.attributes(execution)
+        TASKS_RUNNING.add(-1, attributes)
+        TASKS_COMPLETED.add(1, attributes)
+        TASK_DURATION.record(seconds, attributes)
 
     def count(self, execution: Execution, tally: Tally) -> None:
         """An ending that is written down."""
@@ -94,8 +99,6 @@ class Reporter:
         if outcome is None:
             TASKS_CANCELLED.add(1, attributes)
             return
-        TASKS_COMPLETED.add(1, attributes)
-        TASK_DURATION.record(outcome.duration.total_seconds(), attributes)
         (TASKS_SUCCEEDED if outcome.exception is None else TASKS_FAILED).add(1, attributes)
         if tally.retried:
             TASKS_RETRIED.add(1, attributes)
@@ -141,8 +144,8 @@ class Reporter:
     def blocked(self, execution: Execution, reason: str, what_next: str) -> None:
         logger.info("⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution))
 
-    def superseded(self, execution: Execution) -> None:
-        TASKS_SUPERSEDED.add(1, {**self.attributes(execution), "docket.where": "worker"})
+    def superseded(self, execution: Execution, where: str = "worker") -> None:
+        TASKS_SUPERSEDED.add(1, {**self.attributes(execution), "docket.where": where})
         logger.info(
             "↬ %s was replaced or taken over; this run changed nothing",
             execution.call_repr(),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
-from docket.codec import encode_error, error_text
 from docket.dependencies import (
     AdmissionBlocked,
     CompletionHandler,
@@ -37,27 +36,23 @@ from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
     Answer,
     Delivery,
-    Ending,
     Settlement,
     ending_its_chain,
-    finish,
     giving_back,
     hand_back,
     reschedule,
     unknown_function,
 )
-from docket.ledger.endings import ERROR, ending_event
-from docket.ledger.payloads import Payload
 from docket.model.errors import UnknownVersion
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
+from .endings import Endings
 from .loading import Loader
 from .own_dependencies import check_conflicts
 from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
-from .results import Results
 from .runs import CancelReason, Run
 from .unknown_functions import not_registered
 
@@ -69,6 +64,7 @@ logger = logging.getLogger("docket.worker")
 # A task nobody here can run comes back after up to this long, for a worker that can.
 LONGEST_HAND_BACK_MS = 500
 BLOCKED_DELAY = timedelta(milliseconds=100)
+SPENT = "run_at_most allows no further run"
 
 
 def hand_back_delay_ms() -> float:
@@ -85,6 +81,13 @@ def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
     return handler is not None and isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
 
 
+def _where(retried: bool, resolved: Resolved) -> str:
+    """For the metrics: which part of the task decided what follows, and gave way if the task was replaced."""
+    if retried:
+        return "retry"
+    return "worker" if resolved.completion_handler is None else "on_complete"
+
+
 class Runner:
     """Runs deliveries, each in an asyncio task of its own, and settles every one of them."""
 
@@ -95,20 +98,17 @@ class Runner:
         self._settler = worker.settler
         self._report = worker.reporter
         self._worker_level: Mapping[str, Dependency[Any]] = worker.dependencies
-        self._ttl_ms = worker.docket.ledger.ttl_ms
         self._task_prefix = f"{worker.docket.name} - task:"
         self._starts: dict[str, int] = {}
         # Runs that were given up while the server could not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
-        self._results = Results(worker.docket)
+        self._endings = Endings(worker)
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader = Loader(
             worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause
         )
         self._last_claim = 0.0, from_ms(0.0)
-        self._nothing = Ending(worker.name)
-        self._nothing_packed = self._nothing.pack()
 
     def accept(self, delivery: Delivery) -> Run:
         """From now on it is on the books, begun or not."""
@@ -224,7 +224,7 @@ class Runner:
             if answer is Answer.DONE:
                 logger.error("task %r cannot be read and is buried: %s", run.key, error)
 
-        settlement = self._ending(run, ExecutionState.FAILED, self._error_ending(error), dead_letter=True)
+        settlement = self._endings.failed(run, error, dead_letter=True)
         settlement.worker = run.worker
         self._settler.submit(settlement, answered)
 
@@ -237,11 +237,10 @@ class Runner:
             self._report.struck(execution)
             reason = "struck"
         elif self._is_spent(run):
-            reason = "run_at_most allows no further run"
+            reason = SPENT
         else:
             return False
-        ending = Ending(self._worker.name, reason)
-        self._settle(run, execution, self._ending(run, ExecutionState.CANCELLED, ending), CANCELLED)
+        self._settle(run, execution, self._endings.cancelled(run, reason), CANCELLED)
         return True
 
     async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
@@ -255,8 +254,8 @@ class Runner:
         if answer is Answer.KEPT:
             unknown.failed(name)
             error = not_registered(name)
-            ending = self._ending(run, ExecutionState.FAILED, self._error_ending(error))
-            self._settle(run, execution, ending, Tally(TaskOutcome(timedelta(0), None, error)))
+            tally = Tally(TaskOutcome(timedelta(0), None, error))
+            self._settle(run, execution, self._endings.failed(run, error), tally)
         else:
             unknown.settled(name, answer)
             self._close(run)
@@ -304,6 +303,7 @@ class Runner:
         try:
             result = await self._call(execution, resolved)
         except AdmissionBlocked as blocked:
+            self._report.over(execution, time.perf_counter() - began)
             await self._blocked(run, execution, blocked)
             return None
         except asyncio.CancelledError:
@@ -317,8 +317,9 @@ class Runner:
             error = raised
         except BaseException as raised:
             error = raised
-        outcome = TaskOutcome(timedelta(seconds=time.perf_counter() - began), result, error)
-        self._report.over(execution)
+        seconds = time.perf_counter() - began
+        self._report.over(execution, seconds)
+        outcome = TaskOutcome(timedelta(seconds=seconds), result, error)
         await self._decide(run, execution, resolved, outcome)
         return outcome.exception
 
@@ -365,31 +366,34 @@ class Runner:
             self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=delay_ms, begun=True))
             return
         # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
-        next_run = execution.next_run if not self._is_spent(run) else None
+        cut_off = execution.next_run is not None and self._is_spent(run)
+        next_run = None if cut_off else execution.next_run
+        # It has attempts left, so it has not failed for good.
+        cancelled = retried and cut_off
         execution.epoch = 0
         try:
             if next_run is not None:
                 settlement = await self._next(run, next_run)
-            elif outcome.exception is not None:
-                ending = self._error_ending(outcome.exception)
-                settlement = await self._finished(run, ExecutionState.FAILED, ending, execution.used_progress)
-            elif outcome.result is None or not self._ttl_ms:
-                settlement = self._ending(run, ExecutionState.COMPLETED, self._nothing, execution.used_progress)
+            elif cancelled:
+                settlement = self._endings.cancelled(run, SPENT, execution.used_progress)
+            elif outcome.exception is None and outcome.result is None:
+                settlement = self._endings.completed(run, execution.used_progress)
             else:
-                settlement = await self._success(run, execution, outcome)
+                settlement = await self._endings.of(run, outcome, execution.used_progress)
         except asyncio.CancelledError:
             self._let_go(run, execution)
             return
         if next_run is None and _ends_chain(resolved.completion_handler):
             settlement = ending_its_chain(settlement)
-        self._report.log_end(execution, outcome, retried or again or next_run is not None)
-        again = next_run is not None
-        self._settle(
-            run,
-            execution,
-            settlement,
-            Tally(outcome, retried=again and retried, perpetuated=again and not retried),
+        goes_on = next_run is not None
+        self._report.log_end(execution, outcome, goes_on or again or (retried and not cut_off))
+        tally = Tally(
+            None if cancelled else outcome,
+            retried=goes_on and retried,
+            perpetuated=goes_on and not retried,
+            where=_where(retried, resolved),
         )
+        self._settle(run, execution, settlement, tally)
 
     def _is_spent(self, run: Run) -> bool:
         """Whether run_at_most allows no further run of this key."""
@@ -405,55 +409,12 @@ class Runner:
             self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
 
     async def _next(self, run: Run, next_run: NextRun, *, put_off: bool = False) -> Settlement:
-        payload = await self._results.store_call(run, next_run.call)
+        payload = await self._endings.results.store_call(run, next_run.call)
         return next_run.settlement(run.key, run.epoch, payload=payload, put_off=put_off)
-
-    async def _success(self, run: Run, execution: Execution, outcome: TaskOutcome) -> Settlement:
-        ending = Ending(self._worker.name)
-        try:
-            await self._results.put(run, outcome.result, ending)
-        except Exception as error:
-            outcome.exception = error
-            return await self._finished(run, ExecutionState.FAILED, self._error_ending(error), execution.used_progress)
-        return await self._finished(run, ExecutionState.COMPLETED, ending, execution.used_progress)
-
-    async def _finished(
-        self, run: Run, state: ExecutionState, ending: Ending, has_progress: bool = False
-    ) -> Settlement:
-        """The ending, after its value was stored apart if that is large."""
-        payload = await self._results.store_apart(run, ending)
-        return self._ending(run, state, ending, has_progress, payload=payload)
-
-    def _error_ending(self, error: BaseException) -> Ending:
-        return Ending(self._worker.name, error_text(error), ERROR, encode_error(error, self._docket.max_payload))
-
-    def _ending(
-        self,
-        run: Run,
-        state: ExecutionState,
-        ending: Ending,
-        has_progress: bool = False,
-        *,
-        dead_letter: bool = False,
-        payload: Payload | None = None,
-    ) -> Settlement:
-        event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
-        return finish(
-            run.key,
-            run.epoch,
-            state,
-            self._ttl_ms,
-            self._nothing_packed if ending is self._nothing else ending.pack(),
-            event,
-            dead_letter=dead_letter,
-            has_progress=has_progress,
-            payload=payload,
-        )
 
     # What is no ending of the task's own
 
     async def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
-        self._report.over(execution)
         if run.key in self._starts and (blocked.handled or blocked.reschedule):
             # It will be back, and has not run.
             self._starts[run.key] -= 1
@@ -466,8 +427,7 @@ class Runner:
                 self._close(run)
             else:
                 # Where it was replaced or cancelled this changes nothing; one that nobody has put away must not stay as running.
-                ending = Ending(self._worker.name, f"put away by {blocked.reason}")
-                ended = self._ending(run, ExecutionState.CANCELLED, ending)
+                ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
                 self._settle(run, None, giving_back(ended, execution.taken))
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
@@ -485,8 +445,7 @@ class Runner:
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
         if next_run is None:
-            ending = Ending(self._worker.name, f"dropped: {blocked.reason}")
-            ended = self._ending(run, ExecutionState.CANCELLED, ending)
+            ended = self._endings.cancelled(run, f"dropped: {blocked.reason}")
             self._settle_blocked(run, execution, ended, CANCELLED)
             return
         if next_run.delay is not None:
@@ -501,7 +460,7 @@ class Runner:
 
     def _cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
         """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""
-        self._report.over(execution)
+        self._report.over(execution, seconds)
         if run.reason in _GIVEN_UP:
             self._report.superseded(execution)
             self._give_up(run, begun=True)
@@ -512,17 +471,15 @@ class Runner:
             self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
             return
         self._report.cancelled(execution, seconds)
-        ending = self._ending(
-            run, ExecutionState.CANCELLED, Ending(self._worker.name), has_progress=execution.used_progress
-        )
-        self._settle(run, execution, ending, CANCELLED)
+        ended = self._endings.cancelled(run, has_progress=execution.used_progress)
+        self._settle(run, execution, ended, CANCELLED)
 
     # Settle
 
     def _settle(
         self, run: Run, execution: Execution | None, settlement: Settlement, tally: Tally | None = None
     ) -> None:
-        """Counts only what is written down: a run that no longer counts does not count in the metrics either."""
+        """Counts only what is written down: the success or failure of a run that no longer counts is nobody's concern."""
         self._over(run)
         if execution is not None:
             # What the body left behind may still hold it: nothing follows this run any more.
@@ -533,7 +490,7 @@ class Runner:
             if execution is None:
                 return
             if answer is Answer.LOST and run.reason not in _GIVEN_UP:
-                self._report.superseded(execution)
+                self._report.superseded(execution, "worker" if tally is None else tally.where)
             elif answer is Answer.CANCELLED:
                 self._report.count(execution, CANCELLED)
             elif tally is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from docket.codec import encode_error, error_text
-from docket.instrumentation import TASKS_COMPLETED, TASKS_FAILED
+from docket.instrumentation import TASKS_FAILED
 from docket.ledger import Answer, Ending
 from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
@@ -59,7 +59,6 @@ class UnknownFunctions:
         event = ending_event(ExecutionState.FAILED, worker.name_json, worker.now_ms(), text)
         while failed := await fail_unknown(worker.docket.ledger, name, tail, event):
             self.failed(name)
-            TASKS_COMPLETED.add(failed, worker.labels())
             TASKS_FAILED.add(failed, worker.labels())
 
     def _tell(self, name: str, consequence: str) -> None:

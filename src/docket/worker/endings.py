@@ -1,0 +1,86 @@
+"""The settlements that end a task: its state, and its value or error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docket.codec import encode_error, error_text
+from docket.dependencies import TaskOutcome
+from docket.ledger import Ending, Settlement, finish
+from docket.ledger.endings import ERROR, ending_event
+from docket.ledger.payloads import Payload
+from docket.model.states import ExecutionState
+
+from .results import Results
+from .runs import Run
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+class Endings:
+    """Makes the settlements of one worker's runs. Large values are stored before the settlement that names them."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._ttl_ms = worker.docket.ledger.ttl_ms
+        self._max_payload = worker.docket.max_payload
+        self._nothing = Ending(worker.name)
+        self._nothing_packed = self._nothing.pack()
+        self.results = Results(worker.docket)
+
+    async def of(self, run: Run, outcome: TaskOutcome, has_progress: bool) -> Settlement:
+        """COMPLETED or FAILED. A value that cannot be stored fails the task: then that is the outcome's exception."""
+        if outcome.exception is not None:
+            return await self._failed(run, outcome.exception, has_progress)
+        if outcome.result is None or not self._ttl_ms:
+            return self.completed(run, has_progress)
+        ending = Ending(self._worker.name)
+        try:
+            await self.results.put(run, outcome.result, ending)
+        except Exception as error:
+            outcome.exception = error
+            return await self._failed(run, error, has_progress)
+        payload = await self.results.store_apart(run, ending)
+        return self._settlement(run, ExecutionState.COMPLETED, ending, has_progress, payload=payload)
+
+    def completed(self, run: Run, has_progress: bool) -> Settlement:
+        """COMPLETED, without a value."""
+        return self._settlement(run, ExecutionState.COMPLETED, self._nothing, has_progress)
+
+    def cancelled(self, run: Run, reason: str | None = None, has_progress: bool = False) -> Settlement:
+        return self._settlement(run, ExecutionState.CANCELLED, Ending(self._worker.name, reason), has_progress)
+
+    def failed(self, run: Run, error: BaseException, *, dead_letter: bool = False) -> Settlement:
+        return self._settlement(run, ExecutionState.FAILED, self._of_error(error), dead_letter=dead_letter)
+
+    async def _failed(self, run: Run, error: BaseException, has_progress: bool) -> Settlement:
+        ending = self._of_error(error)
+        payload = await self.results.store_apart(run, ending)
+        return self._settlement(run, ExecutionState.FAILED, ending, has_progress, payload=payload)
+
+    def _of_error(self, error: BaseException) -> Ending:
+        return Ending(self._worker.name, error_text(error), ERROR, encode_error(error, self._max_payload))
+
+    def _settlement(
+        self,
+        run: Run,
+        state: ExecutionState,
+        ending: Ending,
+        has_progress: bool = False,
+        *,
+        dead_letter: bool = False,
+        payload: Payload | None = None,
+    ) -> Settlement:
+        event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
+        return finish(
+            run.key,
+            run.epoch,
+            state,
+            self._ttl_ms,
+            self._nothing_packed if ending is self._nothing else ending.pack(),
+            event,
+            dead_letter=dead_letter,
+            has_progress=has_progress,
+            payload=payload,
+        )

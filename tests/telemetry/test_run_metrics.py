@@ -1,0 +1,210 @@
+"""Whether each run that was started is counted once as completed, however it ended."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from docket import ConcurrencyLimit, Docket, Perpetual, RateLimit, Retry, Worker
+from docket.dependencies import CompletionHandler, TaskOutcome
+from docket.execution import Execution
+
+from .books import Books
+
+
+@pytest.fixture
+async def docket(monkeypatch: pytest.MonkeyPatch):
+    async with Docket(name=f"runs-{uuid4().hex}", url=f"memory://{uuid4()}") as docket:
+        yield docket
+
+
+@pytest.fixture
+def books(monkeypatch: pytest.MonkeyPatch, docket: Docket) -> Books:
+    return Books(monkeypatch, docket.name)
+
+
+def assert_balanced(books: Books, *, started: int | None = None) -> None:
+    assert books["started"] == books["completed"] == books.measured
+    assert books["running"] == 0
+    if started is not None:
+        assert books["started"] == started
+
+
+async def finish(docket: Docket) -> None:
+    async with asyncio.timeout(60):
+        async with Worker(docket) as worker:
+            await worker.run_until_finished()
+
+
+async def test_runs_that_a_limit_blocked_count_as_completed(docket: Docket, books: Books) -> None:
+    async def work(limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1)) -> None:
+        await asyncio.sleep(0.01)
+
+    for _ in range(3):
+        await docket.add(work)()
+    await finish(docket)
+
+    assert books["succeeded"] == 3
+    assert_balanced(books)
+
+
+async def test_runs_that_a_limit_dropped_count_as_completed(docket: Docket, books: Books) -> None:
+    async def work(limit: RateLimit = RateLimit(1, per=timedelta(hours=1), drop=True)) -> None: ...
+
+    for _ in range(3):
+        await docket.add(work)()
+    await finish(docket)
+
+    assert (books["succeeded"], books["cancelled"]) == (1, 2)
+    assert_balanced(books, started=3)
+
+
+async def test_a_cancelled_run_counts_as_completed(docket: Docket, books: Books) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await docket.add(work, key="k")()
+    async with Worker(docket) as worker:
+        working = asyncio.create_task(worker.run_until_finished())
+        await begun.wait()
+        await docket.cancel("k")
+        await working
+
+    assert books["cancelled"] == 1
+    assert_balanced(books, started=1)
+
+
+async def test_a_run_that_a_shutdown_interrupts_counts_as_completed(docket: Docket, books: Books) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await docket.add(work)()
+    async with Worker(docket, grace_period=timedelta(0)) as worker:
+        working = asyncio.create_task(worker.run_forever())
+        await begun.wait()
+        worker.stop()
+        await working
+
+    assert_balanced(books, started=1)
+    assert books["succeeded"] == books["failed"] == books["cancelled"] == 0
+
+
+async def test_a_run_whose_behaviour_fails_counts_as_completed(docket: Docket, books: Books) -> None:
+    class Clumsy(CompletionHandler["Clumsy"]):
+        times = 0
+
+        async def __aenter__(self) -> "Clumsy":
+            return self
+
+        async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool:
+            Clumsy.times += 1
+            if Clumsy.times == 1:
+                raise RuntimeError("clumsy")
+            return False
+
+    async def work(clumsy: Clumsy = Clumsy()) -> None: ...
+
+    await docket.add(work)()
+    await finish(docket)
+
+    assert books["succeeded"] == 1
+    assert_balanced(books, started=2)
+
+
+async def test_tasks_that_never_started_do_not_count_as_completed(docket: Docket, books: Books) -> None:
+    async def stranger() -> None: ...
+
+    async with Docket(name=docket.name, url=docket.url) as elsewhere:
+        await elsewhere.add(stranger)()
+    await finish(docket)
+
+    assert books["failed"] == 1
+    assert_balanced(books, started=0)
+
+
+async def test_a_retry_that_run_at_most_cuts_off_counts_as_cancelled(docket: Docket, books: Books) -> None:
+    async def burn(retry: Retry = Retry(attempts=5)) -> None:
+        raise ValueError
+
+    await docket.add(burn, key="k")()
+    async with Worker(docket) as worker:
+        await worker.run_at_most({"k": 2})
+
+    assert (books["failed"], books["retried"], books["cancelled"]) == (1, 1, 1)
+    assert_balanced(books, started=2)
+
+
+async def test_replacing_a_waiting_task_supersedes_no_run(docket: Docket, books: Books) -> None:
+    async def work() -> None: ...
+
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await docket.add(work, when=later, key="k")()
+    await docket.replace(work, datetime.now(UTC), "k")()
+    await finish(docket)
+
+    assert books["replaced"] == 1
+    assert books.superseded == {}
+
+
+async def _replace_while_it_runs(docket: Docket, task, begun: asyncio.Event, go_on: asyncio.Event) -> None:
+    async def replacement() -> None: ...
+
+    await docket.add(task, key="k")()
+    async with Worker(docket) as worker:
+        working = asyncio.create_task(worker.run_until_finished())
+        async with asyncio.timeout(60):
+            await begun.wait()
+            await docket.replace(replacement, datetime.now(UTC), "k")()
+            go_on.set()
+            await working
+
+
+async def test_a_plain_run_that_was_replaced_is_superseded_in_the_worker(docket: Docket, books: Books) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await go_on.wait()
+
+    await _replace_while_it_runs(docket, work, begun, go_on)
+
+    assert books.superseded == {"worker": 1}
+    assert books["succeeded"] == 1, "the replacement's"
+    assert_balanced(books, started=2)
+
+
+async def test_a_retry_that_gave_way_to_a_replacement_is_superseded_there(docket: Docket, books: Books) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(retry: Retry = Retry(attempts=3)) -> None:
+        begun.set()
+        await go_on.wait()
+        raise ValueError
+
+    await _replace_while_it_runs(docket, work, begun, go_on)
+
+    assert books.superseded == {"retry": 1}
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["going on", "stopping"])
+async def test_a_perpetual_that_gave_way_to_a_replacement_is_superseded_there(
+    docket: Docket, books: Books, stops: bool
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(perpetual: Perpetual = Perpetual()) -> None:
+        begun.set()
+        await go_on.wait()
+        if stops:
+            perpetual.cancel()
+
+    await _replace_while_it_runs(docket, work, begun, go_on)
+
+    assert books.superseded == {"on_complete": 1}
