@@ -417,3 +417,46 @@ async def eventually_ran(ran: list[str], name: str) -> None:
         return name in ran
 
     await eventually(is_in)
+
+
+async def test_the_key_of_a_limit_is_known_inside_a_run_only(docket: Docket) -> None:
+    keys: list[str] = []
+    limit = ConcurrencyLimit(max_concurrent=2)
+
+    async def work(limit: ConcurrencyLimit = limit) -> None:
+        keys.append(limit.concurrency_key)
+
+    await docket.add(work)()
+    await run_everything(docket)
+
+    assert len(keys) == 1
+    with pytest.raises(RuntimeError, match="inside a run only"):
+        _ = limit.concurrency_key
+
+
+async def test_a_limit_passed_by_keyword_replaces_the_declared_one(docket: Docket, crowd: Crowd) -> None:
+    async def visit(limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=5)) -> None:
+        await crowd.visit("all")
+
+    for _ in range(6):
+        await docket.add(visit)(limit=ConcurrencyLimit(max_concurrent=1))
+    await run_everything(docket)
+
+    assert len(crowd.visits) == 6
+    assert crowd.most_in_all == 1
+
+
+async def test_a_limit_can_be_taken_away_for_one_task(docket: Docket) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(limit: ConcurrencyLimit | None = ConcurrencyLimit(max_concurrent=1)) -> None:
+        if limit is not None:
+            begun.set()
+            await go_on.wait()
+
+    await docket.add(hold)()
+    async with worker_for(docket) as worker, running(worker):
+        await within(begun.wait())
+        execution = await docket.add(hold)(limit=None)
+        await within(execution.get_result())
+        go_on.set()

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from docket import Docket, ExecutionState, Perpetual, Timeout, Worker
+from docket import Docket, ExecutionState, Perpetual, Retry, Timeout, Worker
+from docket.execution import ExecutionCancelled
 
 from .waiting import ends, later, now, reaches, run_everything, running, soon, stopped, within, worker_for
 
@@ -86,6 +87,46 @@ async def test_running_at_most_still_finishes_the_other_tasks(docket: Docket, wo
     await ends(worker.run_at_most({"ticker": 1}))
 
     assert sorted(runs) == ["once", "tick"]
+
+
+async def test_a_task_that_running_at_most_keeps_from_its_next_retry_is_cancelled(
+    docket: Docket, worker: Worker
+) -> None:
+    attempts: list[int] = []
+
+    async def burn(retry: Retry = Retry(attempts=5)) -> None:
+        attempts.append(retry.attempt)
+        raise ValueError("smoke")
+
+    execution = await docket.add(burn, key="fire")()
+    await ends(worker.run_at_most({"fire": 2}))
+    await execution.sync()
+
+    assert attempts == [1, 2]
+    assert execution.state == ExecutionState.CANCELLED
+    with pytest.raises(ExecutionCancelled, match="run_at_most"):
+        await execution.get_result()
+
+
+async def test_a_task_whose_last_attempt_fails_in_running_at_most_has_failed(docket: Docket, worker: Worker) -> None:
+    async def burn(retry: Retry = Retry(attempts=2)) -> None:
+        raise ValueError("smoke")
+
+    execution = await docket.add(burn, key="fire")()
+    await ends(worker.run_at_most({"fire": 2}))
+    await execution.sync()
+
+    assert execution.state == ExecutionState.FAILED
+
+
+async def test_a_perpetual_task_that_running_at_most_cuts_off_is_completed(docket: Docket, worker: Worker) -> None:
+    async def tick(perpetual: Perpetual = Perpetual()) -> None: ...
+
+    execution = await docket.add(tick, key="ticker")()
+    await ends(worker.run_at_most({"ticker": 2}))
+    await execution.sync()
+
+    assert execution.state == ExecutionState.COMPLETED
 
 
 async def test_running_for_ever_takes_work_as_it_comes(docket: Docket, worker: Worker) -> None:

@@ -130,9 +130,7 @@ TASKS_CANCELLED = Counter("docket_tasks_cancelled", "Tasks that ended cancelled:
 TASKS_STARTED = Counter("docket_tasks_started", "Runs started")
 TASKS_REDELIVERED = Counter("docket_tasks_redelivered", "Runs of tasks that lost a worker before")
 TASKS_STRICKEN = Counter("docket_tasks_stricken", "Tasks blocked by a strike")
-TASKS_SUPERSEDED = Counter(
-    "docket_tasks_superseded", "Runs that no longer counted when they ended"
-)
+TASKS_SUPERSEDED = Counter("docket_tasks_superseded", "Runs that no longer counted when they ended")
 TASKS_COMPLETED = Counter("docket_tasks_completed", "Runs that ended, well or not")
 TASKS_FAILED = Counter("docket_tasks_failed", "Runs that failed")
 TASKS_SUCCEEDED = Counter("docket_tasks_succeeded", "Runs that succeeded")

@@ -81,13 +81,6 @@ def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
     return handler is not None and isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
 
 
-def _where(retried: bool, resolved: Resolved) -> str:
-    """For the metrics: which part of the task decided what follows, and gave way if the task was replaced."""
-    if retried:
-        return "retry"
-    return "worker" if resolved.completion_handler is None else "on_complete"
-
-
 class Runner:
     """Runs deliveries, each in an asyncio task of its own, and settles every one of them."""
 
@@ -391,7 +384,7 @@ class Runner:
             None if cancelled else outcome,
             retried=goes_on and retried,
             perpetuated=goes_on and not retried,
-            where=_where(retried, resolved),
+            where="retry" if retried else "worker" if resolved.completion_handler is None else "on_complete",
         )
         self._settle(run, execution, settlement, tally)
 
