@@ -14,7 +14,7 @@ STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-large test-stress check lint faults bench bench-quick docs clean
+.PHONY: help demo test test-large test-stress check lint faults bench bench-quick probe docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -49,11 +49,14 @@ bench: $(READY) ## run the full benchmark
 bench-quick: $(READY) ## run the benchmark in its short form
 	$(BIN)/python -m bench --quick
 
+probe: $(READY) ## run the same calls on pydocket and on docket, and list the differences
+	$(BIN)/python -m compat.probe
+
 docs: $(READY) ## check that every relative link in the documentation resolves
 	$(BIN)/python docs/check_links.py
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on PATH may be a shim that cannot run, and a Python may lack venv: try each before choosing.
