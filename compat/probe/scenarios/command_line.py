@@ -14,7 +14,7 @@ from typing import Any
 
 from compat.probe.place import Place, begin, command, eventually, later, plain, run_all
 
-MODULE = '''
+MODULE = """
 import asyncio
 from docket import Retry
 
@@ -31,7 +31,7 @@ async def broken() -> None:
     raise LookupError("not here")
 
 tasks = [greet, nap, broken]
-'''
+"""
 
 
 @contextlib.contextmanager
@@ -80,7 +80,10 @@ async def mistakes(place: Place) -> dict[str, Any]:
         }
         seen: dict[str, Any] = {}
         answers = await _two_at_a_time(
-            [command(*args, url=place.url, seconds=30, DOCKET_NAME=place.name, **environment) for args in cases.values()]
+            [
+                command(*args, url=place.url, seconds=30, DOCKET_NAME=place.name, **environment)
+                for args in cases.values()
+            ]
         )
         for name, ran in zip(cases, answers, strict=True):
             seen[f"{name}.code"] = ran.code
@@ -141,9 +144,7 @@ def _json_lines(out: str) -> dict[str, Any]:
     starts = [line for line in lines if str(line.get("message", "")).strip().startswith("↪")]
     return {
         "json.every_line_is_json": bool(lines) and len(lines) == len([line for line in out.splitlines() if line]),
-        "json.fields": {
-            name: name in common for name in ("name", "levelname", "asctime", "message", "exc_info")
-        },
+        "json.fields": {name: name in common for name in ("name", "levelname", "asctime", "message", "exc_info")},
         "json.asctime": plain(str(lines[0].get("asctime"))) if lines else None,
         "json.fields_of_a_run": {
             name: name in (starts[0] if starts else {})
@@ -181,9 +182,7 @@ async def signals(place: Place) -> dict[str, Any]:
             text = (out + err).decode()
             seen[f"{number.name}.code"] = process.returncode
             seen[f"{number.name}.state"] = execution.state.value
-            seen[f"{number.name}.says_received"] = (
-                f"Received {number.name}, initiating graceful shutdown" in text
-            )
+            seen[f"{number.name}.says_received"] = f"Received {number.name}, initiating graceful shutdown" in text
             seen[f"{number.name}.says_finishing"] = "Shutdown requested, finishing 1" in text
     return seen
 

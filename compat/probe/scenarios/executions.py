@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from datetime import timedelta
 from typing import Any
@@ -389,10 +390,8 @@ async def cancelling(place: Place) -> dict[str, Any]:
 
     async def swallows() -> str:
         started.set()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            pass
         return "swallowed"
 
     async def runs(retry: Retry = Retry(attempts=5)) -> None:

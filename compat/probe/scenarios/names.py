@@ -53,7 +53,7 @@ async def present(place: Place) -> dict[str, Any]:
 
 async def exported(place: Place) -> dict[str, Any]:
     """`from docket import *`."""
-    return {name: True for name in importlib.import_module("docket").__all__}
+    return dict.fromkeys(importlib.import_module("docket").__all__, True)
 
 
 async def signatures(place: Place) -> dict[str, Any]:

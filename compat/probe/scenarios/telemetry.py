@@ -85,7 +85,19 @@ async def counters(place: Place) -> dict[str, Any]:
         await docket.add(_bad)()
         await run_all(docket)
     found = _counted(place.name)
-    names = "added scheduled replaced cancelled stricken superseded started completed succeeded failed running".split()
+    names = [
+        "added",
+        "scheduled",
+        "replaced",
+        "cancelled",
+        "stricken",
+        "superseded",
+        "started",
+        "completed",
+        "succeeded",
+        "failed",
+        "running",
+    ]
     return {f"tasks_{name}": found.get(f"docket_tasks_{name}", 0) for name in names} | {
         name: found.get(f"docket_{name}", 0) for name in ("task_duration", "task_punctuality")
     }

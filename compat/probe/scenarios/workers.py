@@ -479,9 +479,7 @@ async def names_and_labels(place: Place) -> dict[str, Any]:
         await run_all(docket)
     return {
         "default_name": default.name.split("#")[0] == socket.gethostname(),
-        "labels": {
-            name: str(value).replace(place.name, "<docket>") for name, value in sorted(worker.labels().items())
-        },
+        "labels": {name: str(value).replace(place.name, "<docket>") for name, value in sorted(worker.labels().items())},
         "scheduler_task": any(name == f"{place.name} - scheduler" for name in tasks),
     }
 
