@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from uncalled_for import get_signature
 
-from docket.codec import decode_call, decode_error, decode_result, encode_call, encode_error
-from docket.ledger import Answer, Ending, Look, Settlement, Taken, finish, read_ending
-from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE, ending_event
+from docket.codec import decode_call, encode_call, encode_error
+from docket.ledger import Answer, Ending, Look, RunEnding, Settlement, Taken, finish, read_ending
+from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
 from docket.ledger.ledger import as_json, worker_name
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.model.errors import (
-    ExecutionCancelled,
     LeaseLost,
-    ResultExpired,
     TaskFailed,
     Undecodable,
     UnknownVersion,
@@ -26,10 +23,11 @@ from docket.model.errors import (
 )
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord, read_reference
+from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
 from .next_run import NextRun
+from .opening import open_ending
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
 from .task_call import TaskFunction
@@ -187,7 +185,8 @@ class Execution(Generic[Result_co]):
         goes_on = self.next_run is not None
         settlement = finish(self.key, self.epoch, state, ledger.ttl_ms, ending.pack(), event)
         if self.next_run is not None:
-            settlement = await self._following(self.next_run)
+            told = run_ending(ending, state, as_json(self.worker or ""), now.timestamp() * 1000)
+            settlement = await self._following(self.next_run, told)
         settlement.worker = self.docket.hand_runs.id_of(self.epoch)
         _, (answer,) = await ledger.settle([settlement])
         epoch, self.epoch, self.next_run = self.epoch, 0, None
@@ -200,12 +199,12 @@ class Execution(Generic[Result_co]):
         if goes_on:
             await self.sync()
 
-    async def _following(self, next_run: NextRun) -> Settlement:
+    async def _following(self, next_run: NextRun, ending: RunEnding) -> Settlement:
         call, payloads = next_run.call, self.docket.ledger.payloads
         payload = call_payload(call) if call is not None and len(call) > LARGEST_CALL else None
         if payload is not None:
             await payloads.store(payload)
-        return next_run.settlement(self.key, self.epoch, payload=payload)
+        return next_run.settlement(self.key, self.epoch, payload=payload, ending=ending)
 
     async def _has_ended(self, epoch: int) -> bool:
         """Whether an earlier attempt to settle was written, and only its answer lost."""
@@ -246,37 +245,7 @@ class Execution(Generic[Result_co]):
         waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
         record = await wait_finished(self.docket, self.key, seconds, generation=self.generation, expect_to_wait=waiting)
         self._apply_finished(record)
-        return await self._open_ending(record)
-
-    async def _open_ending(self, record: FinishedRecord) -> Any:
-        ending = read_ending(record.tail)
-        payload, kind = ending.payload, ending.kind
-        if kind == APART:
-            payload, kind = (
-                await self._from_payloads(payload),
-                VALUE if record.state is ExecutionState.COMPLETED else ERROR,
-            )
-        elif kind == ELSEWHERE:
-            stored = await self._from_result_storage(payload.decode())
-            payload, kind = stored, VALUE if record.state is ExecutionState.COMPLETED else ERROR
-        if record.state is ExecutionState.CANCELLED:
-            raise ExecutionCancelled(f"task {self.key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
-        if record.state is ExecutionState.FAILED:
-            raise decode_error(payload) if kind == ERROR else TaskFailed(ending.error or "the task failed")
-        return decode_result(payload) if kind == VALUE else None
-
-    async def _from_payloads(self, reference: bytes) -> bytes:
-        found = read_reference(reference)
-        stored = await self.docket.ledger.payloads.fetch(found.id) if found is not None else None
-        if stored is None:
-            raise ResultExpired(f"the result of task {self.key!r} is no longer stored")
-        return stored
-
-    async def _from_result_storage(self, result_key: str) -> bytes:
-        stored = await self.docket.result_storage.get(result_key, collection=self.docket.results_collection)
-        if stored is None:
-            raise ResultExpired(f"the result of task {self.key!r} is no longer in the result storage")
-        return base64.b64decode(stored["data"])
+        return await open_ending(self.docket, self.key, record)
 
     def apply(self, look: Look) -> None:
         stored = look.progress or (look.finished.progress if look.finished else None)

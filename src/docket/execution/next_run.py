@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from docket.ledger import Settlement, reschedule
+from docket.ledger import RunEnding, Settlement, reschedule
 from docket.ledger.payloads import Payload
 from docket.model.times import duration_ms, to_ms
 
@@ -20,9 +20,17 @@ class NextRun:
     function_name: str | None = None
     call: bytes | None = None
 
-    def settlement(self, key: str, epoch: int, *, payload: Payload | None = None, put_off: bool = False) -> Settlement:
-        """Ends the run with it. `payload`: the call, stored apart. `put_off`: the run has not begun, so the same submission
-        comes later."""
+    def settlement(
+        self,
+        key: str,
+        epoch: int,
+        *,
+        payload: Payload | None = None,
+        put_off: bool = False,
+        ending: RunEnding | None = None,
+    ) -> Settlement:
+        """Settles the run with it. `payload`: the call, stored apart. `put_off`: the run has not begun, so the same
+        submission comes later. `ending`: how the run ended, if this is not a retry."""
         return reschedule(
             key,
             epoch,
@@ -33,4 +41,5 @@ class NextRun:
             call=self.call,
             payload=payload,
             put_off=put_off,
+            ending=ending,
         )

@@ -6,6 +6,7 @@ from .ledger import Ledger
 from .rows import Look, PageRow, Receipt, WorkerRow
 from .settlements import (
     Answer,
+    RunEnding,
     Settlement,
     ending_its_chain,
     finish,
@@ -49,6 +50,7 @@ __all__ = [
     "Reclaimed",
     "Registration",
     "Renewal",
+    "RunEnding",
     "Seed",
     "Settlement",
     "Staged",

@@ -12,6 +12,8 @@ from docket.model.losses import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
+from .settlements import RunEnding
+
 # What the ending carries: nothing, a value, the name of a value kept in another store, an exception, the reference to a payload,
 # which is a value or an exception as the state tells.
 NOTHING, VALUE, ELSEWHERE, ERROR, APART = range(5)
@@ -51,6 +53,12 @@ def ending_event(state: ExecutionState, worker_json: str, completed_ms: float, e
     tail = f',"error":{json.dumps(cut(error))}' if error is not None else ""
     # A state is a string, and adding strings is quicker than asking an enum for its value.
     return '{"type":"state","state":"' + state + f'","worker":{worker_json},"completed_at":{completed_ms:.0f}{tail}}}'
+
+
+def run_ending(ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float) -> RunEnding:
+    """The same for a run after which the task goes on."""
+    event = ending_event(state, worker_json, completed_ms, ending.error)
+    return RunEnding(state, ending.pack(), event[:-1] + ',"goes_on":true}')
 
 
 CANCELLED_TAIL = Ending().pack()

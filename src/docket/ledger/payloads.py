@@ -18,6 +18,8 @@ LARGEST_CALL = 4 * 1024
 LARGEST_RESULT = 64 * 1024
 # For a payload that nobody has adopted yet: its script comes within seconds, or never.
 UNADOPTED_MS = 3_600_000
+# For the result of a run that another one follows: a waiter fetches it at once.
+TOLD_MS = 60_000
 BATCH = 100
 
 
@@ -45,6 +47,11 @@ def call_payload(data: bytes, *, ends_a_run: bool = False) -> Payload:
 def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
     """Named after the run, as the scripts name it: a run that no longer counts cannot overwrite its successor's result."""
     return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS, ends_a_run=True)
+
+
+def told_payload(epoch: int, data: bytes) -> Payload:
+    """For those who hear of the run's end; no record names it afterwards."""
+    return Payload(f"r{epoch}", data, TOLD_MS, ends_a_run=True)
 
 
 class Payloads:

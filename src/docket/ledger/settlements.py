@@ -49,6 +49,15 @@ class Settlement:
         return [key, (epoch, self.worker.encode() if self.worker is not None else False), *rest]
 
 
+@dataclass(slots=True)
+class RunEnding:
+    """The ending of a run that is followed by another: published, and stored nowhere."""
+
+    state: ExecutionState
+    tail: bytes
+    event: str
+
+
 def finish(
     key: str,
     epoch: int,
@@ -96,18 +105,20 @@ def reschedule(
     call: bytes | None = None,
     payload: Payload | None = None,
     put_off: bool = False,
+    ending: RunEnding | None = None,
 ) -> Settlement:
     """Runs again: after a delay on the server's clock, or at a time; with another call, or one that is the payload, if one is
     given.
 
-    `put_off`: the run has not begun, so the same submission comes later.
+    `put_off`: the run has not begun, so the same submission comes later. `ending`: the run has ended, and the next one is
+    not a retry.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
     name = text_bytes(function_name) if function_name is not None else False
     if payload is not None:
         call = payload.reference
-    item = [
+    item: list[Any] = [
         text_bytes(key),
         epoch,
         _RESCHEDULE,
@@ -119,7 +130,11 @@ def reschedule(
         int(put_off),
         int(payload is not None),
     ]
-    return Settlement(key, epoch, item, len(key) + len(call or b"") + 60, payload)
+    weight = len(key) + len(call or b"") + 60
+    if ending is not None:
+        item += (STATE_NUMBERS[ending.state], ending.tail, ending.event)
+        weight += len(ending.tail) + len(ending.event)
+    return Settlement(key, epoch, item, weight, payload)
 
 
 def hand_back(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -> Settlement:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from docket.model.errors import NotOpen
+from docket.model.errors import DocketError, NotOpen
 
 from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
@@ -180,6 +180,17 @@ class Subscriptions:
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
+
+
+async def may_be_heard(server: Server, channel: bytes) -> bool:
+    """Whether somebody may listen to a channel: also if the server cannot be asked, or does not let us ask."""
+    if server.is_cluster:
+        # A node knows only its own listeners.
+        return True
+    try:
+        return bool((await server.ask(channel, "PUBSUB", "NUMSUB", channel))[1])
+    except (DocketError, RedisError):
+        return True
 
 
 def _fail(confirmation: asyncio.Future[None], error: Exception) -> None:

@@ -28,14 +28,19 @@ class Results:
         self._docket = docket
         self._ttl_ms = docket.ledger.ttl_ms
 
-    async def put(self, run: Run, result: Any, ending: Ending) -> None:
-        """Raises Unserializable or PayloadTooLarge, or whatever the result storage raises."""
+    def encode(self, result: Any) -> bytes:
+        """Raises Unserializable or PayloadTooLarge."""
         payload = encode_result(result)
         if len(payload) > self._docket.max_payload:
             raise PayloadTooLarge(
                 f"the result takes {len(payload):,} bytes, more than the {self._docket.max_payload:,} allowed "
                 "(Docket(max_payload=…)); store it elsewhere and return the address"
             )
+        return payload
+
+    async def put(self, run: Run, result: Any, ending: Ending) -> None:
+        """Raises Unserializable or PayloadTooLarge, or whatever the result storage raises."""
+        payload = self.encode(result)
         if self._docket.result_storage is None:
             ending.kind, ending.payload = VALUE, payload
             return

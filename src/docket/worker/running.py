@@ -36,6 +36,7 @@ from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
     Answer,
     Delivery,
+    RunEnding,
     Settlement,
     ending_its_chain,
     giving_back,
@@ -53,6 +54,7 @@ from .loading import Loader
 from .own_dependencies import check_conflicts
 from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
+from .run_endings import RunEndings
 from .runs import CancelReason, Run
 from .unknown_functions import not_registered
 
@@ -97,6 +99,7 @@ class Runner:
         self._given_up: list[tuple[Run, bool]] = []
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
         self._endings = Endings(worker)
+        self._run_endings = RunEndings(worker, self._endings.results)
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader = Loader(
             worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause
@@ -366,7 +369,8 @@ class Runner:
         execution.epoch = 0
         try:
             if next_run is not None:
-                settlement = await self._next(run, next_run)
+                ending = None if retried else await self._run_endings.of(run, outcome)
+                settlement = await self._next(run, next_run, ending=ending)
             elif cancelled:
                 settlement = self._endings.cancelled(run, SPENT, execution.used_progress)
             elif outcome.exception is None and outcome.result is None:
@@ -401,9 +405,11 @@ class Runner:
         else:
             self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
 
-    async def _next(self, run: Run, next_run: NextRun, *, put_off: bool = False) -> Settlement:
+    async def _next(
+        self, run: Run, next_run: NextRun, *, put_off: bool = False, ending: RunEnding | None = None
+    ) -> Settlement:
         payload = await self._endings.results.store_call(run, next_run.call)
-        return next_run.settlement(run.key, run.epoch, payload=payload, put_off=put_off)
+        return next_run.settlement(run.key, run.epoch, payload=payload, put_off=put_off, ending=ending)
 
     # What is no ending of the task's own
 

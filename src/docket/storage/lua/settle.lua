@@ -4,7 +4,7 @@
 --   0 finish:     state, ttl ms, tail, event, 1 dead letter or 2 ends an automatic chain on purpose or 0, has progress
 --                 (0/1), its result is a payload that was stored before (1 or nothing)
 --   1 reschedule: relative (0/1), ms, attempt, function name or false, call or false, put off (0/1): the same submission comes later,
---                 the call is the reference to a payload (0/1)
+--                 the call is the reference to a payload (0/1); for a run that ends, unlike one that is retried: state, tail, event
 --   2 hand back:  delay ms, has begun (0/1)
 --   3 blocked:    what the run took of its limits, and one of the above as a list of its own
 --   4 unknown function: only if another live worker knows it (0/1)
@@ -63,6 +63,10 @@ local function otherwise()
   local function move_later(item, run, task, task_bytes)
     local key = item[1]
     if item[3] == RESCHEDULE then
+      -- Stored nowhere: a waiter has the result from this event.
+      if item[11] then
+        publish(key, item[13] .. '\n' .. pack_finished(item[11], run.epoch, run.started, now, task_bytes, '', item[12]))
+      end
       task.due = item[4] == 1 and now + item[5] or item[5]
       task.attempt = item[6]
       if item[9] ~= 1 then

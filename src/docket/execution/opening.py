@@ -1,0 +1,48 @@
+"""The value or the exception that an ending leaves."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from docket.codec import decode_error, decode_result
+from docket.ledger import read_ending
+from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE
+from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed
+from docket.model.states import ExecutionState
+from docket.storage.records import FinishedRecord, read_reference
+
+if TYPE_CHECKING:
+    from .context import TaskHome
+
+
+async def open_ending(docket: TaskHome, key: str, record: FinishedRecord) -> Any:
+    """The value that the record tells of; raises what the task raised, ExecutionCancelled, or ResultExpired."""
+    ending = read_ending(record.tail)
+    payload, kind = ending.payload, ending.kind
+    if kind in (APART, ELSEWHERE):
+        payload = await (_from_payloads if kind == APART else _from_result_storage)(docket, key, payload)
+        kind = VALUE if record.state is ExecutionState.COMPLETED else ERROR
+    if record.state is ExecutionState.CANCELLED:
+        raise ExecutionCancelled(f"task {key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
+    if kind == ERROR:
+        # Also of a run that completed and whose value could not be stored.
+        raise decode_error(payload)
+    if record.state is ExecutionState.FAILED:
+        raise TaskFailed(ending.error or "the task failed")
+    return decode_result(payload) if kind == VALUE else None
+
+
+async def _from_payloads(docket: TaskHome, key: str, reference: bytes) -> bytes:
+    found = read_reference(reference)
+    stored = await docket.ledger.payloads.fetch(found.id) if found is not None else None
+    if stored is None:
+        raise ResultExpired(f"the result of task {key!r} is no longer stored")
+    return stored
+
+
+async def _from_result_storage(docket: TaskHome, key: str, result_key: bytes) -> bytes:
+    stored = await docket.result_storage.get(result_key.decode(), collection=docket.results_collection)
+    if stored is None:
+        raise ResultExpired(f"the result of task {key!r} is no longer in the result storage")
+    return base64.b64decode(stored["data"])

@@ -1,0 +1,51 @@
+"""How runs end that are followed by another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docket.codec import encode_error, error_text
+from docket.dependencies import TaskOutcome
+from docket.ledger import Ending, RunEnding
+from docket.ledger.endings import APART, ERROR, VALUE, run_ending
+from docket.ledger.payloads import LARGEST_RESULT, told_payload
+from docket.model.states import ExecutionState
+from docket.storage.subscriptions import may_be_heard
+
+from .results import Results
+from .runs import Run
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+class RunEndings:
+    """Makes the endings that are published for those who wait for this run; nothing is kept of them."""
+
+    def __init__(self, worker: Worker, results: Results) -> None:
+        self._worker = worker
+        self._docket = worker.docket
+        self._results = results
+
+    async def of(self, run: Run, outcome: TaskOutcome) -> RunEnding:
+        """Never fails for a value that cannot be stored: whoever asks for the value gets that error."""
+        ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
+        if outcome.exception is not None:
+            state, ending.error = ExecutionState.FAILED, error_text(outcome.exception)
+            ending.kind, ending.payload = ERROR, encode_error(outcome.exception, self._docket.max_payload)
+        elif outcome.result is not None:
+            try:
+                ending.kind, ending.payload = VALUE, self._results.encode(outcome.result)
+            except Exception as error:
+                ending.kind, ending.payload = ERROR, encode_error(error)
+        if len(ending.payload) > LARGEST_RESULT:
+            await self._store_apart(run, ending)
+        return run_ending(ending, state, self._worker.name_json, self._worker.now_ms())
+
+    async def _store_apart(self, run: Run, ending: Ending) -> None:
+        """A large value is stored only if somebody listens: every run of a chain would leave one."""
+        payload = told_payload(run.epoch, ending.payload)
+        channel = self._docket.keys.task_channel(run.key)
+        if await may_be_heard(self._docket.server, channel):
+            await self._results.store(run, payload)
+        ending.kind, ending.payload = APART, payload.reference
