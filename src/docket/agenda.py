@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from docket.dependencies import argument_check
+
 if TYPE_CHECKING:
     from docket.docket import Docket
     from docket.execution import Execution, TaskCall, TaskFunction
@@ -46,9 +48,15 @@ class Agenda:
     @overload
     def add(self, function: str, key: str | None = None) -> Callable[..., None]: ...
     def add(self, function: Callable[..., Awaitable[Any]] | str, key: str | None = None) -> Callable[..., None]:
-        """Puts a call on the agenda: `agenda.add(function, key)(*args, **kwargs)`. Nothing is scheduled yet."""
+        """Puts a call on the agenda: `agenda.add(function, key)(*args, **kwargs)`. Nothing is scheduled yet.
+
+        Raises TypeError for arguments that the function does not take; those for a name are checked by `scatter`.
+        """
+        check = None if isinstance(function, str) else argument_check(function)
 
         def put(*args: Any, **kwargs: Any) -> None:
+            if check is not None:
+                check(*args, **kwargs)
             self._items.append(_Item(function, args, kwargs, key))
 
         return put

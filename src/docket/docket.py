@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from docket.attached import AttachedWorkers
+from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import from_record, unknown_function
 from docket.execution.hand_runs import HandRuns
@@ -24,6 +25,7 @@ from docket.ledger.ledger import BATCH
 from docket.model.errors import NotOpen, Undecodable
 from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.times import check_durations, duration_ms, from_ms
+from docket.pending_call import PendingCall, check_place
 from docket.places import Places
 from docket.registry import Registry, TaskCollection, load_object, name_of
 from docket.scheduling import Scheduling, new_key
@@ -176,7 +178,8 @@ class Docket(Places):
     def _hand_lease_ms(self) -> int:
         return max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
 
-    def _open_scheduling(self) -> Scheduling:
+    @property
+    def scheduling(self) -> Scheduling:
         if self._stack is None or self._scheduling is None:
             raise _not_open()
         return self._scheduling
@@ -233,12 +236,13 @@ class Docket(Places):
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
         A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for an unknown name,
-        Unserializable or PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable; in each
-        case nothing was stored, unless the ServerUnreachable says `maybe_stored`: then the answer was lost. Before that
-        the call is repeated for up to `add_patience`, if it cannot become two tasks by that: while nothing was sent,
-        and after a lost answer if docket made up the key (and remembers finished tasks, `execution_ttl`).
+        TypeError for arguments that the function does not take, Unserializable or PayloadTooLarge for arguments that
+        cannot be stored, ServerFull, or ServerUnreachable; in each case nothing was stored, unless the
+        ServerUnreachable says `maybe_stored`: then the answer was lost. Before that the call is repeated for up to
+        `add_patience`, if it cannot become two tasks by that: while nothing was sent, and after a lost answer if
+        docket made up the key (and remembers finished tasks, `execution_ttl`).
         """
-        return self._scheduler(function, when, key, replace=False)
+        return self._pending_call(function, when, key, replace=False)
 
     @overload
     def replace(
@@ -253,7 +257,7 @@ class Docket(Places):
 
         Raises as `add`; after a lost answer it is not repeated.
         """
-        return self._scheduler(function, when, key, replace=True)
+        return self._pending_call(function, when, key, replace=True)
 
     @overload
     def call(
@@ -269,9 +273,11 @@ class Docket(Places):
     ) -> Callable[..., TaskCall]:
         """A call to be scheduled later, by `add_many` or `replace_many`. Sent again while it waits or runs, it changes nothing."""
         found, name = self.registry.find(function)
-        _check_place(when, key, name)
+        check_place(when, key, name)
+        check = argument_check(found)
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
+            check(*args, **kwargs)
             task_key, unsent = key, None
             if task_key is None:
                 task_key = new_key()
@@ -294,55 +300,16 @@ class Docket(Places):
         if is_tracing():
             with task_span(self, "schedule", execution):
                 execution.trace_context = execution.trace_context or inject_context()
-                await self._open_scheduling().write_down(execution, replace)
+                await self.scheduling.write_down(execution, replace)
         else:
-            await self._open_scheduling().write_down(execution, replace)
+            await self.scheduling.write_down(execution, replace)
 
-    def _scheduler(
-        self,
-        function: Callable[..., Awaitable[Any]] | str,
-        when: datetime | None,
-        key: str | None,
-        *,
-        replace: bool,
-    ) -> Callable[..., Coroutine[Any, Any, Execution]]:
+    def _pending_call(
+        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None, key: str | None, *, replace: bool
+    ) -> PendingCall:
         found, name = self.registry.find(function)
-        _check_place(when, key, name)
-
-        async def scheduler(*args: Any, **kwargs: Any) -> Execution:
-            execution = self._new_execution(found, name, args, kwargs, key, when)
-            if is_tracing():
-                with task_span(self, "replace" if replace else "add", execution):
-                    execution.trace_context = inject_context()
-                    await self._open_scheduling().write_down(execution, replace)
-            else:
-                await self._open_scheduling().write_down(execution, replace)
-            return execution
-
-        # Python names it when it warns that the call was never awaited.
-        scheduler.__qualname__ = f"docket.{'replace' if replace else 'add'}({name})"
-        return scheduler
-
-    def _new_execution(
-        self,
-        function: TaskFunction,
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str | None,
-        when: datetime | None,
-    ) -> Execution:
-        execution = Execution(
-            self,
-            function,
-            args,
-            kwargs,
-            new_key() if key is None else key,
-            when or self.now(),
-            function_name=name,
-        )
-        execution.fresh_key = key is None
-        return execution
+        check_place(when, key, name)
+        return PendingCall(self, found, name, when, key, replace, argument_check(found))
 
     async def _schedule_many(self, calls: Iterable[TaskCall], chunk_size: Batch, *, replace: bool) -> list[Execution]:
         if chunk_size is not None and chunk_size < 1:
@@ -359,7 +326,7 @@ class Docket(Places):
                 executions.append(execution)
             size = chunk_size or max(len(executions), 1)
             for start in range(0, len(executions), size):
-                await self._open_scheduling().write_down_many(executions[start : start + size], replace)
+                await self.scheduling.write_down_many(executions[start : start + size], replace)
         return executions
 
     # Tasks that are there
@@ -470,17 +437,6 @@ def _progress_weight(item: tuple[str, int, bytes, str]) -> int:
 
 def _not_open() -> NotOpen:
     return NotOpen("the docket is not open: use it inside `async with Docket(…) as docket:`")
-
-
-def _check_place(when: object, key: object, name: str) -> None:
-    """The two arguments that are easily taken for the task's own."""
-    if when is not None and not isinstance(when, datetime):
-        raise TypeError(
-            f"when={when!r} is no datetime (a delay reads when=docket.now() + timedelta(…)); "
-            f"the task's own arguments go into the second pair of parentheses: docket.add({name})(…)"
-        )
-    if key is not None and not isinstance(key, str):
-        raise TypeError(f"key={key!r}: the key of a task is text, for instance key=f'{name}-{{number}}'")
 
 
 def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:

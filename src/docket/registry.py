@@ -36,13 +36,18 @@ def own_name(function: Any) -> str:
 
 
 def check_awaitable(function: Any) -> None:
-    """Refuses what can be told to be no task where it is written, and not by a worker later."""
+    """Refuses where it is written, not by a worker later, what cannot be a task."""
     if inspect.iscoroutine(function):
         function.close()
         name = function.__name__
         raise TypeError(f"{name}(…) has been called already: pass the function itself, as in docket.add({name})(…)")
     if not callable(function):
-        raise TypeError(f"{function!r} is no function, so it cannot be a task")
+        raise TypeError(f"{function!r} is not a function, so it cannot be a task")
+    if isinstance(function, type) and not hasattr(function, "__await__"):
+        raise TypeError(
+            f"{describe(function)} is a class, so it cannot be a task: pass an `async def`, for instance a method "
+            f"of an object, as in docket.add({function.__name__}(…).method)(…)"
+        )
     body = _body(function)
     if not isinstance(body, FunctionType) or inspect.iscoroutinefunction(body):
         return
@@ -106,7 +111,8 @@ class Registry:
             found = self.tasks.get(function)
             if found is None:
                 known = ", ".join(sorted(self.tasks))
-                raise TaskNotRegistered(f"no task is registered as {function!r}; known are: {known}")
+                hint = did_you_mean(function, self.tasks)
+                raise TaskNotRegistered(f"no task is registered as {function!r}{hint}; known are: {known}")
             return found, function
         name = name_of(function)
         if self.tasks.get(name) != function:
@@ -135,4 +141,13 @@ def load_object(path: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError:
-        raise AttributeError(f"module {module_name!r} has no {attribute!r} (asked for by {path!r})") from None
+        hint = did_you_mean(attribute, dir(module))
+        raise AttributeError(f"module {module_name!r} has no {attribute!r} (asked for by {path!r}){hint}") from None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for the end of a message, or nothing."""
+    import difflib  # only mistakes need it
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -12,6 +12,7 @@ from typing import Any
 
 from docket.cli.failures import ToldToStop, WrongUsage
 from docket.docket import Docket
+from docket.registry import did_you_mean
 from docket.worker.own_dependencies import worker_dependencies
 
 logger = logging.getLogger("docket.worker")
@@ -60,7 +61,7 @@ def _load(option: str, path: str) -> Any:
         raise WrongUsage(f"{option} {path}: write module:name, for example shop.tasks:tasks")
     module = _import(option, path, module_name)
     if not hasattr(module, name):
-        raise WrongUsage(f"{option} {path}: module {module_name!r} has no {name!r}")
+        raise WrongUsage(f"{option} {path}: module {module_name!r} has no {name!r}{did_you_mean(name, dir(module))}")
     return getattr(module, name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from typing import Any, Protocol, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
@@ -41,9 +42,26 @@ class PickleCodec:
         return pickle.loads(data)
 
 
+def _refuse_file(file: Any) -> Any:
+    for name in ("stdin", "stdout", "stderr"):
+        if file is getattr(sys, name):
+            return getattr, (sys, name)
+    raise TypeError("an open file stays in its process; pass its path, or what it contains")
+
+
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+_Base: Any = cast(Any, cloudpickle).Pickler
+
+
+class _Pickler(_Base):
+    """cloudpickle, which alone would store what a text file has left to read, without a word."""
+
+    dispatch_table = _Base.dispatch_table.new_child(dict.fromkeys(_FILES, _refuse_file))
+
+
 def _cloudpickle(value: Any) -> bytes:
     buffer = io.BytesIO()
-    cast(Any, cloudpickle).Pickler(buffer, protocol=5).dump(value)
+    _Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
 
 

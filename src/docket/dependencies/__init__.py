@@ -21,6 +21,7 @@ from uncalled_for.introspection import (
 )
 
 from .admission import PutAway
+from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
 from .context import WorkerView, current_docket, current_execution, current_worker
@@ -91,6 +92,7 @@ __all__ = [
     "WorkerView",
     "_Depends",
     "_parameter_cache",
+    "argument_check",
     "current_docket",
     "current_execution",
     "current_worker",

@@ -40,6 +40,12 @@ class Cron(Perpetual):
         self.expression = expression
         self.tz = tz
         self._after: datetime | None = None
+        fields = len(expression.split())
+        if fields > 5:
+            raise ValueError(
+                f"Cron({expression!r}): {fields} fields; a cron expression has five (minute, hour, day, month, weekday). "
+                "There is none for seconds; Perpetual(every=timedelta(seconds=…)) runs as often as that"
+            )
         try:
             self._iterator(datetime.now(tz))
         except CronSimError as error:

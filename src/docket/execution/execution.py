@@ -22,7 +22,7 @@ from docket.model.errors import (
     Unserializable,
 )
 from docket.model.states import Disposition, ExecutionState
-from docket.model.times import from_ms
+from docket.model.times import check_durations, from_ms
 from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
@@ -239,7 +239,11 @@ class Execution(Generic[Result_co]):
         """
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline, not both")
+        if timeout is not None:
+            check_durations("get_result", timeout=timeout)
         if deadline is not None:
+            if not isinstance(deadline, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+                raise TypeError(f"get_result(deadline={deadline!r}): a deadline is a datetime")
             timeout = deadline.astimezone(UTC) - self.docket.now()
         seconds = timeout.total_seconds() if timeout is not None else None
         waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)

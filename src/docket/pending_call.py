@@ -1,0 +1,92 @@
+"""A task that waits for its arguments: what `docket.add(function)` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from docket.execution import Execution, TaskFunction
+from docket.instrumentation import inject_context, is_tracing
+from docket.scheduling import new_key
+from docket.spans import task_span
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+class PendingCall:
+    """Schedules a call of its function: `await docket.add(function)(*args, **kwargs)`."""
+
+    __slots__ = ("_check", "_docket", "_function", "_key", "_name", "_replace", "_when")
+
+    # Frameworks that take functions ask by these marks whether the call has to be awaited.
+    _is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)
+    _is_coroutine_marker = getattr(inspect, "_is_coroutine_mark", None)
+
+    def __init__(
+        self,
+        docket: Docket,
+        function: TaskFunction,
+        name: str,
+        when: datetime | None,
+        key: str | None,
+        replace: bool,
+        check: Callable[..., None],
+    ) -> None:
+        self._docket = docket
+        self._function = function
+        self._name = name
+        self._when = when
+        self._key = key
+        self._replace = replace
+        self._check = check
+
+    def __repr__(self) -> str:
+        return f"docket.{'replace' if self._replace else 'add'}({self._name})"
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Execution]:
+        self._check(*args, **kwargs)
+        call = self._schedule(args, kwargs)
+        # Python names it when it warns that the call was never awaited.
+        call.__qualname__ = repr(self)
+        return call
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} has no arguments yet, so there is nothing to await: a second pair of parentheses takes them, "
+            f"as in `await {self!r}(…)`, also if the task has none"
+        )
+
+    async def _schedule(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution:
+        docket, key = self._docket, self._key
+        execution = Execution(
+            docket,
+            self._function,
+            args,
+            kwargs,
+            new_key() if key is None else key,
+            self._when or docket.now(),
+            function_name=self._name,
+        )
+        execution.fresh_key = key is None
+        if is_tracing():
+            with task_span(docket, "replace" if self._replace else "add", execution):
+                execution.trace_context = inject_context()
+                await docket.scheduling.write_down(execution, self._replace)
+        else:
+            await docket.scheduling.write_down(execution, self._replace)
+        return execution
+
+
+def check_place(when: object, key: object, name: str) -> None:
+    """Refuses arguments of the task itself, which are easily passed in the place of time and key."""
+    if when is not None and not isinstance(when, datetime):
+        raise TypeError(
+            f"when={when!r} is not a datetime (a delay reads when=docket.now() + timedelta(…)); "
+            f"the task's own arguments go into the second pair of parentheses: docket.add({name})(…)"
+        )
+    if key is not None and not isinstance(key, str):
+        raise TypeError(f"key={key!r}: the key of a task is text, for instance key=f'{name}-{{number}}'")
