@@ -187,7 +187,7 @@ def test_the_depends_of_fastapi_is_not_taken_for_ours(docket: Docket) -> None:
 @pytest.mark.parametrize("when", [1, timedelta(seconds=1), "tomorrow"])
 def test_when_must_be_a_datetime(docket: Docket, when: Any) -> None:
     for verb in (docket.add, docket.call):
-        with pytest.raises(TypeError, match=r"is no datetime .*docket\.add\(send\)\(…\)"):
+        with pytest.raises(TypeError, match=r"is not a datetime .*docket\.add\(send\)\(…\)"):
             verb(send, when)
 
 
