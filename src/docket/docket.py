@@ -60,8 +60,10 @@ class Docket(Places):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
-    embedded:///folder …). Entering raises ServerUnreachable if the server is not there, UnknownScheme for a URL of no
-    known kind. `execution_ttl` is how long finished tasks are remembered; with 0 nothing outlives the task.
+    embedded:///folder …). It can be entered while the server is away: calls raise ServerUnreachable, which is a RedisError
+    of redis-py, until the server is there, and workers wait for it. Entering raises UnknownScheme for a URL of no known
+    kind, ServerUnsuitable if the server refuses us (a wrong password) or is too old.
+    `execution_ttl` is how long finished tasks are remembered; with 0 nothing outlives the task.
     `max_payload` is how many bytes the arguments or the result of one task may have. `add_patience` is how long `add` and
     its like repeat a call that could not be written down, where a repeat is safe; 0 turns that off.
     A task that lost its worker `max_losses` times, the last time as its only run, is buried.
@@ -427,7 +429,8 @@ class Docket(Places):
             await self._progressing.submit((key, epoch, stored.encode(), stored))
         except PASSING as error:
             # A task must not fail because nobody could be told how far it is.
-            logger.warning("progress of task %r was not written: %s", key, error)
+            level = logging.DEBUG if self.server.outages.is_on else logging.WARNING
+            logger.log(level, "progress of task %r was not written: %s", key, error)
 
 
 def _progress_weight(item: tuple[str, int, bytes, str]) -> int:

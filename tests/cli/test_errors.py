@@ -28,7 +28,7 @@ def the_line(result: Result, code: int) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING, ["bench"], ["worker"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [*LOOKING, *CHANGING, ["bench"], ["worker", "--wait", "0s"]], ids=" ".join)
 def test_a_server_that_is_not_there_is_named_and_a_way_out_is_shown(
     arguments: list[str], docket_command: Command
 ) -> None:
@@ -199,3 +199,18 @@ def test_a_silent_server_is_given_up_in_the_end(silent_server: str, start: Start
     assert command.ends() == 1
     assert command.output.count("\n") == 1, command.output
     assert silent_server in command.output
+
+
+def test_a_worker_waits_for_a_server_that_is_not_there_and_then_gives_up(start: Start) -> None:
+    worker = start("worker", "--url", CLOSED, "--wait", "1s", "--no-banner")
+    assert worker.ends() == 1
+    waits, gives_up = worker.output.splitlines()
+    assert "trying again until the server is back" in waits
+    assert gives_up.startswith("docket: ")
+    assert CLOSED in gives_up
+
+
+def test_how_long_a_worker_waits_may_be_said_in_the_environment(start: Start) -> None:
+    worker = start("worker", "--url", CLOSED, DOCKET_WORKER_WAIT="0s")
+    assert worker.ends() == 1
+    assert worker.output.count("\n") == 1, worker.output

@@ -116,7 +116,7 @@ def test_processes_stop_when_their_supervisor_is_killed(url: str, start: Start) 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--url", "redis://localhost:1/0"], 1, "Is the server running?"),
+        (["--url", "redis://localhost:1/0", "--wait", "0s"], 1, "Is the server running?"),
         (["--url", "{url}", "--tasks", "nowhere:tasks"], 2, "there is no module 'nowhere'"),
     ],
 )

@@ -25,11 +25,11 @@ _numbers = itertools.count()
 class Server:
     """One server in a folder of its own, on a socket (or on a port, where a test needs TCP)."""
 
-    def __init__(self, folder: Path, *options: str, tcp: bool = False, sentinel: bool = False) -> None:
+    def __init__(self, folder: Path, *options: str, tcp: bool = False, sentinel: bool = False, port: int = 0) -> None:
         self.folder = folder / f"server{next(_numbers)}"
         self.folder.mkdir()
         self.socket = self.folder / "s"
-        self.port = 0
+        self.port = port
         self._tcp = tcp or sentinel
         self._options = options
         self._password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None

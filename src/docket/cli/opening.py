@@ -34,5 +34,8 @@ async def open_docket(name: str, url: str, *, must_exist: bool = True) -> AsyncG
             f"--url {url}: there is no folder {address.folder} yet; "
             "it is made by the first worker or producer that uses it"
         )
-    async with Docket(name, url) as docket:
+    docket = Docket(name, url)
+    # A command does not wait for its server.
+    docket.server.entry_seconds = 0.0
+    async with docket:
         yield docket

@@ -33,6 +33,7 @@ class WorkerOptions:
     minimum_check_interval: timedelta = timedelta(milliseconds=250)
     scheduling_resolution: timedelta = timedelta(milliseconds=250)
     grace_period: timedelta = timedelta(minutes=5)
+    wait: timedelta = timedelta(seconds=30)
     schedule_automatic_tasks: bool = True
     until_finished: bool = False
     healthcheck_port: int | None = None
@@ -68,6 +69,7 @@ ENVIRONMENT = {
     "minimum_check_interval": "DOCKET_WORKER_MINIMUM_CHECK_INTERVAL",
     "scheduling_resolution": "DOCKET_WORKER_SCHEDULING_RESOLUTION",
     "grace_period": "DOCKET_WORKER_GRACE_PERIOD",
+    "wait": "DOCKET_WORKER_WAIT",
     "schedule_automatic_tasks": "DOCKET_WORKER_SCHEDULE_AUTOMATIC_TASKS",
     "until_finished": "DOCKET_WORKER_UNTIL_FINISHED",
     "healthcheck_port": "DOCKET_WORKER_HEALTHCHECK_PORT",
@@ -158,6 +160,9 @@ ReconnectionDelay = Annotated[
 GracePeriod = Annotated[
     timedelta,
     _duration("grace_period", "How long running tasks may take to finish on shutdown; the rest is handed back.", "5m"),
+]
+Wait = Annotated[
+    timedelta, _duration("wait", "How long to wait at the start for a server that is not there; then exit 1.", "30s")
 ]
 # Nothing is polled, so the next two have nothing to tune; command lines that have them go on working.
 MinimumCheckInterval = Annotated[

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import logging
 import random
 import re
 from collections.abc import Awaitable, Callable
@@ -19,6 +17,7 @@ from docket.model.times import check_durations, duration_ms
 from docket.storage.faults import PASSING
 
 from .base import AdmissionBlocked
+from .context import current_docket
 from .fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
     from docket.execution import Execution
     from docket.ledger import Taken
-
-logger = logging.getLogger("docket.dependencies")
 
 T = TypeVar("T")
 _LONGEST_PAUSE = 1.0
@@ -126,14 +123,28 @@ def call_arguments(execution: Execution) -> dict[str, Any]:
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
     """Asks until there is an answer: a server that is away for a moment must not fail a task. Asking twice is
     harmless."""
-    pause = 0.05
-    while True:
-        try:
-            return await ask()
-        except PASSING as error:
-            logger.warning("admission: %s; trying again", error)
-            await asyncio.sleep(random.uniform(pause / 2, pause))
+    try:
+        return await ask()
+    except PASSING as error:
+        return await _ask_again(ask, error)
+
+
+async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception) -> T:
+    outages, pause, question = current_docket.get().ledger.server.outages, 0.05, object()
+    try:
+        while True:
+            outages.failed(question, "admission", error)
+            await outages.pause(random.uniform(pause / 2, pause))
             pause = min(pause * 2, _LONGEST_PAUSE)
+            try:
+                answer = await ask()
+            except PASSING as again:
+                error = again
+            else:
+                outages.passed(question)
+                return answer
+    finally:
+        outages.forget(question)
 
 
 def keep(execution: Execution, taken: Taken | None) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from docket.ledger import Ledger
 from docket.ledger.ledger import hand_id
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
-
-logger = logging.getLogger("docket.docket")
 
 
 class HandRuns:
@@ -58,9 +55,11 @@ class HandRuns:
                     await self._hold()
         finally:
             self._renewing = None
+            self._ledger.server.outages.forget(self)
 
     async def _hold(self) -> None:
         try:
             await self._ledger.hold(list(self._hands.values()), self._lease_ms)
+            self._ledger.server.outages.passed(self)
         except PASSING as error:
-            logger.warning("renewing the leases of runs by hand: %s; trying again", error)
+            self._ledger.server.outages.failed(self, "renewing the leases of runs by hand", error)

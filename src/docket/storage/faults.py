@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
+import ssl
+from collections.abc import Iterator
 
 from redis.exceptions import (
     AskError,
@@ -152,8 +154,7 @@ def is_cut_off(error: BaseException) -> bool:
 
     A server that refuses, or accepts and stays silent, is down for everybody; nobody else can take our work then.
     """
-    seen: BaseException | None = error
-    while seen is not None:
+    for seen in _chain(error):
         if isinstance(seen, (TimeoutError, RedisTimeoutError)) and "connecting" in str(seen):
             return True
         if isinstance(seen, OSError) and seen.errno in (
@@ -162,8 +163,18 @@ def is_cut_off(error: BaseException) -> bool:
             errno.ENETDOWN,
         ):
             return True
-        seen = seen.__cause__ or seen.__context__
     return False
+
+
+def is_about_certificates(error: BaseException) -> bool:
+    """Whether the server cannot prove who it is: waiting does not change that, unless somebody just changes the certificate."""
+    return any(isinstance(seen, ssl.SSLCertVerificationError) for seen in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _said(error: ResponseError) -> str:

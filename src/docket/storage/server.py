@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import random
+import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -19,21 +20,21 @@ from redis.exceptions import MovedError, NoScriptError, ResponseError
 from redis.retry import Retry
 
 from docket.model.clock import TaskClock, shared_clock
-from docket.model.errors import DocketError, NotOpen, ServerUnsuitable
+from docket.model.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 
 from .blocking import BlockingLine
 from .connections import ThreadedClient, async_class
+from .credentials import for_all_connections
 from .embedded import FolderEngine, memory_engine
-from .faults import SERVER_ERRORS, is_from_the_wrong_node, translate
+from .faults import SERVER_ERRORS, ServerGone, is_about_certificates, is_from_the_wrong_node, translate
 from .keys import text_bytes
 from .line import Line, open_wire
 from .nodes import Nodes, Place, nodes_of
+from .outages import Outages
 from .scripts import load
 from .threads import in_thread
 from .urls import Address, Kind, hide_password, parse
 from .wire import Wire
-
-logger = logging.getLogger("docket.worker")
 
 # Ordinary traffic is batched, so a handful of connections serve any concurrency.
 CONNECTIONS = 8
@@ -42,10 +43,8 @@ ANSWER_SECONDS = 5.0
 # How long the server may hold a blocking read.
 BLOCK_SECONDS = 5.0
 OLDEST_SERVER = (6, 2)
-_VOLATILE_RISK = (
-    "the windows of cooldowns, debounces and rate limits (so that tasks run too soon or too often) and the records and "
-    "results of finished tasks"
-)
+# Between two attempts to reach a server that has to be there.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # The ways of large values: to the server, and from it.
 STORING, FETCHING = range(2)
 # Options of the URL that would let a command of a thread take longer than its patience, or that are about pools.
@@ -53,15 +52,24 @@ _NOT_IN_THREADS = ("max_connections", "health_check_interval", "retry_on_timeout
 
 
 class Server:
-    """The connections of one docket to its server. An async context manager."""
+    """The connections of one docket to its server. An async context manager.
 
-    def __init__(self, url: str, credential_provider: CredentialProvider | None = None) -> None:
+    A server that is away can be entered: calls fail until it is there. With `entry_seconds` it has to be there within that
+    time. A server that answers and cannot be used is an error at once.
+    """
+
+    def __init__(
+        self, url: str, credential_provider: CredentialProvider | None = None, *, entry_seconds: float | None = None
+    ) -> None:
         self.url = url
         self.address: Address = parse(url)
         self.shown_url = hide_password(url)
         self.database = self.address.database
         self.clock = shared_clock(self.address.name) if self.address.kind is Kind.MEMORY else TaskClock()
-        self._credentials = credential_provider
+        self.entry_seconds = entry_seconds
+        self.outages = Outages()
+        self.engine_name, self.engine_version = "a server", "that has not answered yet"
+        self._provider, self._credentials = credential_provider, credential_provider
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
@@ -72,6 +80,8 @@ class Server:
         self._places: dict[int, Place] = {}
         self._locating = asyncio.Lock()
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Entered, greeted and not closed.
+        self._is_usable = False
         self._closed = False
         self.client: Any = None
 
@@ -80,13 +90,16 @@ class Server:
         return self.address.kind is Kind.CLUSTER
 
     async def __aenter__(self) -> Server:
-        self._stack, self._closed = AsyncExitStack(), False
+        self._stack, self._closed, self._is_usable = AsyncExitStack(), False, False
+        self.outages.open()
         try:
+            if self._provider is not None:
+                self._credentials = for_all_connections(self._provider)
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
             self._lines, self._places, self._locating = {}, {}, asyncio.Lock()
             self._bulk_lines, self._bulk_turns = ({}, {}), (asyncio.Lock(), asyncio.Lock())
-            await self._greet()
+            await self._reach()
             self.client = self._client_for_users()
             self._stack.push_async_callback(self.client.aclose)
         except BaseException:
@@ -95,7 +108,7 @@ class Server:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._closed = True
+        self._closed, self._is_usable = True, False
         await self._stack.aclose()
 
     async def run(self, script: str, keys: Sequence[bytes], *args: bytes | str, patience: float | None = None) -> Any:
@@ -126,8 +139,8 @@ class Server:
     async def _on_node(
         self, key: bytes, call: Callable[[Line], Awaitable[Any]], lines: dict[int, Line] | None = None
     ) -> Any:
-        if self._closed:
-            raise self._not_open()
+        if not self._is_usable:
+            await self._greet()
         slot = self._nodes.slot(key) if self._nodes is not None else 0
         lines = self._lines if lines is None else lines
         try:
@@ -186,22 +199,6 @@ class Server:
             return
         except SERVER_ERRORS as error:
             raise self.explain(error) from error
-
-    async def warn_of_eviction(self, key: bytes) -> None:
-        """A server that may evict keys may delete work: said loudly, once per worker."""
-        try:
-            found = await self.ask(key, "CONFIG", "GET", "maxmemory-policy")
-        except DocketError:
-            # Managed servers often forbid CONFIG; then there is nothing to say.
-            return
-        policy = found[1].decode() if len(found) > 1 else ""
-        if policy and policy != "noeviction":
-            # The others delete only keys that expire.
-            risk = _VOLATILE_RISK if policy.startswith("volatile") else "tasks that wait"
-            logger.warning(
-                "%s has maxmemory-policy %s: when memory runs short it will delete %s. Set maxmemory-policy to noeviction",
-                self.shown_url, policy, risk,
-            )  # fmt: skip
 
     def explain(self, error: BaseException) -> BaseException:
         """What a failed call means. Once the docket is closed that is final; everything else may pass."""
@@ -263,8 +260,8 @@ class Server:
 
     async def blocking_line(self, key: str) -> BlockingLine:
         """A line for blocking reads of one key, to the node that has it."""
-        if self._closed:
-            raise self._not_open()
+        if not self._is_usable:
+            await self._greet()
         name = text_bytes(key)
         slot = self._nodes.slot(name) if self._nodes is not None else 0
         line = Line(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
@@ -272,8 +269,8 @@ class Server:
 
     async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Wire:
         """A connection for subscriptions; any node of a cluster hears all channels."""
-        if self._closed:
-            raise self._not_open()
+        if not self._is_usable:
+            await self._greet()
         place = None
         if self._nodes is not None:
             place = self._nodes.any() or await in_thread(self._nodes.look, ANSWER_SECONDS)
@@ -338,7 +335,43 @@ class Server:
         finally:
             await line.aclose()
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether the server has answered since this was entered."""
+        return self._is_usable
+
+    async def _reach(self) -> None:
+        """Greets the server, again and again within `entry_seconds` if there are any. Without them, a server that is away is
+        greeted by the first call that reaches it."""
+        deadline = time.monotonic() + (self.entry_seconds or 0)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._greet_within(deadline - time.monotonic())
+                return
+            except ServerUnreachable as error:
+                left = deadline - time.monotonic()
+                if is_about_certificates(error) or (self.entry_seconds is not None and left <= 0):
+                    raise
+                self.outages.failed(self, "connecting", error)
+            if self.entry_seconds is None:
+                return
+            await asyncio.sleep(min(random.uniform(pause / 2, pause), left))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _greet_within(self, seconds: float) -> None:
+        """The usual time for an answer if there is none to spare."""
+        seconds = seconds if seconds > 0 else ANSWER_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._greet()
+        except TimeoutError:
+            raise ServerGone(f"{self.shown_url}: no answer within {seconds:.0f} s") from None
+
     async def _greet(self) -> None:
+        """Finds out whether this is a server that docket can use; nothing else is asked before that."""
+        if self._closed:
+            raise self._not_open()
         try:
             info = parse_info(await self._introduce())
         except TypeError as error:
@@ -351,6 +384,8 @@ class Server:
             raise ServerUnsuitable(
                 f"{self.shown_url}: server {self.engine_version} is too old; docket needs Redis 6.2 or Valkey 7.2"
             )
+        self._is_usable = not self._closed
+        self.outages.passed(self)
 
 
 def parse_info(text: bytes) -> dict[str, str]:

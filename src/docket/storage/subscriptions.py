@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from docket.model.errors import DocketError, NotOpen
+from docket.model.errors import DocketError, NotOpen, ServerUnsuitable
 
 from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
@@ -127,7 +127,7 @@ class Subscriptions:
                 self._note_trouble(error)
             finally:
                 self._hang_up()
-            await asyncio.sleep(random.uniform(pause / 2, pause))
+            await self._server.outages.pause(random.uniform(pause / 2, pause))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _open(self) -> Wire:
@@ -171,7 +171,7 @@ class Subscriptions:
     def _note_trouble(self, error: Exception) -> None:
         self._trouble = error
         logger.debug("subscriptions: %s; connecting again", error)
-        if isinstance(error, ResponseError):
+        if isinstance(error, (ResponseError, ServerUnsuitable)):
             # The server refuses to be listened to: trying again would not help those who wait.
             for confirmation in self._confirmed.values():
                 _fail(confirmation, error)

@@ -16,6 +16,7 @@ from docket.model.errors import Undecodable
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.faults import PASSING
 from docket.storage.keys import Keys
+from docket.storage.outages import Outages
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 from docket.storage.urls import Kind, parse
@@ -31,7 +32,7 @@ logger = logging.getLogger("docket.strikelist")
 
 Condition = Callable[[Any], bool]
 
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 1.0
 
 
 class StrikeList:
@@ -73,7 +74,7 @@ class StrikeList:
         if self.url is None:
             return
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(Server(self.url, self._credentials))
+            server = await stack.enter_async_context(Server(self.url, self._credentials, entry_seconds=0.0))
             subscriptions = Subscriptions(server, self.name)
             stack.push_async_callback(subscriptions.aclose)
             stack.push_async_callback(self._stop_following)
@@ -84,7 +85,8 @@ class StrikeList:
     async def follow(self, server: Server, subscriptions: Subscriptions, keys: Keys) -> None:
         """Follows the strikes of a docket over connections that are open already.
 
-        Returns after the first attempt to load; one that fails in passing is repeated until it succeeds.
+        Returns after the first attempt to load; one that fails in passing is repeated until it succeeds. A server that is
+        known to be away is not waited for.
         """
         assert self._following is None, "this strike list is already connected"
         self._book, self._subscriptions = StrikeBook(server, keys), subscriptions
@@ -93,8 +95,9 @@ class StrikeList:
         self._is_listening = False
         self._stale.set()
         subscriptions.on_gap(self, self._stale.set)
-        self._following = asyncio.create_task(self._keep_loaded(), name=f"{self.name} - strikes")
-        await self._wait_for(self._tried)
+        self._following = asyncio.create_task(self._keep_loaded(server.outages), name=f"{self.name} - strikes")
+        if server.is_reached:
+            await self._wait_for(self._tried)
 
     async def close(self) -> None:
         """Stops following. What is in force stays in force on the server."""
@@ -242,7 +245,7 @@ class StrikeList:
 
     # Following
 
-    async def _keep_loaded(self) -> None:
+    async def _keep_loaded(self, outages: Outages) -> None:
         """Loads at the start, and again whenever messages may have been missed."""
         delay = 0.05
         while True:
@@ -251,13 +254,14 @@ class StrikeList:
             try:
                 await self._load()
             except PASSING as error:
-                logger.warning("strikes of %s cannot be loaded: %s; trying again", self.name, error)
+                outages.failed(self, f"strikes of {self.name} cannot be loaded", error)
                 self._stale.set()
                 self._tried.set()
-                await asyncio.sleep(random.uniform(delay / 2, delay))
+                await outages.pause(random.uniform(delay / 2, delay))
                 delay = min(delay * 2, _LONGEST_PAUSE)
             else:
                 delay = 0.05
+                outages.passed(self)
                 self._loaded.set()
                 self._tried.set()
 

@@ -96,6 +96,8 @@ class Fetcher(ClaimingService):
             if deliveries or deliveries is None:
                 await self._begin(worker, deliveries)
                 return
+            # What follows may wait for long.
+            self.is_well()
             if self._slots.free < 1:
                 # Nothing to take ahead, or a hand-over is on its way for the only slot there was.
                 self._dry = True

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Reclaimed, Renewal
 from docket.ledger.ledger import OFFER_MS
-from docket.model.errors import DocketError, NotOpen, ServerUnreachable
+from docket.model.errors import DocketError, NotOpen
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
 from .backoff import Backoff
@@ -174,6 +174,7 @@ class LeaseKeeper:
             if self._abandoned:
                 self._leave()
         finally:
+            self._ledger.server.outages.forget(self)
             self._close_client()
             atexit.unregister(self.abandon)
             with contextlib.suppress(RuntimeError):
@@ -204,6 +205,7 @@ class LeaseKeeper:
                 if self.loop_lag > LOOP_BLOCKED_SECONDS:
                     self._release_unread()
                 self._backoff.reset()
+                self._ledger.server.outages.passed(self)
                 pause = max(min(next_beat, self._next_sweep) - steady_seconds(), 0.0)
                 pause = min(pause, LOOK_AT_LOOP_EVERY)
             except Exception as error:
@@ -353,8 +355,7 @@ class LeaseKeeper:
             # The docket was closed: there is nobody left to keep a lease for.
             self._stopping = True
             return
-        level = logging.WARNING if isinstance(error, ServerUnreachable) else logging.ERROR
-        logger.log(level, "renewing: %s; trying again", error, exc_info=not isinstance(error, DocketError))
+        self._ledger.server.outages.failed(self, "renewing", error)
         if self._left <= 0 and is_cut_off(error):
             self._tell(self._events.cut_off)
 

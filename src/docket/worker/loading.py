@@ -110,6 +110,8 @@ class Loader(Service):
     async def recover(self) -> None:
         """The payload could not be fetched; the first in line may go back, too."""
         self._hand_back_late(all_of_them=True)
+        if not self._line:
+            self.is_well()
 
     async def _load(self, first: Waiting) -> None:
         """It stays first in line until it is settled what becomes of it."""

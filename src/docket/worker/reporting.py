@@ -78,10 +78,11 @@ class Reporter:
         if logger.isEnabledFor(logging.INFO):
             arrow = "↬" if execution.attempt > 1 else "↪"
             logger.info(
-                "%s [%s] %s",
+                "%s [%s] %s%s",
                 arrow,
                 format_duration(late),
                 execution.call_repr(),
+                " (redelivered)" if execution.redelivered else "",
                 extra={**self._extra(execution), "punctuality": late},
             )
 

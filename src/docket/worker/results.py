@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import time
 from typing import Any
 
@@ -17,8 +16,6 @@ from docket.storage.faults import PASSING
 
 from .backoff import Backoff
 from .runs import Run
-
-logger = logging.getLogger("docket.worker")
 
 
 class Results:
@@ -77,16 +74,18 @@ class Results:
 
     async def store(self, run: Run, payload: Payload) -> None:
         """Until it is stored, with growing patience; the run is cancelled if that takes too long for somebody."""
-        patience, backoff = 1.0, Backoff(most=1.0)
+        patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
         run.storing_since = time.monotonic()
-        while True:
-            try:
-                await self._docket.ledger.payloads.store(payload, patience=patience)
-                run.storing_since = None
-                return
-            except PASSING as error:
-                logger.warning(
-                    "storing %s bytes for task %r: %s; trying again", f"{len(payload.data):,}", run.key, error
-                )
-                patience *= 2
-                await backoff.pause()
+        try:
+            while True:
+                try:
+                    await self._docket.ledger.payloads.store(payload, patience=patience)
+                    outages.passed(run)
+                    run.storing_since = None
+                    return
+                except PASSING as error:
+                    outages.failed(run, f"storing {len(payload.data):,} bytes for task {run.key!r}", error)
+                    patience *= 2
+                    await outages.pause(backoff.next_pause())
+        finally:
+            outages.forget(run)

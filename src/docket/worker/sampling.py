@@ -53,6 +53,7 @@ class Sampler(Service):
                 self._show(await self._ledger.census())
             else:
                 self.clear()
+        self.is_well()
         await asyncio.sleep(EVERY_SECONDS)
 
     def _show(self, census: Census) -> None:

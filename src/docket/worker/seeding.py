@@ -52,7 +52,8 @@ class Seeder(Service):
         try:
             await self.seed()
         except PASSING as error:
-            logger.warning("seeding: %s; trying again", error)
+            self._docket.server.outages.failed(self, self.name, error)
+            self.problem = str(error)
 
     def hurry(self) -> None:
         """The server came back empty: what is missing is put back now."""
@@ -63,6 +64,7 @@ class Seeder(Service):
         # Of the workers that know these tasks one looks after them.
         if await lead(self._docket.ledger, f"seeding {self._deploy}", self.worker, int(HOLD_SECONDS * 1000)):
             await self.seed()
+        self.is_well()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HEAL_SECONDS):
                 await self._hurry.wait()

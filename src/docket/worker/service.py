@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import abc
-import logging
 
 from docket.instrumentation import REDIS_DISRUPTIONS, suppress_traces
 from docket.model.errors import DocketError
 from docket.storage.faults import PASSING
+from docket.storage.outages import Outages
 
 from .backoff import Backoff
-
-logger = logging.getLogger("docket.worker")
 
 
 class Service(abc.ABC):
@@ -19,6 +17,8 @@ class Service(abc.ABC):
 
     name: str
     out_of_traces = True
+    # Given by the worker before it runs.
+    outages: Outages
 
     def __init__(self, labels: dict[str, str], most_pause: float) -> None:
         self._labels = labels
@@ -34,21 +34,33 @@ class Service(abc.ABC):
     async def run(self) -> None:
         if self.out_of_traces:
             suppress_traces()
-        while True:
-            try:
-                await self.step()
-                self._backoff.reset()
-                self.problem = None
-            except PASSING as error:
-                self.problem = str(error)
-                REDIS_DISRUPTIONS.add(1, self._labels)
-                logger.warning("%s: %s; going on", self.name, error)
-                await self._backoff.pause()
-                await self._recover_quietly()
+        try:
+            while True:
+                await self._try_step()
+        finally:
+            self.outages.forget(self)
+
+    async def _try_step(self) -> None:
+        try:
+            await self.step()
+            self.is_well()
+        except PASSING as error:
+            self.problem = str(error)
+            REDIS_DISRUPTIONS.add(1, self._labels)
+            self.outages.failed(self, self.name, error)
+            await self.outages.pause(self._backoff.next_pause())
+            await self._recover_quietly()
+
+    def is_well(self) -> None:
+        """The server has answered, or nothing is asked of it. A step that goes on to wait says so itself."""
+        self._backoff.reset()
+        if self.problem is not None:
+            self.problem = None
+            self.outages.passed(self)
 
     async def _recover_quietly(self) -> None:
         try:
             await self.recover()
         except DocketError as error:
             # Also one that is final here, such as an engine that cannot be started just now: the next step decides.
-            logger.warning("%s: %s", self.name, error)
+            self.outages.failed(self, self.name, error)

@@ -56,13 +56,16 @@ class Session:
         if self._draining is not None:
             self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE)
 
+    def end_set_up(self) -> None:
+        """Nothing runs yet, and a server or a dependency that has to open may take long."""
+        if self._draining is None and self._task is not None and not self._over.is_set():
+            self._task.cancel()
+
     def _tell(self, at_once: bool) -> None:
         self._stop.set()
         if at_once:
             self.hand_back()
-        if self._draining is None and self._task is not None:
-            # Nothing runs yet, and what a server or a dependency has to open may take long.
-            self._task.cancel()
+        self.end_set_up()
 
     def _is_inside(self) -> bool:
         """A task body that closes its own worker cannot wait for it."""

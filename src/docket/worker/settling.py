@@ -58,6 +58,7 @@ class Settler:
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         self._ledger = ledger
+        self._outages = ledger.server.outages
         self._name = name
         self._waiting: list[Item] = []
         self._under_way: list[Item] = []
@@ -100,6 +101,7 @@ class Settler:
         self._closed = True
         under_way = [*self._storing, *([self._flushing] if self._flushing is not None else ())]
         await cancel_and_wait(under_way, "docket: the worker stops")
+        self._outages.forget(self)
 
     async def _flush(self) -> None:
         try:
@@ -129,15 +131,16 @@ class Settler:
                 # The server may have taken it, and somebody it.
                 self.offers.unsure()
             if isinstance(error, PASSING):
-                logger.warning("settling: %s; trying again", error)
+                self._outages.failed(self, "settling", error)
                 self._put_back(batch)
-                await self._backoff.pause()
+                await self._outages.pause(self._backoff.next_pause())
             elif isinstance(error, NotOpen):
                 self._give_up(batch, error)
             else:
                 await self._send_singly(batch, error)
             return
         self._backoff.reset()
+        self._outages.passed(self)
         self._most, self._budget = min(self._most * 2, BATCH), min(self._budget * 2, BATCH_BYTES)
         for item, answer in zip(batch, answers, strict=True):
             if answer is Answer.PAYLOAD_MISSING:
@@ -155,14 +158,18 @@ class Settler:
         payload = item.settlement.payload
         assert payload is not None
         backoff = Backoff(most=1.0)
-        while True:
-            try:
-                await self._ledger.payloads.store(payload, patience=item.patience)
-                break
-            except PASSING as error:
-                logger.warning("storing a result again: %s; trying again", error)
-                item.patience *= 2
-                await backoff.pause()
+        try:
+            while True:
+                try:
+                    await self._ledger.payloads.store(payload, patience=item.patience)
+                    break
+                except PASSING as error:
+                    self._outages.failed(item, "storing a result again", error)
+                    item.patience *= 2
+                    await self._outages.pause(backoff.next_pause())
+            self._outages.passed(item)
+        finally:
+            self._outages.forget(item)
         self.submit(item.settlement, item.on_answer)
 
     def _put_back(self, batch: list[Item]) -> None:

@@ -79,6 +79,7 @@ class Stager(Service):
         duty = self._duties.duty
         if duty is Duty.NONE and not summoned:
             self._unlisten()
+            self.is_well()
             await self._wake.wait()
             return
         await self._listen()
@@ -96,6 +97,7 @@ class Stager(Service):
 
     async def _stage(self, summoned: bool) -> None:
         staged = await self._ledger.stage(worker=self._worker(), summoned=summoned)
+        self.is_well()
         if staged.duty is not self._duties.duty:
             self._duties.assign(staged.duty)
             self._unsure = False
@@ -110,6 +112,7 @@ class Stager(Service):
 
     async def _is_overdue(self) -> bool:
         self._heard_due(await self._ledger.next_due_ms())
+        self.is_well()
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 
     async def _sleep(self, longer: float, server_ms: float | None = None, *, least: float = 0.0) -> None:

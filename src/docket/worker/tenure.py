@@ -82,18 +82,18 @@ class Tenure:
         """Registers with the tasks that the worker knows, and those of them that declare how many losses bury them."""
         self.task_names, self._max_losses = task_names, max_losses
         try:
-            # The docket is open, so the server was there: a lost answer is waited out.
-            await self._patiently(self._register)
+            # A docket can be opened while its server is away; a lost answer is waited out, too.
+            await self.patiently(self._register)
         except asyncio.CancelledError:
             # The server may have us on the roster all the same.
-            await self.leave()
+            await self.leave(AT_ONCE_SECONDS)
             raise
 
     def register_again(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
         """The worker knows other functions than before."""
         if self._errand is None:
             self.task_names, self._max_losses = task_names, max_losses
-            self._run_errand(self._patiently(self._register))
+            self._run_errand(self.patiently(self._register))
 
     def start(self) -> None:
         self.keeper.start()
@@ -152,25 +152,30 @@ class Tenure:
     async def _start_over(self) -> None:
         await self.keeper.stop()
         self.id = self._new_id()
-        await self._patiently(self._register)
+        await self.patiently(self._register)
         self.keeper = self._new_keeper()
         self.keeper.start()
-        await self._patiently(lambda: self._events.moved(self.id))
+        await self.patiently(lambda: self._events.moved(self.id))
 
     async def _return_to_roster(self) -> None:
         """The server came back empty: what it should know of us is written down again."""
-        await self._patiently(self._register)
+        await self.patiently(self._register)
         self._events.forgotten()
 
-    async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
-        backoff = Backoff(most=1.0)
-        while True:
-            try:
-                await step()
-                return
-            except PASSING as error:
-                logger.warning("registering: %s; trying again", error)
-                await backoff.pause()
+    async def patiently(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Takes a step that may be repeated until the server has answered it."""
+        outages, backoff = self._ledger.server.outages, Backoff(most=1.0)
+        try:
+            while True:
+                try:
+                    await step()
+                    outages.passed(self)
+                    return
+                except PASSING as error:
+                    outages.failed(self, "registering", error)
+                    await outages.pause(backoff.next_pause())
+        finally:
+            outages.forget(self)
 
     def _run_errand(self, work: Coroutine[Any, Any, None]) -> bool:
         """One errand at a time: a keeper that sees the same trouble again asks in vain."""

@@ -22,6 +22,7 @@ from docket.model.errors import NotOpen
 from docket.model.times import check_durations, duration_ms, from_ms
 from docket.registry import load_object
 from docket.storage.cancelling import cancel_and_wait
+from docket.storage.eviction import warn_of_eviction
 from docket.storage.faults import PASSING
 
 from .draining import Draining
@@ -207,6 +208,8 @@ class Worker:
         if self._stop.is_set() and self._served:
             self.draining.hurry()
         self._stop.set()
+        if self._session is not None:
+            self._session.end_set_up()
 
     async def _never(self) -> None:
         await asyncio.Event().wait()
@@ -280,7 +283,7 @@ class Worker:
         self.runner = Runner(self)
         for lifecycle in self._lifecycles():
             await stack.enter_async_context(lifecycle)
-        await docket.server.warn_of_eviction(docket.keys.root)
+        await warn_of_eviction(docket.server, docket.keys.root)
         self.duties = Duties()
         self.tenure = self._new_tenure()
         self.fetcher = Fetcher(
@@ -290,10 +293,10 @@ class Worker:
         stack.push_async_callback(self._leave)
         stack.push_async_callback(self.settler.close)
         self.orders = Orders(docket.ledger, docket.subscriptions, self.runs, lambda name: self._functions_wait([name]))
-        await self.orders.open(self.id)
+        await self.tenure.patiently(lambda: self.orders.open(self.id))
         stack.push_async_callback(self.orders.close)
         stack.push_async_callback(self.fetcher.close)
-        await self.fetcher.open(self.id, self.name_json)
+        await self.tenure.patiently(lambda: self.fetcher.open(self.id, self.name_json))
         self.settler.offers = self.fetcher
         self.stager = Stager(
             docket.ledger, docket.subscriptions, self.duties, lambda: self.id, self.now_ms, labels, pause
@@ -323,6 +326,7 @@ class Worker:
             services.append(self.seeder)
         for service in services:
             service.out_of_traces = not self.enable_internal_instrumentation
+            service.outages = self.docket.server.outages
         self._served = True
         name = self.docket.name
         staff = [asyncio.create_task(service.run(), name=f"{name} - {service.name}") for service in services]
@@ -395,10 +399,14 @@ class Worker:
         dependencies: Mapping[str, Any] | Sequence[Any] | str | None = None,
         *,
         grace_period: timedelta = timedelta(minutes=5),
+        wait: timedelta = timedelta(seconds=30),
     ) -> None:
         """Runs a worker as a program does: loads the tasks (and what else is named as `module:name`), serves health and
-        metrics, and stops on SIGTERM and SIGINT."""
-        async with Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation) as docket:
+        metrics, and stops on SIGTERM and SIGINT. Raises ServerUnreachable if the server is not there within `wait`."""
+        check_durations("Worker.run", wait=wait)
+        docket = Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation)
+        docket.server.entry_seconds = max(wait.total_seconds(), 0.0)
+        async with docket:
             for path in tasks:
                 docket.register_collection(path)
             worker = cls(

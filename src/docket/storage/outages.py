@@ -1,0 +1,107 @@
+"""Outages of a server, told once when they begin and once when they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+from docket.model.errors import DocketError
+
+from .faults import PASSING
+
+logger = logging.getLogger("docket.worker")
+
+
+class Outages:
+    """The services that cannot reach the server now. Threads may share it.
+
+    The first failure is a warning, those that follow are for debugging. The outage is over when every service that failed
+    has had an answer. The first answer also wakes the services that pause before their next attempt.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failing: set[Any] = set()
+        self._told: set[type] = set()
+        self._began_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pausing: set[asyncio.Future[None]] = set()
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._failing)
+
+    def open(self) -> None:
+        """From now on services of this event loop may pause. What failed before is forgotten."""
+        self._loop = asyncio.get_running_loop()
+        with self._lock:
+            self._failing.clear()
+            self._told.clear()
+
+    def failed(self, who: Any, what: str, error: BaseException) -> None:
+        """`who` tells one service from another, `what` is its name in the log."""
+        with self._lock:
+            if not self._failing:
+                self._began_at = time.monotonic()
+            self._failing.add(who)
+            kind = type(self) if isinstance(error, PASSING) else type(error)
+            is_news = kind not in self._told
+            self._told.add(kind)
+        if not is_news:
+            logger.debug("%s: %s; trying again", what, error)
+        elif isinstance(error, PASSING):
+            logger.warning("%s: %s; trying again until the server is back", what, error)
+        else:
+            logger.error(
+                "%s: %s; trying again", what, error, exc_info=None if isinstance(error, DocketError) else error
+            )
+
+    def passed(self, who: Any) -> None:
+        """The server has answered this service."""
+        if not self._failing or who not in self._failing:
+            return
+        over = self._leave(who)
+        if over is not None:
+            logger.info("the server is back after %s", _seconds(over))
+        self._wake_all()
+
+    def forget(self, who: Any) -> None:
+        """The service does not try any more."""
+        if who in self._failing:
+            self._leave(who)
+
+    async def pause(self, seconds: float) -> None:
+        """Until the time is over, or another service has had an answer."""
+        pausing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pausing.add(pausing)
+        try:
+            await asyncio.wait([pausing], timeout=seconds)
+        finally:
+            self._pausing.discard(pausing)
+
+    def _leave(self, who: Any) -> float | None:
+        """How long the outage took, if this ends it."""
+        with self._lock:
+            if who not in self._failing:
+                return None
+            self._failing.discard(who)
+            if self._failing:
+                return None
+            self._told.clear()
+            return time.monotonic() - self._began_at
+
+    def _wake_all(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end_pauses)
+
+    def _end_pauses(self) -> None:
+        for pausing in self._pausing:
+            if not pausing.done():
+                pausing.set_result(None)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

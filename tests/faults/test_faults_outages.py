@@ -1,0 +1,97 @@
+"""What the log of a worker says about an outage: little, and the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from docket import ConcurrencyLimit, CurrentExecution, Execution, Perpetual
+
+from .conftest import Stage
+from .pulse import Pulse, working
+from .waiting import until
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name.startswith("docket") and r.levelno >= level]
+
+
+async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the worker is at: it renews, stages, seeds, settles, admits and reports progress."""
+    caplog.set_level(logging.DEBUG, "docket")
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    reported = asyncio.Event()
+
+    async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.1), automatic=True)) -> None: ...
+
+    async def limited(
+        at: str, limit: ConcurrencyLimit = ConcurrencyLimit("at", 1), execution: Execution = CurrentExecution()
+    ) -> None:
+        pulse.starts[at] += 1
+        await pulse.release.wait()
+        await execution.progress.set_message("meanwhile")
+        reported.set()
+
+    docket.register(tick)
+    docket.register(limited)
+    async with working(await stage.worker(docket)):
+        await pulse.hold("running")
+        first = await docket.add(limited)("a")
+        await until(lambda: pulse.starts["a"], "it runs")
+        await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=1), key="later")()
+        caplog.clear()
+        server.kill()
+        await until(lambda: len(said(caplog, logging.DEBUG)) > 5, "attempts fail")
+        pulse.release.set()
+        await until(reported.is_set, "progress is reported")
+        before = len(said(caplog, logging.DEBUG))
+        await until(lambda: len(said(caplog, logging.DEBUG)) > before + 20, "more attempts fail")
+        warnings = said(caplog, logging.WARNING)
+        assert len(warnings) == 1, warnings
+        assert "trying again until the server is back" in warnings[0]
+        server.start()
+        await pulse.works("after")
+        await first.get_result(timeout=timedelta(minutes=1))
+        back = r"the server is back after [\d.]+ s"
+        await until(lambda: any(re.fullmatch(back, line) for line in said(caplog, logging.INFO)), "it is told")
+        assert said(caplog, logging.WARNING) == warnings
+    assert sum("the server is back after" in line for line in said(caplog, logging.INFO)) == 1
+
+
+async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(stage: Stage) -> None:
+    """A service that waits for an event says that it no longer fails."""
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
+    docket = await stage.docket()
+    pulse = Pulse(docket)
+    worker = await stage.worker(docket)
+    async with working(worker):
+        await pulse.works("before")
+        server.kill()
+        await until(lambda: worker.health_problem() is not None, "it notices")
+        server.start()
+        await until(lambda: worker.health_problem() is None, "it is well", 15)
+        assert not docket.server.outages.is_on
+
+
+async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "docket")
+    docket = await stage.docket(lease=1.0)
+
+    async def nap(seconds: float) -> None: ...
+
+    docket.register(nap)
+    await docket.add(nap, key="long")(60)
+    lost = stage.worker_process()
+    await stage.started("long")
+    lost.kill()
+    async with asyncio.timeout(60):
+        await (await stage.worker(docket)).run_until_finished()
+    lines = [line for line in said(caplog, logging.INFO) if line.startswith("↪")]
+    assert len(lines) == 1
+    assert lines[0].endswith("(redelivered)")

@@ -1,0 +1,128 @@
+"""A docket and its workers start while their server is away."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+import redis.exceptions
+
+from docket import Docket, Worker
+from docket.model.errors import ServerUnreachable, ServerUnsuitable
+
+from .conftest import Stage
+from .processes import ends
+from .pulse import Pulse, working
+from .servers import Server
+from .waiting import until
+
+AWAY = ("refuses", "silent")
+
+
+def take_away(server: Server, how: str) -> None:
+    server.pause() if how == "silent" else server.kill()
+
+
+def bring_back(server: Server, how: str) -> None:
+    server.wake() if how == "silent" else server.start()
+
+
+@pytest.mark.parametrize("how", AWAY)
+async def test_an_application_starts_while_its_server_is_away_and_its_worker_works_when_it_is_there(
+    stage: Stage, how: str
+) -> None:
+    server = stage.server(tcp=True)
+    take_away(server, how)
+    docket = await stage.docket(add_patience=timedelta(0))
+    pulse = Pulse(docket)
+    async with working(await stage.worker(docket)) as run:
+        with pytest.raises(redis.exceptions.RedisError) as raised:
+            await pulse.add("refused")
+        assert isinstance(raised.value, ServerUnreachable)
+        with pytest.raises(redis.exceptions.RedisError):
+            await docket.snapshot()
+        assert not run.done()
+        bring_back(server, how)
+        await pulse.works("after")
+        await docket.wait_for_strikes_loaded()
+    assert pulse.starts["after"] == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["unix://{folder}/nobody", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/m/0"]
+)
+async def test_every_kind_of_server_may_be_away_when_a_docket_is_opened(stage: Stage, url: str) -> None:
+    docket = await stage.docket(url=url.format(folder=stage.folder), add_patience=timedelta(0))
+    with pytest.raises(redis.exceptions.RedisError):
+        await docket.snapshot()
+
+
+@pytest.mark.parametrize("method", ["run_forever", "run_until_finished"])
+@pytest.mark.parametrize("how", ["stop", "cancel", "leave", "close the docket"])
+async def test_a_worker_that_waits_for_its_server_can_be_stopped(stage: Stage, how: str, method: str) -> None:
+    server = stage.server(tcp=True)
+    server.kill()
+    async with Docket(stage.name, stage.url) as docket:
+        async with Worker(docket) as worker:
+            run = asyncio.create_task(getattr(worker, method)())
+            await until(lambda: docket.server.outages.is_on, "it waits")
+            await asyncio.sleep(0.1)
+            assert not run.done()
+            if how == "stop":
+                worker.stop()
+            elif how == "cancel":
+                run.cancel()
+            elif how == "close the docket":
+                await docket.__aexit__(None, None, None)
+            if how != "leave":
+                await ends(run, 20)
+        await ends(run, 20)
+
+
+async def test_a_server_that_comes_with_another_password_ends_the_wait_of_a_worker(stage: Stage) -> None:
+    server = stage.server(tcp=True)
+    server.kill()
+    docket = await stage.docket()
+    worker = await stage.worker(docket)
+    run = asyncio.create_task(worker.run_forever())
+    await until(lambda: docket.server.outages.is_on, "it waits")
+    locked = Server(stage.folder, "--requirepass", "secret", tcp=True, port=server.port)
+    stage.servers.append(locked)
+    with pytest.raises(ServerUnsuitable):
+        await ends(run, 20)
+
+
+async def test_a_server_that_refuses_the_password_is_an_error_when_a_docket_is_opened(stage: Stage) -> None:
+    server = stage.server("--requirepass", "right", tcp=True)
+    with pytest.raises(ServerUnsuitable):
+        async with Docket(stage.name, f"redis://:wrong@127.0.0.1:{server.port}/0"):
+            pass
+
+
+async def test_worker_run_waits_for_its_server(stage: Stage) -> None:
+    server = stage.server(tcp=True)
+    server.kill()
+    process = stage.worker_process()
+    await until(lambda: "trying again until the server is back" in process.output, "it waits")
+    server.start()
+    docket = await stage.docket()
+    await stage.at_work(docket, process)
+
+
+async def test_worker_run_gives_up_when_its_wait_is_over(stage: Stage) -> None:
+    server = stage.server(tcp=True)
+    server.kill()
+    with pytest.raises(ServerUnreachable):
+        await Worker.run(stage.name, stage.url, wait=timedelta(seconds=0.3))
+    server.start()
+    server.pause()
+    with pytest.raises(ServerUnreachable, match="no answer"):
+        await Worker.run(stage.name, stage.url, wait=timedelta(seconds=0.3))
+
+
+async def test_worker_run_does_not_wait_for_another_password(stage: Stage) -> None:
+    stage.server("--requirepass", "right", tcp=True)
+    with pytest.raises(ServerUnsuitable):
+        async with asyncio.timeout(20):
+            await Worker.run(stage.name, stage.url, wait=timedelta(hours=1))
