@@ -533,6 +533,28 @@ async def test_a_kind_of_dependency_may_live_as_long_as_the_worker(docket: Docke
     assert events == [("start", docket.name, "w"), "task", "task", "stop"]
 
 
+async def test_a_kind_of_dependency_may_have_nothing_to_open_for_a_worker(docket: Docket) -> None:
+    asked: list[str] = []
+
+    class Engine(Dependency["Engine"]):
+        @classmethod
+        def worker_lifecycle(cls, docket: Docket, worker: Worker) -> None:
+            asked.append(worker.name)
+
+        async def __aenter__(self) -> "Engine":
+            return self
+
+    async def work(engine: Engine = Engine()) -> str:
+        return "done"
+
+    docket.register(work)
+    execution = await docket.add(work)()
+    await run_everything(docket, name="w")
+
+    assert asked == ["w"]
+    assert await execution.get_result() == "done"
+
+
 def test_tools_find_the_dependencies_of_a_function() -> None:
     stamp = Stamp([])
     timeout = Timeout(timedelta(seconds=1))

@@ -53,6 +53,23 @@ async def test_a_worker_program_has_a_fallback_by_path(name: str, url: str) -> N
     assert (f"caught {name}", 2) in ran
 
 
+async def test_an_empty_text_means_no_dependencies_and_no_fallback(name: str, url: str) -> None:
+    async with Docket(name=name, url=url) as docket:
+        await docket.add(note)(name, 8)
+        await ends(
+            Worker.run(
+                docket_name=name,
+                url=url,
+                tasks=[f"{__name__}:tasks"],
+                until_finished=True,
+                fallback_task="",
+                dependencies="",
+            )
+        )
+
+    assert (name, 8) in ran
+
+
 async def test_a_worker_program_takes_the_options_of_a_worker(name: str, url: str) -> None:
     async with Docket(name=name, url=url) as docket:
         await docket.add(note)(name, 3)

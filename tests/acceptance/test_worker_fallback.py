@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState
+from docket.worker import default_fallback_task
 
 from .waiting import run_everything
 
@@ -97,3 +100,17 @@ async def test_the_fallback_gets_its_own_dependencies_beside_any_number_of_argum
         await run_everything(elsewhere, fallback_task=catch)
 
     assert seen == [(1, 2), "k", "opened", {"c": 3}]
+
+
+async def test_the_default_fallback_warns_and_completes_the_task(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    execution = await docket.add(stranger)(1, execution="an argument of its own")
+    async with Docket(name=docket.name, url=docket.url) as elsewhere:
+        await run_everything(elsewhere, fallback_task=default_fallback_task)
+    await execution.sync()
+
+    assert execution.state == ExecutionState.COMPLETED
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.name == "docket.worker"
+    assert warning.getMessage().startswith("Unknown task 'stranger'")

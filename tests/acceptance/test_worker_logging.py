@@ -30,6 +30,45 @@ def the_line(caplog: pytest.LogCaptureFixture, sign: str) -> str:
     return line
 
 
+@pytest.mark.parametrize("way", ["run_forever", "run_until_finished", "run_at_most"])
+async def test_a_worker_that_starts_logs_its_name_and_its_tasks(
+    docket: Docket, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    async def greet(who: str, times: int = 2, retry: Retry = Retry()) -> None: ...
+
+    docket.register(greet)
+    async with Worker(docket, name="Ada") as worker:
+        if way == "run_forever":
+            async with running(worker):
+                await within((await docket.add(greet)("jane")).get_result())
+        else:
+            await ends(worker.run_at_most({}) if way == "run_at_most" else worker.run_until_finished())
+
+    messages = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "docket.worker"]
+    assert messages[0] == ("INFO", "Starting worker 'Ada' with the following tasks:")
+    assert [message for _, message in messages[1 : len(docket.tasks) + 1]] == [
+        message for _, message in messages if message.startswith("* ")
+    ]
+    assert ("INFO", "* greet(who: str, times: int = 2, ...)") in messages
+
+
+async def test_a_default_that_cannot_be_shown_keeps_no_worker_from_starting(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("do not look at me")
+
+    async def greet(who: object = Shy()) -> str:
+        return "hello"
+
+    execution = await docket.add(greet)()
+    await run_everything(docket)
+
+    assert await execution.get_result() == "hello"
+    assert "* greet(...)" in caplog.messages
+
+
 async def test_start_and_end_of_a_task_are_logged(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
     async def greet(who: Annotated[str, Logged()], secret: str) -> None: ...
 

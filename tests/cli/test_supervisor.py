@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -54,7 +55,37 @@ def test_several_processes_share_the_work_and_one_signal_drains_all(
     for number in range(2):
         assert docket_command("watch", f"nap-{number}", "--url", any_url).exit_code == 0
     assert workers(any_url) == set()
-    assert supervisor.output.count("starts on docket") == 1, "one introduction is enough"
+    assert supervisor.output.count("works on docket") == 1, "one introduction is enough"
+
+
+def test_every_line_names_its_worker_and_starts_and_restarts_are_logged(
+    url: str, start: Start, docket_command: Command
+) -> None:
+    supervisor = start("worker", "--url", url, *TWO, "--logging-format", "plain")
+    both_work(url, supervisor)
+    for worker in ("pair-1", "pair-2"):
+        supervisor.says(f"docket.supervisor: worker {worker} started (process ")
+    docket_command("tasks", "trace", "hello", "--url", url)
+    supervisor.says("docket.task.trace: hello")
+    victim = next(child for child in supervisor.children() if "pair-2" in child.cmdline())
+    victim.kill()
+    supervisor.says("worker pair-2 ended (killed by SIGKILL); starting it again")
+    supervisor.says("docket.supervisor: worker pair-2 started again (process ")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0, supervisor.output
+    for line in supervisor.lines:
+        assert " docket.supervisor: " in line or " [pair-1] " in line or " [pair-2] " in line
+    assert supervisor.output.count("[pair-2] docket.worker: Starting worker 'pair-2' with the following tasks:") == 2
+
+
+def test_every_object_in_the_log_of_several_processes_names_its_worker(url: str, start: Start) -> None:
+    supervisor = start("worker", "--url", url, *TWO, "--logging-format", "json")
+    both_work(url, supervisor)
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0, supervisor.output
+    records = [json.loads(line) for line in supervisor.lines]
+    workers = [record.get("docket.worker") for record in records if record["name"] != "docket.supervisor"]
+    assert set(workers) == {"pair-1", "pair-2"}
 
 
 def test_a_process_that_is_killed_comes_back_and_its_task_goes_on(

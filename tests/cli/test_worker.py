@@ -40,7 +40,9 @@ def test_a_worker_says_what_it_is_and_runs_what_it_finds(
     docket_command("tasks", "trace", "hello there", "--url", any_url)
     worker = start("worker", "--url", any_url, "--tasks", shop, "--name", "Ada", "--concurrency", "7")
     worker.says("hello there")
-    assert "worker 'Ada' starts on docket 'docket', concurrency 7" in worker.output
+    assert "worker 'Ada' works on docket 'docket' at " in worker.output
+    assert "concurrency 7" in worker.output
+    assert "docket.worker: Starting worker 'Ada' with the following tasks:" in worker.output
     assert any_url in worker.output
     assert "(valkey " in worker.output or "(redis " in worker.output
     assert "* ship(order: str, weight: float = 1.5, ...)" in worker.output
@@ -127,8 +129,11 @@ def test_log_lines_for_programs_are_objects(url: str, start: Start, docket_comma
     worker = start("worker", "--url", url, "--until-finished", "--logging-format", "json", "--name", "Ada")
     assert worker.ends() == 0
     records = [json.loads(line) for line in worker.lines]
-    introduction = next(record for record in records if record["message"] == "worker 'Ada' starts")
-    assert introduction["tasks"][0] == "trace(message: str, ...)"
+    messages = [record["message"] for record in records]
+    start_of_list = messages.index("Starting worker 'Ada' with the following tasks:")
+    assert messages[start_of_list + 1] == "* trace(message: str, ...)"
+    introduction = next(record for record in records if "concurrency" in record)
+    assert (introduction["docket.worker"], introduction["concurrency"]) == ("Ada", 10)
     failure = next(record for record in records if "exception" in record)
     assert failure["level"] == "ERROR"
     assert failure["docket.key"] == "failing"
@@ -146,8 +151,9 @@ def test_on_a_terminal_the_introduction_is_a_panel(url: str) -> None:
     worker = Terminal("worker", "--url", url, "--name", "Ada")
     try:
         worker.shows("╭─ docket")
-        worker.shows("trace(message: str, ...)")
         worker.shows("╯")
+        worker.shows("Starting worker 'Ada' with the following tasks:")
+        worker.shows("* trace(message: str, ...)")
         worker.types(b"\x03")
         assert worker.ends() == 0
         assert "Traceback" not in worker.output
@@ -178,8 +184,21 @@ def test_options_come_from_the_environment(url: str, shop: str, start: Start) ->
         DOCKET_WORKER_REDELIVERY_TIMEOUT="1:30",
     )
     assert worker.ends() == 0, worker.output
-    assert "worker 'Grace' starts on docket 'by-environment', concurrency 3" in worker.output
+    assert "worker 'Grace' works on docket 'by-environment' at " in worker.output
+    assert "concurrency 3" in worker.output
     assert "* ship(" in worker.output
+
+
+def test_an_empty_text_for_dependencies_or_fallback_means_none(url: str, start: Start) -> None:
+    worker = start("worker", "--url", url, "--until-finished", "--dependencies", "", "--fallback-task", "")
+    assert worker.ends() == 0, worker.output
+
+
+def test_the_default_fallback_can_be_named(url: str, start: Start) -> None:
+    add_mystery(url, "key")
+    worker = start("worker", "--url", url, "--fallback-task", "docket.worker:default_fallback_task", "--until-finished")
+    assert worker.ends() == 0, worker.output
+    assert "docket.worker: Unknown task '" in worker.output
 
 
 def test_tasks_nobody_knows_go_to_the_fallback(url: str, shop: str, start: Start, docket_command: Command) -> None:

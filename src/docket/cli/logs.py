@@ -35,11 +35,14 @@ def default_format() -> Format:
 
 
 @contextmanager
-def logging_to_stdout(level: Level, format: Format) -> Generator[None]:
-    """All logging of this process goes to standard output, in one format; afterwards it is as it was."""
+def logging_to_stdout(level: Level, format: Format, worker: str | None = None) -> Generator[None]:
+    """All logging of this process goes to standard output, in one format; afterwards it is as it was.
+
+    `worker`: its name, for every line, where several processes share the output.
+    """
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    root.handlers[:] = [_handler(format)]
+    root.handlers[:] = [_handler(format, worker)]
     root.setLevel(level.value)
     try:
         yield
@@ -60,13 +63,19 @@ def docket_logs_only(level: Level) -> Generator[None]:
         own.setLevel(before)
 
 
-def _handler(format: Format) -> logging.Handler:
+def _handler(format: Format, worker: str | None) -> logging.Handler:
+    if format is Format.JSON:
+        handler = LogLines(sys.stdout)
+        handler.setFormatter(JsonLines(worker))
+        return handler
+    prefix = "" if worker is None else f"[{worker}] ".replace("%", "%%")
     if format is Format.RICH:
         # Loaded by name: the highlighter and its like are of use on a terminal only.
-        return importlib.import_module("docket.cli.rich_logs").rich_handler()
+        handler = importlib.import_module("docket.cli.rich_logs").rich_handler()
+        handler.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
+        return handler
     handler = LogLines(sys.stdout)
-    plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines() if format is Format.JSON else plain)
+    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {prefix}%(name)s: %(message)s"))
     return handler
 
 
@@ -87,8 +96,13 @@ class JsonLines(logging.Formatter):
     """One object per line: what every record has, whatever `extra` brought along, and the traceback as text.
 
     The names are those of `logging`. `timestamp`, `level`, `logger` and `exception` say the same in other words;
-    `timestamp` has its time zone, while `asctime` is local time.
+    `timestamp` has its time zone, while `asctime` is local time. Where several processes share the output, every line
+    has the worker's name.
     """
+
+    def __init__(self, worker: str | None = None) -> None:
+        super().__init__()
+        self._every_line = {} if worker is None else {"docket.worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         trace = self.formatException(record.exc_info) if record.exc_info else None
@@ -101,6 +115,7 @@ class JsonLines(logging.Formatter):
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
+            **self._every_line,
         }
         if trace is not None:
             line["exception"] = trace

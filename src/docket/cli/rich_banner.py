@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -22,15 +21,5 @@ def show(known: Introduction) -> None:
         ("concurrency", str(known.concurrency)),
     ):
         facts.add_row(Text(name, style="dim"), Text(printable(value)))
-    tasks = Text("\n").join(_task(printable(task)) for task in known.tasks)
-    listed = Table.grid(padding=(0, 2))
-    listed.add_row(Text("tasks".ljust(len("concurrency")), style="dim"), tasks)
-    panel = Panel(
-        Group(facts, listed), title=f"docket {__version__}", title_align="left", border_style="cyan", expand=False
-    )
+    panel = Panel(facts, title=f"docket {__version__}", title_align="left", border_style="cyan", expand=False)
     LogConsole(highlight=False).print(panel)
-
-
-def _task(signature: str) -> Text:
-    name, _, parameters = signature.partition("(")
-    return Text.assemble((name, "bold"), (f"({parameters}", "dim"))

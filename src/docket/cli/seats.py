@@ -154,8 +154,10 @@ class Seat:
         return [*program, "--name", self.name, "--processes", "1", "--no-reload", "--report-to", str(report_to)]
 
     async def _hear(self, readable: int) -> None:
-        """Reads the reports of one process until it has ended."""
+        """Reads the reports of one process until it has ended. Its start is logged when it takes work: an error that
+        keeps it from that is the only line."""
         self._problem, self._heard = "starting", time.monotonic()
+        is_logged = False
         reader = asyncio.StreamReader()
         with os.fdopen(readable, "rb", buffering=0) as pipe:
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -164,10 +166,16 @@ class Seat:
             try:
                 async for line in reader:
                     self._problem, self._heard = json.loads(line)["problem"], time.monotonic()
-                    if self._problem is None:
+                    if self._problem is None and not is_logged:
+                        is_logged = True
+                        self._log_start()
                         self.well_once.set()
             finally:
                 transport.close()
+
+    def _log_start(self) -> None:
+        again = " again" if self.well_once.is_set() else ""
+        logger.info("worker %s started%s (process %s)", self.name, again, self._process and self._process.pid)
 
 
 def _ending(code: int) -> str:

@@ -33,13 +33,13 @@ def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> N
             docket.register_collection(path)
         except (TypeError, ValueError) as error:
             raise WrongUsage(f"--tasks {path}: {_collection_problem(error)}") from error
-    if fallback is not None and not callable(_load("--fallback-task", fallback)):
+    if fallback and not callable(_load("--fallback-task", fallback)):
         raise WrongUsage(f"--fallback-task {fallback}: that is no function")
 
 
 def load_dependencies(path: str | None) -> Any:
     """The worker's own dependencies, found to be good."""
-    if path is None:
+    if not path:
         return None
     found = _load("--dependencies", path)
     try:

@@ -17,7 +17,7 @@ from docket.cli.worker_options import WorkerOptions
 from docket.cli.working import run_worker, warn_of_tasks
 from docket.storage.urls import Kind, parse
 
-logger = logging.getLogger("docket.worker")
+logger = logging.getLogger("docket.supervisor")
 
 app = typer.Typer(add_completion=False)
 DEFAULT = WorkerOptions()
@@ -82,10 +82,11 @@ def worker(
         banner=banner,
     )
     _check(options, processes)
-    with logging_to_stdout(options.logging_level, options.logging_format):
+    supervised = None if report_to is None else name
+    with logging_to_stdout(options.logging_level, options.logging_format, supervised):
         if processes == 1 and not reload:
             return run_worker(options, report_to)
-        return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options)).run()
+        return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
 
 
 def _check(options: WorkerOptions, processes: int) -> None:

@@ -34,7 +34,7 @@ def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
     return 0
 
 
-def warn_of_tasks(options: WorkerOptions) -> None:
+def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> None:
     if options.tasks == (STANDARD_TASKS,) and options.fallback_task is None:
         logger.warning(
             "without --tasks this worker knows docket's built-in tasks only; name yours, as in --tasks shop.tasks:tasks"

@@ -12,8 +12,8 @@ from docket.dependencies import Plan
 
 
 def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
-    """The worker's dependencies by name; unnamed ones get names of our own."""
-    if given is None:
+    """The worker's dependencies by name; unnamed ones get names of our own. An empty text means none."""
+    if not given:
         return {}
     if isinstance(given, Mapping):
         named = dict(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from typing import Any
 
 from uncalled_for import SharedContext
@@ -22,6 +23,14 @@ class SharedValues:
         SharedContext.stack.set(self._stack)
         SharedContext.lock.set(self._lock)
         SharedContext.resolved.set(self._resolved)
+
+    def variables(self) -> list[tuple[ContextVar[Any], Any]]:
+        """The same, for others to set."""
+        return [
+            (SharedContext.stack, self._stack),
+            (SharedContext.lock, self._lock),
+            (SharedContext.resolved, self._resolved),
+        ]
 
     async def aclose(self) -> None:
         self._resolved.clear()

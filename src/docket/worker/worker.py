@@ -9,11 +9,12 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from docket import instrumentation
-from docket.dependencies import max_losses_of, plan_for, validate_dependencies
+from docket.dependencies import current_docket, current_worker, max_losses_of, validate_dependencies
 from docket.docket import Docket
 from docket.execution import TaskFunction
 from docket.ledger import Renewal
@@ -25,11 +26,13 @@ from docket.storage.cancelling import cancel_and_wait
 from docket.storage.eviction import warn_of_eviction
 from docket.storage.faults import PASSING
 
+from .block_context import BlockContext
 from .draining import Draining
 from .duties import Duties
 from .fetching import Fetcher
 from .health import health_problem, readiness_problem
 from .lease import LeaseKeeper, Occupation, lease_length_ms
+from .lifecycles import lifecycles
 from .orders import Orders
 from .own_dependencies import worker_dependencies
 from .reporting import Reporter
@@ -45,6 +48,7 @@ from .sharing import SharedValues
 from .signals import stopped_by_signals
 from .slots import Slots
 from .staging import Stager
+from .task_list import log_start
 from .tenure import Tenure, TenureEvents
 from .unknown_functions import UnknownFunctions
 
@@ -144,9 +148,14 @@ class Worker:
         async with AsyncExitStack() as stack:
             self._stop = asyncio.Event()
             self.shared = SharedValues()
+            # Left last: values that are closed may look at the worker.
+            stack.callback(BlockContext(self._variables()).leave)
             stack.push_async_callback(self.shared.aclose)
             self._stack = stack.pop_all()
         return self
+
+    def _variables(self) -> list[tuple[ContextVar[Any], Any]]:
+        return [(current_docket, self.docket), (current_worker, self), *self.shared.variables()]
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Ends a run that goes on in another asyncio task first: within the grace period, at once after an exception."""
@@ -244,6 +253,7 @@ class Worker:
         self._stop.clear()
         self._working, session = True, Session(self._stop, self._abandoned)
         self._session = session
+        log_start(self.name, self.docket.tasks, self.labels())
         try:
             async with AsyncExitStack() as stack:
                 await self._set_up(stack)
@@ -281,7 +291,7 @@ class Worker:
         )
         self.unknown_functions = UnknownFunctions(self, has_to_end=lambda: self._has_to_end)
         self.runner = Runner(self)
-        for lifecycle in self._lifecycles():
+        for lifecycle in lifecycles(self):
             await stack.enter_async_context(lifecycle)
         await warn_of_eviction(docket.server, docket.keys.root)
         self.duties = Duties()
@@ -367,16 +377,6 @@ class Worker:
         if len(self.runs):
             self.tenure.renew_now()
 
-    def _lifecycles(self) -> list[Any]:
-        """What dependency classes want to have open while a worker runs, each class once."""
-        declared = [d for function in self.docket.tasks.values() for d in plan_for(function).all()]
-        classes = {type(d): None for d in [*declared, *self.dependencies.values()]}
-        return [
-            lifecycle(self.docket, self)
-            for cls in classes
-            if (lifecycle := getattr(cls, "worker_lifecycle", None)) is not None
-        ]
-
     @classmethod
     async def run(
         cls,
@@ -420,7 +420,7 @@ class Worker:
                 schedule_automatic_tasks,
                 enable_internal_instrumentation,
                 load_object(fallback_task) if fallback_task else None,
-                load_object(dependencies) if isinstance(dependencies, str) else dependencies,
+                load_object(dependencies) if dependencies and isinstance(dependencies, str) else dependencies,
                 message_batch,
                 grace_period=grace_period,
             )
