@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from docket.attached import AttachedWorkers
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.execution.execution import from_record, unknown_function
+from docket.execution.execution import from_record
 from docket.execution.hand_runs import HandRuns
+from docket.execution.stand_in import stand_in
 from docket.execution.watching import watch
 from docket.instrumentation import (
     TASKS_CANCELLED,
@@ -353,7 +354,7 @@ class Docket(Places):
         except Undecodable as error:
             execution = Execution(
                 self,
-                function or unknown_function,
+                function or stand_in(record.function_name),
                 (),
                 {},
                 key,

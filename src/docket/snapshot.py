@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from weakref import WeakValueDictionary
 
 from docket.execution import Execution
-from docket.execution.execution import from_record, unknown_function
+from docket.execution.execution import from_record
+from docket.execution.stand_in import stand_in
 from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
 from docket.ledger.queries import Query, TaskRow, find_all
@@ -117,7 +118,7 @@ def _execution(docket: Docket, row: TaskRow) -> Execution:
     except Undecodable as error:
         execution = Execution(
             docket,
-            function or unknown_function,
+            function or stand_in(task.function_name),
             (),
             {},
             row.key,

@@ -3,8 +3,11 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from docket import Docket, ExecutionState, Worker
 from docket.docket import DocketSnapshot, RunningExecution, WorkerInfo
+from docket.model.errors import TaskNotRegistered
 
 from .waiting import eventually, later, now, run_everything, running, within
 
@@ -42,6 +45,19 @@ async def test_an_execution_is_found_where_its_function_is_not_registered(docket
     assert execution is not None
     assert execution.function_name == "noop"
     assert execution.args == ("here",)
+
+
+async def test_a_function_that_is_not_known_here_has_a_stand_in_of_its_name(docket: Docket) -> None:
+    await docket.add(noop, when=later(), key="k")("here")
+
+    async with Docket(name=docket.name, url=docket.url) as elsewhere:
+        execution = await elsewhere.get_execution("k")
+        (waiting,) = (await elsewhere.snapshot()).future
+
+        assert execution is not None
+        assert execution.function.__name__ == waiting.function.__name__ == "noop"
+        with pytest.raises(TaskNotRegistered, match="'noop'"):
+            await execution.function()
 
 
 async def test_a_finished_execution_is_found_with_its_ending(docket: Docket) -> None:

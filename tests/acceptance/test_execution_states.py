@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
@@ -364,17 +364,36 @@ async def test_a_far_time_is_kept_to_the_millisecond(docket: Docket, delay: time
     assert abs(execution.when - when) < timedelta(milliseconds=1)
 
 
+@pytest.mark.parametrize("name", ["docket", "function", "function_name", "args", "kwargs", "key"])
+async def test_what_was_scheduled_cannot_be_set(docket: Docket, name: str) -> None:
+    execution = await docket.add(noop, key="k")(1)
+    before = getattr(execution, name)
+
+    with pytest.raises(AttributeError):
+        setattr(execution, name, "another")
+
+    assert getattr(execution, name) == before
+
+
+async def test_a_client_may_set_attributes_of_its_own(docket: Docket) -> None:
+    execution: Any = await docket.add(noop)()
+
+    execution.mcp_task_id = "t1"
+
+    assert execution.mcp_task_id == "t1"
+
+
 async def test_what_a_body_schedules_of_itself_follows_the_run(docket: Docket) -> None:
     seen: list[tuple[int, ...]] = []
 
     async def count_down(n: int, execution: Execution = CurrentExecution()) -> int:
         seen.append((n,))
         if n:
-            execution.args = (n - 1,)
+            execution.kwargs["n"] = n - 1
             assert await execution.schedule() is Disposition.SCHEDULED
         return n
 
-    execution = await docket.add(count_down, key="k")(2)
+    execution = await docket.add(count_down, key="k")(n=2)
     await run_everything(docket)
 
     assert seen == [(2,), (1,), (0,)]
@@ -387,12 +406,12 @@ async def test_what_a_body_schedules_of_itself_follows_also_a_failure(docket: Do
     async def fail_first(n: int, execution: Execution = CurrentExecution()) -> str:
         seen.append(n)
         if n == 0:
-            execution.args = (1,)
+            execution.kwargs["n"] = 1
             await execution.schedule()
             raise RuntimeError("smoke")
         return "well"
 
-    execution = await docket.add(fail_first, key="k")(0)
+    execution = await docket.add(fail_first, key="k")(n=0)
     await run_everything(docket)
 
     assert seen == [0, 1]
@@ -405,12 +424,12 @@ async def test_a_retry_goes_before_what_the_body_scheduled(docket: Docket) -> No
     async def work(name: str, retry: Retry = Retry(attempts=2), execution: Execution = CurrentExecution()) -> None:
         seen.append((name, retry.attempt))
         if name == "first":
-            execution.args = ("second",)
+            execution.kwargs["name"] = "second"
             await execution.schedule()
         if retry.attempt == 1:
             raise RuntimeError("smoke")
 
-    await docket.add(work, key="k")("first")
+    await docket.add(work, key="k")(name="first")
     await run_everything(docket)
 
     assert seen[:2] == [("first", 1), ("first", 2)]
@@ -423,13 +442,13 @@ async def test_a_perpetual_tasks_next_run_goes_before_what_the_body_scheduled(do
     async def work(name: str, perpetual: Perpetual = Perpetual(), execution: Execution = CurrentExecution()) -> None:
         seen.append(name)
         if len(seen) == 1:
-            execution.args = ("scheduled",)
+            execution.kwargs["name"] = "scheduled"
             await execution.schedule()
             perpetual.perpetuate("perpetuated")
         else:
             perpetual.cancel()
 
-    await docket.add(work, key="k")("first")
+    await docket.add(work, key="k")(name="first")
     await run_everything(docket)
 
     assert seen == ["first", "perpetuated"]

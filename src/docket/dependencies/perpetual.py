@@ -85,7 +85,6 @@ class Perpetual(CompletionHandler[Any]):
         delay, when = self._delay, self._when
         if delay is None and when is None:
             delay, when = self._following(execution, outcome)
-        if self._call_changed:
-            execution.args, execution.kwargs = self.args, self.kwargs
-        execution.run_again(attempt=1, delay=delay, when=when, new_call=self._call_changed)
+        arguments = (self.args, self.kwargs) if self._call_changed else None
+        execution.run_again(attempt=1, delay=delay, when=when, arguments=arguments)
         return True

@@ -26,10 +26,12 @@ from docket.model.times import check_durations, from_ms
 from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
+from .identity import TaskIdentity
 from .next_run import NextRun
 from .opening import open_ending
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
+from .stand_in import stand_in
 from .task_call import TaskFunction
 from .watching import StateEvent, wait_finished, watch
 
@@ -37,11 +39,26 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 
-class Execution(Generic[Result_co]):
+class Execution(TaskIdentity, Generic[Result_co]):
     """A task: what it calls, when, and how it is doing. `Execution[R]` is one whose function returns an `R`."""
 
-    # What this run has taken of its limits; most have none.
+    # Until something else is known. Defaults of the class cost the many executions nothing that never get further.
     taken: Sequence[Taken] = ()
+    state: ExecutionState = ExecutionState.SCHEDULED
+    record: TaskRecord | None = None
+    worker: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    error: str | None = None
+    result_key: str | None = None
+    disposition: Disposition = Disposition.LOADED
+    schedule_exception: BaseException | None = None
+    epoch: int = 0
+    fresh_key: bool = False
+    seed: bool = False
+    has_stand_in: bool = False
+    next_run: NextRun | None = None
+    _progress: ExecutionProgress | None = None
 
     def __init__(
         self,
@@ -58,31 +75,18 @@ class Execution(Generic[Result_co]):
         generation: int = 0,
         message_id: str | None = None,
     ) -> None:
-        self.docket = docket
-        self.function = function
-        self.function_name = function_name or function.__name__
-        self.args = args
-        self.kwargs = kwargs
-        self.key = key
+        self._docket = docket
+        self._function = function
+        self._function_name = function_name or function.__name__
+        self._args = args
+        self._kwargs = kwargs
+        self._key = key
         self.when = when
         self.attempt = attempt
         self.trace_context = trace_context
         self.redelivered = redelivered
         self.generation = generation
-        self.record: TaskRecord | None = None
         self._message_id = message_id
-        self.state = ExecutionState.SCHEDULED
-        self.worker: str | None = None
-        self.started_at: datetime | None = None
-        self.completed_at: datetime | None = None
-        self.error: str | None = None
-        self.result_key: str | None = None
-        self.disposition = Disposition.LOADED
-        self.schedule_exception: BaseException | None = None
-        self.epoch = 0
-        self.fresh_key = self.seed = False
-        self.next_run: NextRun | None = None
-        self._progress: ExecutionProgress | None = None
 
     def __repr__(self) -> str:
         return f"<Execution {self.function_name} {self.key!r} {self.state.value}>"
@@ -130,16 +134,22 @@ class Execution(Generic[Result_co]):
         attempt: int,
         delay: timedelta | None = None,
         when: datetime | None = None,
-        new_call: bool = False,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
     ) -> None:
-        """Says what follows this run: after a delay on the server's clock, or at a time."""
+        """Says what follows this run: after a delay on the server's clock, or at a time, perhaps with other arguments."""
         self.attempt = attempt
-        call = self.encode() if new_call else None
-        self.next_run = NextRun(attempt, delay, when, self.function_name if new_call else None, call)
+        self.next_run = NextRun(attempt, delay, when)
+        if arguments is not None:
+            self._args, self._kwargs = arguments
+            self.next_run.function_name, self.next_run.call = self._function_name, self.encode()
+
+    def run_instead(self, function: TaskFunction) -> None:
+        """The worker's fallback runs in place of a function that the worker does not know."""
+        self._function = function
 
     def encode(self) -> bytes:
         try:
-            return encode_call(self.args, self.kwargs, self.trace_context or None)
+            return encode_call(self._args, self._kwargs, self.trace_context or None)
         except Unserializable as error:
             raise Unserializable(f"{self.function_name}: {error}") from error.__cause__
 
@@ -302,11 +312,6 @@ class Execution(Generic[Result_co]):
         }
 
 
-async def unknown_function(*args: Any, **kwargs: Any) -> None:
-    """Stands in for a function this process does not know."""
-    raise RuntimeError("this function is not registered here")
-
-
 def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
     """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
@@ -316,7 +321,7 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
     call = decode_call(task.call)
     execution = Execution(
         docket,
-        function or unknown_function,
+        function or stand_in(task.function_name),
         call.args,
         call.kwargs,
         key,
@@ -328,4 +333,6 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
         generation=task.generation,
     )
     execution.record, execution.state = task, task.state
+    if function is None:
+        execution.has_stand_in = True
     return execution

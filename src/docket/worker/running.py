@@ -31,7 +31,6 @@ from docket.dependencies import (
 )
 from docket.execution import Execution, TaskFunction
 from docket.execution.execution import NextRun, from_record
-from docket.execution.execution import unknown_function as unknown_body
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
     Answer,
@@ -176,7 +175,7 @@ class Runner:
             execution = self._open(run)
             if execution is None or self._is_turned_away(run, execution):
                 return
-            if execution.function is not unknown_body or await self._is_left_to_us(run, execution):
+            if not execution.has_stand_in or await self._is_left_to_us(run, execution):
                 await self._call_and_settle(run, execution)
         except (Exception, SystemExit, KeyboardInterrupt):
             logger.exception("task %r could not be run", run.key)
@@ -242,7 +241,7 @@ class Runner:
     async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
         """A function that is not known here goes to our fallback, if there is one, and else to a worker that knows it."""
         if self._worker.fallback_task is not None:
-            execution.function = self._worker.fallback_task
+            execution.run_instead(self._worker.fallback_task)
             return True
         unknown, name = self._worker.unknown_functions, execution.function_name
         settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)

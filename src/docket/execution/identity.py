@@ -1,0 +1,51 @@
+"""The call of a task and its key, which stay as they were scheduled."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+    from .task_call import TaskFunction
+
+
+class TaskIdentity:
+    """Attributes that cannot be set: a changed key would only make the object look at another task."""
+
+    _docket: Docket
+    _function: TaskFunction
+    _function_name: str
+    _args: tuple[Any, ...]
+    _kwargs: dict[str, Any]
+    _key: str
+
+    if TYPE_CHECKING:
+
+        @property
+        def docket(self) -> Docket: ...
+
+        @property
+        def function(self) -> TaskFunction: ...
+
+        @property
+        def function_name(self) -> str: ...
+
+        @property
+        def args(self) -> tuple[Any, ...]: ...
+
+        @property
+        def kwargs(self) -> dict[str, Any]: ...
+
+        @property
+        def key(self) -> str: ...
+
+    else:
+        # Read for every task; without a function of our own in between that costs half.
+        docket = property(attrgetter("_docket"), doc="The docket it belongs to.")
+        function = property(attrgetter("_function"), doc="The function it calls.")
+        function_name = property(attrgetter("_function_name"), doc="The name by which workers find the function.")
+        args = property(attrgetter("_args"), doc="The positional arguments.")
+        kwargs = property(attrgetter("_kwargs"), doc="The arguments by keyword.")
+        key = property(attrgetter("_key"), doc="The key, which is unique among the tasks of the docket.")

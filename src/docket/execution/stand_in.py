@@ -1,0 +1,21 @@
+"""Stands in for functions that this process does not know."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from docket.model.errors import TaskNotRegistered
+
+from .task_call import TaskFunction
+
+
+@functools.lru_cache(maxsize=1024)
+def stand_in(name: str) -> TaskFunction:
+    """A function of that name, which can be shown and not be run."""
+
+    async def unknown(*args: Any, **kwargs: Any) -> None:
+        raise TaskNotRegistered(f"no task is registered as {name!r} in this process")
+
+    unknown.__name__ = unknown.__qualname__ = name
+    return unknown
