@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from uncalled_for import Dependency
+
+from docket.execution.run_context import current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.execution import Execution
@@ -26,10 +27,8 @@ class WorkerView(Protocol):
 
     def now(self) -> datetime: ...
 
+    def body_waits(self, execution: Execution, docket: TaskHome, key: str) -> None: ...
 
-current_docket: ContextVar[TaskHome] = ContextVar("current_docket")
-current_worker: ContextVar[WorkerView] = ContextVar("current_worker")
-current_execution: ContextVar[Execution] = ContextVar("current_execution")
 
 # Clients read these from the base class of all dependencies, which is uncalled-for's.
 for _name, _variable in {
@@ -45,3 +44,6 @@ class Immediate(Protocol):
     """A dependency whose value is at hand: it needs no context manager, so it costs next to nothing."""
 
     def provide(self, execution: Execution, worker: WorkerView) -> Any: ...
+
+
+__all__ = ["Immediate", "WorkerView", "current_docket", "current_execution", "current_worker"]

@@ -16,6 +16,7 @@ from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord, read_finished
 
 from .progress import ProgressEvent, progress_event, read_progress
+from .run_context import note_wait
 
 if TYPE_CHECKING:
     from .context import TaskHome
@@ -85,6 +86,8 @@ async def wait_finished(
                         f"there is no record of task {key!r}: it expired, was never scheduled, or the docket keeps none "
                         "(execution_ttl=0)"
                     )
+                if look.run is None:
+                    note_wait(docket, key)
                 told = await _something_decisive(inbox, generation)
                 if told is not None:
                     return told

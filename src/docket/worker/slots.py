@@ -32,6 +32,10 @@ class Slots:
         self._freed.set()
 
     @property
+    def are_all_taken(self) -> bool:
+        return self.free + (self._held or 0) <= 0
+
+    @property
     def are_held(self) -> bool:
         return self._held is not None
 

@@ -16,7 +16,8 @@ from typing import Any, Self
 from docket import instrumentation
 from docket.dependencies import current_docket, current_worker, max_losses_of, validate_dependencies
 from docket.docket import Docket
-from docket.execution import TaskFunction
+from docket.execution import Execution, TaskFunction
+from docket.execution.context import TaskHome
 from docket.ledger import Renewal
 from docket.ledger.ledger import as_json
 from docket.model.errors import NotOpen
@@ -27,6 +28,7 @@ from docket.storage.eviction import warn_of_eviction
 from docket.storage.faults import PASSING
 
 from .block_context import BlockContext
+from .cancels import forget_cancels, notice_cancel
 from .draining import Draining
 from .duties import Duties
 from .fetching import Fetcher
@@ -51,6 +53,7 @@ from .staging import Stager
 from .task_list import log_start
 from .tenure import Tenure, TenureEvents
 from .unknown_functions import UnknownFunctions
+from .waiting_bodies import WaitingBodies
 
 logger = logging.getLogger("docket.worker")
 
@@ -234,6 +237,11 @@ class Worker:
             await self.docket.server.clock.idle(pause)
             pause = min(pause * 2, FINISHED_CHECK_SECONDS)
 
+    def body_waits(self, execution: Execution, docket: TaskHome, key: str) -> None:
+        """The body of one of our runs waits for a task that has not begun."""
+        if (docket.name, docket.ledger.server.url) == (self.docket.name, self.docket.url):
+            self.waiting_bodies.note(execution, key)
+
     async def _nothing_left(self) -> bool:
         try:
             census = await self.docket.ledger.census()
@@ -257,12 +265,12 @@ class Worker:
         try:
             async with AsyncExitStack() as stack:
                 await self._set_up(stack)
-                _notice_cancel()
+                notice_cancel()
                 session.begin(self.draining)
                 await self._serve(until, session)
         except asyncio.CancelledError:
             # During set-up: nothing runs yet, and what was opened is closed.
-            _forget_cancels()
+            forget_cancels()
         finally:
             self._run_ended()
             session.is_over()
@@ -285,6 +293,7 @@ class Worker:
         self.runs = Runs()
         self.draining = Draining(self.runs, self.grace_period.total_seconds(), lambda: self.keeper.lapsed)
         self.slots = Slots(self.concurrency)
+        self.waiting_bodies = WaitingBodies(self.name, self.slots)
         self.settler = Settler(docket.ledger, docket.name)
         self.lease_ms = lease_length_ms(
             self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats
@@ -367,7 +376,7 @@ class Worker:
                 cancelled = True
             cancelled = await self.draining.run() or cancelled
         if cancelled:
-            _forget_cancels()
+            forget_cancels()
         if failure is not None and not isinstance(failure, NotOpen):
             raise failure
 
@@ -512,20 +521,6 @@ class Worker:
         self.sampler.worker = self.seeder.worker = id
         await self.orders.open(id)
         await self.fetcher.move(id)
-
-
-def _notice_cancel() -> None:
-    """A cancel that the client library swallowed during set-up (see storage.cancelling) counts all the same."""
-    current = asyncio.current_task()
-    if current is not None and current.cancelling():
-        raise asyncio.CancelledError
-
-
-def _forget_cancels() -> None:
-    """Cancelling a worker is the way to stop it; having stopped, it returns as if asked politely."""
-    current = asyncio.current_task()
-    while current is not None and current.cancelling():
-        current.uncancel()
 
 
 def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:
