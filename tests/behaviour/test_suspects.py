@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from docket import CurrentWorker, Docket, ExecutionState, TaskKey, Worker
 from docket.ledger import Entry
-from docket.worker import isolation
-from docket.worker.runs import Run, Runs
+from docket.worker import intake, isolation
+from docket.worker.process_runs import ProcessRuns
+from docket.worker.runs import CancelReason, Run, Runs
 from docket.worker.slots import Slots
 
 from .limiting import Diary, at_work, eventually
 
 # Where the count of losses is in a task record.
 LOSSES_AT = 7
+# In the flags of a run: no other body lives in its process.
+ALONE = 16
+
+
+@asynccontextmanager
+async def elsewhere(docket: Docket, **options: Any) -> AsyncGenerator[Worker, None]:
+    """A worker that counts as one of another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intake, "this_process", ProcessRuns)
+        async with at_work(docket, **options) as worker:
+            yield worker
 
 
 async def suspect(docket: Docket, key: str) -> None:
@@ -36,9 +51,15 @@ async def reserved(docket: Docket) -> bool:
 async def nothing_is_noted(docket: Docket) -> None:
     async def empty() -> bool:
         async with docket.redis() as redis:
-            return not await redis.hkeys(docket.key("suspects"))
+            return not await redis.exists(docket.key("suspects"), docket.key("alone"))
 
     await eventually(empty, "nothing is noted of suspects")
+
+
+@pytest.fixture
+def processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker counts as the only one of its process."""
+    monkeypatch.setattr(intake, "this_process", ProcessRuns)
 
 
 class Stage:
@@ -72,6 +93,7 @@ class Stage:
         return await execution.get_result()
 
 
+@pytest.mark.usefixtures("processes_of_their_own")
 async def test_while_a_suspect_runs_its_worker_takes_nothing_else(docket: Docket) -> None:
     stage = Stage(docket)
     async with at_work(docket, concurrency=5) as first:
@@ -134,6 +156,7 @@ async def test_a_worker_that_cannot_make_room_goes_on_with_its_work(
     await nothing_is_noted(docket)
 
 
+@pytest.mark.usefixtures("processes_of_their_own")
 async def test_a_worker_that_stops_leaves_what_it_has_reserved_to_another(docket: Docket) -> None:
     stage = Stage(docket)
     async with Worker(docket, name="stopping", concurrency=5) as stopping:
@@ -177,6 +200,116 @@ async def test_a_worker_with_one_slot_runs_suspects_too(docket: Docket) -> None:
     await nothing_is_noted(docket)
 
 
+# One process, several workers
+
+
+async def flags_of(docket: Docket, key: str) -> int:
+    """Those of its run."""
+    async with docket.redis() as redis:
+        record = await redis.hget(docket.key("running"), key)  # pyright: ignore[reportArgumentType]
+    assert record is not None
+    return record[28]
+
+
+async def test_a_suspect_has_the_whole_process_to_itself(docket: Docket) -> None:
+    """Two workers in one process: one of them begins nothing while the other runs a suspect."""
+    stage = Stage(docket)
+    async with at_work(docket, concurrency=3), at_work(docket, concurrency=3):
+        await stage.add_suspect("suspect")
+        await stage.diary.has("suspect")
+        assert await flags_of(docket, "suspect") & ALONE
+        for n in range(4):
+            await stage.add(f"plain-{n}")
+        # A process of its own is not held up.
+        async with elsewhere(docket, concurrency=3):
+            await eventually(lambda: len(stage.diary.began) == 4, "three of them run there")
+            assert stage.diary.now >= {"suspect"}
+            stage.diary.let_go(*(f"plain-{n}" for n in range(4)))
+            await stage.diary.has(*(f"plain-{n}" for n in range(4)))
+            assert "suspect" in stage.diary.now
+        await stage.add("after")
+        stage.diary.let_go("suspect", "after")
+        assert await stage.ran_at("after")
+    await nothing_is_noted(docket)
+
+
+async def test_a_suspect_waits_until_the_other_worker_of_the_process_is_done(docket: Docket) -> None:
+    stage = Stage(docket)
+    async with at_work(docket, concurrency=2), at_work(docket, concurrency=2):
+        await stage.add("long")
+        await stage.diary.has("long")
+        await stage.add_suspect("suspect")
+        await eventually(lambda: reserved(docket), "one of them reserves it")
+        assert "suspect" not in stage.diary.began
+        stage.diary.let_go("long")
+        await stage.diary.has("suspect")
+        assert await flags_of(docket, "suspect") & ALONE
+        stage.diary.let_go("suspect")
+        assert await stage.ran_at("suspect")
+    await nothing_is_noted(docket)
+
+
+async def test_after_its_time_a_suspect_shares_its_worker_and_is_not_to_blame(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, waits = Stage(docket), asyncio.Event()
+    seconds: list[float] = []
+
+    async def passes(alone: isolation.Isolation, time: float, *args: Any) -> None:
+        seconds.append(time)
+        await waits.wait()
+        await open_after(alone, 0.0, *args)
+
+    open_after = isolation.Isolation._open_after  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(isolation.Isolation, "_open_after", passes)
+    async with at_work(docket, concurrency=3):
+        await stage.add_suspect("suspect")
+        await stage.diary.has("suspect")
+        await stage.add("plain")
+        await eventually(lambda: bool(seconds), "its time is known")
+        assert seconds == [60.0], "the least time"
+        assert await flags_of(docket, "suspect") & ALONE
+        assert "plain" not in stage.diary.began
+        waits.set()
+        await stage.diary.has("plain")
+        assert not await flags_of(docket, "suspect") & ALONE
+        assert stage.diary.now == {"suspect", "plain"}
+        stage.diary.let_go("plain", "suspect")
+        assert await stage.ran_at("suspect")
+    await nothing_is_noted(docket)
+
+
+def test_a_body_that_was_left_behind_is_seen_by_other_workers_of_the_process() -> None:
+    process, mine, others = ProcessRuns(), Runs(), Runs()
+    process.add(mine)
+    process.add(others)
+    assert not process.any_lives()
+    body = Run("k", b"", 1, 0.0)
+    others.add(body)
+    assert process.others_live(mine)
+    assert not process.others_live(others)
+    assert not process.any_ignores_its_cancel()
+    body.cancel(CancelReason.SHUTDOWN)
+    assert process.any_ignores_its_cancel()
+    body.over = True
+    assert not process.any_lives()
+
+
+def test_one_worker_at_a_time_has_the_process_to_itself() -> None:
+    process, first, second = ProcessRuns(), Runs(), Runs()
+    assert process.hold(first)
+    assert process.hold(first)
+    assert process.keeps_out(second)
+    assert not process.keeps_out(first)
+    assert not process.hold(second)
+    process.release(second)
+    assert process.keeps_out(second)
+    process.release(first)
+    assert process.hold(second)
+    del second
+    assert not process.keeps_out(first), "a worker that is gone keeps nobody out"
+
+
 # Slots
 
 
@@ -208,7 +341,7 @@ async def test_a_worker_keeps_itself_free_for_longer_each_time_it_could_not_make
     runs = Runs()
     long = Run("long", b"", 1, 0.0)
     runs.add(long)
-    alone = isolation.Isolation(docket.ledger, Slots(5), runs, lambda: None)
+    alone = isolation.Isolation(docket.ledger, Slots(5), runs, lambda: None, ProcessRuns())
 
     async def reserve_and_drain() -> tuple[float, bool]:
         alone.notes.reserved = Entry(True, "1-1", b"suspect")

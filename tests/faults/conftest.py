@@ -95,8 +95,9 @@ class Stage:
         grace: float = 60.0,
         clock_seconds: float = 0.0,
         url: str | None = None,
+        workers: int = 1,
     ) -> WorkerProcess:
-        """A worker in a process of its own."""
+        """A worker in a process of its own, or several that share one."""
         process = WorkerProcess(
             self._new_log(),
             self.reports.url,
@@ -108,6 +109,7 @@ class Stage:
             lease=lease,
             grace=grace,
             clock_seconds=clock_seconds,
+            workers=workers,
         )
         self.processes.append(process)
         return process

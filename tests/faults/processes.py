@@ -95,6 +95,7 @@ class WorkerProcess(Process):
         lease: float,
         grace: float,
         clock_seconds: float,
+        workers: int,
     ) -> None:
         self.name = name
         settings = {
@@ -106,6 +107,7 @@ class WorkerProcess(Process):
             "lease": lease,
             "grace": grace,
             "clock_seconds": clock_seconds,
+            "workers": workers,
         }
         super().__init__(["-m", "tests.faults.program", json.dumps(settings)], log, reports_url)
 

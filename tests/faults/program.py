@@ -19,10 +19,14 @@ from docket import Worker  # noqa: E402
 
 
 async def main() -> None:
+    await asyncio.gather(*(work(number) for number in range(settings["workers"])))
+
+
+async def work(number: int) -> None:
     await Worker.run(
         docket_name=settings["docket"],
         url=settings["url"],
-        name=settings["name"],
+        name=f"{settings['name']}-{number}" if number else settings["name"],
         concurrency=settings["concurrency"],
         redelivery_timeout=timedelta(seconds=settings["lease"]),
         grace_period=timedelta(seconds=settings["grace"]),

@@ -52,7 +52,7 @@ async def leaves_nothing(docket: Docket) -> None:
 
     async def nothing() -> bool:
         async with docket.redis() as redis:
-            return not await redis.hgetall(docket.key("suspects"))
+            return not await redis.exists(docket.key("suspects"), docket.key("alone"))
 
     await until(nothing, "no suspect is left on the books")
 
@@ -201,3 +201,42 @@ def test_numbers_that_no_task_can_be_lost_are_refused(count: int, error: type[Ex
         MaxLosses(count)
     with pytest.raises(error, match="max_losses"):
         Docket("docket", "memory://max-losses", max_losses=count)
+
+
+async def test_a_suspect_is_not_to_blame_for_another_worker_of_its_process(stage: Stage) -> None:
+    """Two workers share a process. The one kills it, so the other must not be running a suspect at that time."""
+    docket = await stage.docket(lease=LEASE)
+    innocent = await docket.add(tasks.hold, key="innocent")("go")
+    for starts in (1, 2):
+        victim = stage.worker_process(lease=LEASE, concurrency=1)
+        await until(lambda starts=starts: stage.reports.count("start", "innocent") == starts, f"start {starts}")
+        victim.kill()
+    shared = stage.worker_process(lease=LEASE, concurrency=1, workers=2)
+    await until(lambda: stage.reports.count("start", "innocent") == 3, "it runs alone")
+    poison = await docket.add(tasks.leave, key="poison")("exit")
+    # The other worker has a slot, and neither takes the poison nor keeps it from others.
+    elsewhere = stage.worker_process(lease=LEASE, concurrency=1)
+    await elsewhere.ended()
+    assert shared.exit_code is None
+    stage.reports.release("go")
+    await completed([innocent])
+    async with supervised(stage, 1):
+        with pytest.raises(WorkerLost):
+            await poison.get_result(timeout=MINUTES)
+    assert await dead_letters(docket) == ["poison"]
+    assert stage.reports.count("start", "innocent") == 3
+    await leaves_nothing(docket)
+
+
+async def test_a_task_that_asks_its_own_process_to_stop_is_taken_for_an_operator(stage: Stage) -> None:
+    """A process that is told to stop hands back what runs, whoever told it: no loss, and the task is the first in line."""
+    docket = await stage.docket(lease=LEASE)
+    execution = await docket.add(tasks.leave, key="task")("terminate")
+    for starts in range(1, 6):
+        worker = stage.worker_process(lease=LEASE, grace=0.2)
+        assert await worker.ended() == 0
+        assert stage.reports.count("start", "task") == starts
+    await execution.sync()
+    assert execution.state is ExecutionState.QUEUED
+    assert (await docket.ledger.look("task")).task.losses == 0  # pyright: ignore[reportOptionalMemberAccess]
+    assert await dead_letters(docket) == []

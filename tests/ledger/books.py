@@ -24,7 +24,7 @@ from docket.storage.records import (
 GROUP = b"docket-workers"
 # Among the leases, and no workers: when anybody renewed last, and until when nobody is declared dead.
 MARKS = {b"\1renewed", b"\1grace"}
-CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
+CANCEL_ASKED, SUSPECT, FROM_FRONT, ALONE = 1, 2, 4, 16
 SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
@@ -103,6 +103,7 @@ class Suspects:
     met: dict[str, str] = field(default_factory=dict[str, str])
     reserved: dict[str, str] = field(default_factory=dict[str, str])
     unwilling: set[str] = field(default_factory=set[str])
+    lives: dict[str, int] = field(default_factory=dict[str, int])
     had_one_run: dict[str, bool] = field(default_factory=dict[str, bool])
 
     @classmethod
@@ -125,6 +126,8 @@ class Suspects:
                     suspects.reserved[rest] = bytes_text(value)
                 case b"b":
                     suspects.unwilling.add(rest)
+                case b"l":
+                    suspects.lives[rest] = int(value)
                 case b"x":
                     suspects.had_one_run[rest] = value == b"1"
                 case _:
@@ -156,6 +159,7 @@ class Books:
     lost: set[str]
     dying: set[str]
     suspects: Suspects
+    alone: dict[str, str]
     stopping: set[str]
     max_losses: dict[str, int]
     lengths: set[str]
@@ -264,6 +268,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         lost={text(k) for k in one("lost", {})},
         dying={text(k) for k in one("dying", set())},
         suspects=Suspects.read(one("suspects", {})),
+        alone={text(k): bytes_text(v) for k, v in one("alone", {}).items()},
         stopping={text(k) for k in one("stopping", set())},
         max_losses={bytes_text(k): int(v) for k, v in one("max-losses", {}).items()},
         lengths={text(k) for k in one("lengths", {})},
@@ -447,6 +452,7 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
         ("a reserved suspect", set(b.suspects.reserved)),
         ("a suspect given up", b.suspects.unwilling),
         ("the number of runs", set(b.suspects.had_one_run)),
+        ("a suspect that it runs alone", set(b.alone)),
         ("word that it stops", b.stopping),
         ("orders", set(b.orders)),
         ("a list of tasks", set(b.worker_tasks)),
@@ -494,6 +500,15 @@ def _suspects(b: Books, group_was_lost: bool) -> Iterator[str]:
             yield f"{key!r} was met by a busy worker, and is no single suspect"
     if s.reserved != {worker: key for key, worker in s.met.items() if worker}:
         yield f"{s.reserved} are reserved, and it says {s.met}"
+    for key in s.lives:
+        if key not in b.tasks or b.tasks[key].losses < SUSPECT_AFTER:
+            yield f"{key!r} is not a suspect, and it says how long it lived"
+    marked = {run.worker: key for key, run in b.running.items() if run.flags & ALONE}
+    if not (marked | s.reserved).items() <= b.alone.items():
+        yield f"{marked} run alone, {s.reserved} are reserved, and it says {b.alone}"
+    for worker, key in b.alone.items():
+        if s.reserved.get(worker) != key and (key not in b.running or b.running[key].worker != worker):
+            yield f"{worker} does not run {key!r} alone any more"
     for worker, key in s.reserved.items():
         holders = [e.holder for e in b.entries if e.key == key]
         if (key in b.running or holders != [worker]) and not group_was_lost:
@@ -545,6 +560,7 @@ def _kind(suffix: bytes) -> str:
             | "ghosts"
             | "progress"
             | "suspects"
+            | "alone"
             | "max-losses"
             | "lengths"
             | "fleet"

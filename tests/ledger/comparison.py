@@ -6,7 +6,7 @@ from typing import Any
 
 from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
 
-from .books import CANCEL_ASKED, SUSPECT, Books
+from .books import ALONE, CANCEL_ASKED, SUSPECT, Books
 from .model import Group, Model, Run, Task, Waiting
 
 PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front", UNKNOWN_FUNCTION: "unknown"}
@@ -71,7 +71,7 @@ def adopt(m: Model, b: Books) -> None:
 
 def _run(r: Any) -> Run:
     limits = tuple(limit.decode() for limit in r.limits)
-    return Run(r.worker, r.epoch, bool(r.flags & SUSPECT), bool(r.flags & CANCEL_ASKED), limits)
+    return Run(r.worker, r.epoch, bool(r.flags & SUSPECT), bool(r.flags & CANCEL_ASKED), limits, bool(r.flags & ALONE))
 
 
 def _groups(b: Books) -> dict[str, Group]:

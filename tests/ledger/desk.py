@@ -9,8 +9,21 @@ from typing import Any
 import redis
 
 from docket.codec import encode_call
-from docket.ledger import Answer, Delivery, Entry, Ledger, Order, Receipt, Reclaimed, Renewal, Settlement, finish
+from docket.ledger import (
+    Answer,
+    Delivery,
+    Entry,
+    Ledger,
+    Order,
+    Receipt,
+    Reclaimed,
+    Renewal,
+    Settlement,
+    SuspectNotes,
+    finish,
+)
 from docket.ledger.endings import Ending, ending_event
+from docket.ledger.isolating import isolate
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
 from docket.storage.server import Server
@@ -84,9 +97,17 @@ class Desk:
         return await self.ledger.enqueue([order(key, **options) for key in keys])
 
     async def take(self, worker: str, count: int = 100) -> list[Delivery]:
-        deliveries = await self.ledger.take(worker, '"w"', count)
+        notes = SuspectNotes()
+        deliveries = await self.ledger.take(worker, '"w"', count, None, notes)
         assert deliveries is not None, "the worker has no lease"
+        await self.isolate(worker, deliveries, notes)
         return deliveries
+
+    async def isolate(self, worker: str, deliveries: list[Delivery] | None, notes: SuspectNotes) -> None:
+        """What a worker does with a suspect that it has to itself, in a process where nothing else runs."""
+        for delivery in deliveries or ():
+            if delivery.epoch == notes.alone:
+                assert await isolate(self.ledger, worker, delivery, alone=True)
 
     async def start(self, worker: str, key: str, **options: Any) -> Delivery:
         """Adds a task that is then the only one to be taken."""
@@ -106,7 +127,10 @@ class Desk:
         ]
 
     async def claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> list[Delivery] | None:
-        return await self.ledger.claim(worker, '"w"', entries, gives_up=gives_up)
+        notes = SuspectNotes()
+        deliveries = await self.ledger.claim(worker, '"w"', entries, notes, gives_up=gives_up)
+        await self.isolate(worker, deliveries, notes)
+        return deliveries
 
     async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]], **options: Any) -> int:
         """1 acquired, 2 parked, 0 lost."""

@@ -13,6 +13,7 @@ from docket.ledger import (
     Delivery,
     Entry,
     Order,
+    SuspectNotes,
     WaitingFunctions,
     hand_back,
     reschedule,
@@ -211,7 +212,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def take(self) -> None:
         worker, count, wanted = self._worker(), self._draw(counts), self._draw(st.none() | wanted_limits)
         functions = self._draw(st.none() | st.builds(WaitingFunctions, st.sampled_from([["f"], ["f", "g"]])))
-        deliveries = self._run(self.desk.ledger.take(worker, '"w"', count, functions=functions))
+        notes = SuspectNotes()
+        deliveries = self._run(self.desk.ledger.take(worker, '"w"', count, None, notes, functions=functions))
+        self._run(self.desk.isolate(worker, deliveries, notes))
         self._ask_who_reserved()
         self._accept(self.model.take(worker, count, with_unknown=functions is not None), deliveries)
         if functions is not None:
@@ -380,7 +383,8 @@ class LedgerMachine(RuleBasedStateMachine):
         consumers = self.books.consumers
         dead = self.model.dying | (consumers - set(self.model.workers))
         unfinished, finished = set(self.model.tasks), dict(self.model.finished)
-        self.desk.reclaim()
+        while self.desk.reclaim()[4]:
+            pass
         self.model.reclaim(consumers)
         if len(dead) > 1 and self.group_was_lost:
             # The dead are taken in any order, and here one may hold what another runs.

@@ -30,6 +30,7 @@ class Run:
     suspect: bool = False
     cancel_asked: bool = False
     limits: tuple[str, ...] = ()
+    alone: bool = False
 
 
 @dataclass(eq=False)
@@ -260,10 +261,9 @@ class Model:
         self.dying |= consumers - set(self.workers)
         for worker in sorted(self.dying):
             held = [e for stream in ("stream", "front") for e in self.streams[stream] if e.holder == worker]
-            lost = [e.key for e in held if e.key in self.running and self.running[e.key].worker == worker]
             new_groups: dict[Group | None, Group] = {}
             for entry in held:
-                self._recover(entry, worker, len(lost) == 1, new_groups)
+                self._recover(entry, worker, new_groups)
             self._lay_ghosts(worker)
             self._strike_off(worker)
         self.dying.clear()
@@ -315,7 +315,7 @@ class Model:
                 self._take_entry(key)
                 self._put(key, "queue")
             elif place != "reserved":
-                self.running[key] = Run(worker, suspect=suspect)
+                self.running[key] = Run(worker, suspect=suspect, alone=place == "alone")
                 claimed.append(key)
                 idle, taken = False, place == "alone"
         return claimed
@@ -326,7 +326,7 @@ class Model:
         if group.size > 1:
             here = [k for k, r in self.running.items() if r.worker == worker and self.groups.get(k) is group]
             return "here" if len(here) < max(1, group.size // 2) else "front"
-        if idle and not gives_up:
+        if idle and not gives_up and not self._too_many_are_alone(worker):
             self.met.pop(key, None)
             return "alone"
         if not gives_up and self.reserves(worker, key):
@@ -334,6 +334,11 @@ class Model:
             return "reserved"
         self.met[key] = ""
         return "queue"
+
+    def _too_many_are_alone(self, worker: str) -> bool:
+        """Half of the workers, at least one, may run a suspect alone or have one reserved."""
+        alone = {run.worker for run in self.running.values() if run.alone} | {w for w in self.met.values() if w}
+        return len(alone - {worker}) >= max(1, len(self.workers) // 2)
 
     def _go_on(self, ending: Ending) -> None:
         task = self.tasks[ending.key]
@@ -374,7 +379,7 @@ class Model:
         self._leave_group(key)
         self._leave_line(key)
 
-    def _recover(self, entry: Waiting, worker: str, alone: bool, new_groups: dict[Group | None, Group]) -> None:
+    def _recover(self, entry: Waiting, worker: str, new_groups: dict[Group | None, Group]) -> None:
         key, task, run = entry.key, self.tasks[entry.key], self.running.get(entry.key)
         if run and run.worker != worker:
             entry.holder = run.worker
@@ -386,7 +391,7 @@ class Model:
             self.progress.pop(key, None)
             counts = worker not in self.stopping
             task.losses += counts
-            buried = counts and alone and task.losses >= MAX_LOSSES
+            buried = counts and run.alone and task.losses >= MAX_LOSSES
             ending = "cancelled" if run.cancel_asked else "failed" if buried else None
             if ending:
                 self._leave_line(key)

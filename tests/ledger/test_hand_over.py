@@ -595,6 +595,10 @@ async def test_the_neighbour_of_a_poison_that_comes_back_from_the_schedule_is_ne
     assert [run.key for run in await desk.take(await desk.hire())] in ([], ["poison"])
 
     desk.bury(desk.books().running["poison"].worker)
+    assert not desk.sound_books().dead, "it was one of a group"
+    idle = await desk.hire()
+    assert [run.key for run in await desk.take(idle)] == ["poison"]
+    desk.bury(idle)
     books = desk.sound_books()
     assert "neighbour" in books.tasks
     assert books.dead == {"poison"}

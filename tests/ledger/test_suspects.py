@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from docket.codec import decode_error
 from docket.codec.packing import unpack_from_script
 from docket.ledger import Delivery, Entry, KeptSlot, SuspectNotes, hand_back, reschedule
 from docket.ledger.endings import read_ending
+from docket.ledger.isolating import isolate
 from docket.model.errors import WorkerLost
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
@@ -38,6 +40,7 @@ async def take(desk: Desk, worker: str, count: int = 100) -> tuple[list[str], Su
     notes = SuspectNotes()
     deliveries = await desk.ledger.take(worker, '"w"', count, None, notes)
     assert deliveries is not None
+    await desk.isolate(worker, deliveries, notes)
     return [run.key for run in deliveries], notes
 
 
@@ -135,25 +138,26 @@ async def _busy(desk: Desk) -> str:
     return worker
 
 
-@pytest.mark.parametrize("deliveries", [150, 100, 101])
+@pytest.mark.parametrize("deliveries", [150, 100, 101, 20, 21])
 async def test_the_last_of_many_that_are_recovered_in_steps_was_not_alone(desk: Desk, deliveries: int) -> None:
-    await lose_twice(desk, "suspect")
+    """Where two losses bury a task, the books say whether it was the only run."""
+    strict = Desk(new_ledger(desk.ledger.server, max_losses=2), desk.client)
+    await desk.add("lost once")
+    await lose(desk, "lost once")
     worker = await desk.hire()
-    assert await keys_of(desk, worker, 1) == ["suspect"]
-    # It should have the worker to itself, and has not: a hand-over was on its way.
     await desk.add(*(f"neighbour {n}" for n in range(deliveries - 1)))
     await desk.take(worker, 500)
-    # The suspect was put on `front`, which is recovered last.
+    # The task was put on `front`, which is recovered last.
     desk.end_lease(worker)
-    answers = [desk.reclaim()]
+    answers = [strict.reclaim()]
     while answers[-1][4]:
-        desk.sound_books()
-        answers.append(desk.reclaim())
+        strict.sound_books()
+        answers.append(strict.reclaim())
     assert sum(answer[2] for answer in answers) == 0
-    books = desk.sound_books()
+    books = strict.sound_books()
     assert not books.dead
-    assert books.tasks["suspect"].losses == 3
-    assert {task.losses for key, task in books.tasks.items() if key != "suspect"} <= {1}
+    assert books.tasks["lost once"].losses == 2
+    assert {task.losses for key, task in books.tasks.items() if key != "lost once"} <= {1}
 
 
 async def test_deliveries_that_were_not_claimed_are_no_neighbours(desk: Desk) -> None:
@@ -272,6 +276,127 @@ async def test_a_hand_back_does_not_count_as_a_loss(desk: Desk) -> None:
     assert desk.sound_books().tasks["k"].losses == 2
     await lose(desk, "k")
     assert desk.sound_books().dead == {"k"}
+
+
+# Alone
+
+
+async def lose_alone_unmarked(desk: Desk, key: str, *, then_marked: bool | None = None) -> None:
+    """The suspect has a worker to itself as far as the server knows. The worker says more, or nothing, and dies."""
+    worker, notes = await desk.hire(), SuspectNotes()
+    deliveries = await desk.ledger.take(worker, '"w"', 10, None, notes)
+    assert deliveries is not None
+    assert [run.key for run in deliveries] == [key]
+    assert notes.alone == deliveries[0].epoch
+    for alone in () if then_marked is None else (True, then_marked):
+        assert await isolate(desk.ledger, worker, deliveries[0], alone=alone)
+        desk.sound_books()
+    desk.bury(worker)
+
+
+async def test_a_task_is_buried_only_if_its_process_had_no_other_body(desk: Desk) -> None:
+    """Whether there was one only the worker knows: another worker of its process, or a body that was left behind."""
+    await lose_twice(desk, "innocent")
+    for losses in (3, 4, 5):
+        await lose_alone_unmarked(desk, "innocent")
+        assert desk.sound_books().tasks["innocent"].losses == losses
+    await lose_alone_unmarked(desk, "innocent", then_marked=True)
+    assert desk.sound_books().dead == {"innocent"}
+
+
+async def test_a_run_that_has_its_worker_no_longer_to_itself_is_not_buried(desk: Desk) -> None:
+    await lose_twice(desk, "long")
+    await lose_alone_unmarked(desk, "long", then_marked=False)
+    books = desk.sound_books()
+    assert books.tasks["long"].losses == 3
+    assert not books.alone
+
+
+async def test_only_the_run_itself_can_be_marked(desk: Desk) -> None:
+    await lose_twice(desk, "k")
+    worker, other = await desk.hire(), await desk.hire()
+    (run,) = await desk.take(worker)
+    assert not await isolate(desk.ledger, other, run, alone=True)
+    assert not await isolate(desk.ledger, worker, replace(run, epoch=run.epoch + 1), alone=False)
+    await desk.settle(completed(run))
+    assert not await isolate(desk.ledger, worker, run, alone=True)
+    assert not desk.sound_books().alone
+
+
+async def test_a_worker_whose_process_runs_something_else_makes_room_first(desk: Desk) -> None:
+    await lose_twice(desk, "suspect")
+    worker, notes = await desk.hire(), SuspectNotes(shares_process=True)
+    assert await desk.ledger.take(worker, '"w"', 10, None, notes) == []
+    assert "suspect" in desk.sound_books().queue
+    let_them_wait(desk, "suspect")
+    await bring_back(desk, "suspect")
+    assert await desk.ledger.take(worker, '"w"', 10, None, notes) == []
+    assert notes.reserved is not None
+    assert desk.sound_books().alone == {worker: "suspect"}
+    notes = SuspectNotes()
+    assert await desk.ledger.claim(worker, '"w"', [Entry(True, desk.books().entries[0].id, b"suspect")], notes)
+    assert notes.alone is not None
+
+
+@pytest.mark.parametrize(("workers", "most"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3)])
+async def test_at_most_half_of_the_workers_are_alone_at_once(desk: Desk, workers: int, most: int) -> None:
+    suspects = [f"suspect {n}" for n in range(workers)]
+    for key in suspects:
+        await lose_twice(desk, key)
+        await put_off(desk)
+    fleet = [await desk.hire() for _ in range(workers)]
+    await bring_back(desk, *suspects)
+    for worker in fleet:
+        await desk.take(worker, 1)
+    books = desk.sound_books()
+    assert len(books.alone) == len(books.running) == most
+    # A worker that is free runs what else there is.
+    free = next(worker for worker in fleet if worker not in books.alone) if workers > 1 else None
+    if free is not None:
+        await desk.add("plain")
+        assert "plain" in [run.key for run in await desk.take(free)]
+    # The end of one makes room for the next.
+    (key, run), *_ = books.running.items()
+    await desk.settle(completed(Delivery(key, b"", run.epoch)))
+    for _ in range(workers):
+        await bring_back(desk, *desk.books().queue)
+        if len(desk.books().alone) == min(most, len(suspects) - 1):
+            break
+        for worker in fleet:
+            await desk.take(worker, 1)
+    desk.sound_books()
+
+
+async def put_off(desk: Desk) -> None:
+    """A worker whose process runs something else meets what waits, and puts it off."""
+    busy = await desk.hire()
+    assert await desk.ledger.take(busy, '"w"', 10, None, SuspectNotes(shares_process=True)) == []
+    await desk.ledger.leave(busy)
+
+
+async def test_a_suspect_has_its_worker_to_itself_for_as_long_as_it_took_to_be_lost(desk: Desk) -> None:
+    await desk.add("k")
+    lives = (7_200_000, 30_000, 300_000, 5_000)
+    told: list[float] = []
+    for life in lives:
+        worker, notes = await desk.hire(), SuspectNotes()
+        deliveries = await desk.ledger.take(worker, '"w"', 10, None, notes)
+        assert deliveries
+        told.append(notes.alone_seconds)
+        age_run(desk, "k", life)
+        desk.bury(worker)
+        desk.sound_books()
+    # From the second loss on it is known; a minute at least.
+    assert told[:3] == [0, 0, 60]
+    assert 300 <= told[3] < 360
+
+
+def age_run(desk: Desk, key: str, ms: int) -> None:
+    """As if the run had begun so long ago."""
+    running = desk.ledger.keys.key("running")
+    record = bytearray(desk.client.hget(running, key))
+    struct.pack_into("<d", record, 8, desk.now() - ms)
+    desk.client.hset(running, key, bytes(record))
 
 
 # Halves

@@ -14,9 +14,9 @@ def read_deliveries(reply: list[Any], notes: SuspectNotes | None) -> list[Delive
         return None
     if len(reply) % 3 == 0:
         # Suspects were met.
-        refused, alone, from_front, id, key = reply.pop()
+        refused, alone, from_front, id, key, alone_ms = reply.pop()
         if notes is not None:
-            notes.refused, notes.alone = bool(refused), alone or None
+            notes.refused, notes.alone, notes.alone_seconds = bool(refused), alone or None, alone_ms / 1000
             notes.reserved = Entry(bool(from_front), id.decode(), key) if id else None
     now = reply[0]
     return [Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(2, len(reply), 3)]

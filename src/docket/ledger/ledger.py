@@ -117,8 +117,9 @@ class Ledger:
         if kept is not None:
             terms = (1, int(kept.offered), kept.last_epoch, OFFER_MS if kept.to_offer else 0)
         names = [text_bytes(name) for name in functions.names] if functions is not None else False
+        mode = 1 if notes is None else notes.mode
         reply = await self._run(
-            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0, names)
+            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0, names, mode)
         )
         if kept is not None and reply[0] != -1:
             kept.answer = reply[1]
@@ -144,7 +145,7 @@ class Ledger:
         """Claims what a blocking read delivered; suspects may be left to other workers. A worker that `gives_up` puts back
         the suspect that it has reserved."""
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
-        suspects = 2 if gives_up else int(runs_suspects)
+        suspects = 2 if gives_up else notes.mode if notes is not None else int(runs_suspects)
         reply = await self._run("claim", (worker.encode(), worker_json, rows, suspects))
         return read_deliveries(reply, notes)
 

@@ -158,12 +158,20 @@ class Staged(NamedTuple):
 
 @dataclass(slots=True)
 class SuspectNotes:
-    """What a claim says of the suspects that it met: the epoch of a run that has the worker to itself, the entry that the
-    worker has reserved, whether some went to other workers."""
+    """What a claim says of the suspects that it met: the epoch of a run that has the worker to itself, and for how long it has,
+    the entry that the worker has reserved, whether some went to other workers. The worker says beforehand whether something
+    else runs in its process."""
 
     alone: int | None = None
     reserved: Entry | None = None
     refused: bool = False
+    alone_seconds: float = field(default=0.0, compare=False)
+    shares_process: bool = field(default=False, compare=False)
+
+    @property
+    def mode(self) -> int:
+        """As the scripts know it (lua/parts/claiming.lua)."""
+        return 3 if self.shares_process else 1
 
 
 @dataclass(slots=True)

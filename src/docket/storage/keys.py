@@ -16,6 +16,7 @@ _FIXED = (
     "lost",
     "dying",
     "suspects",
+    "alone",
     "stopping",
     "max-losses",
     "epoch",

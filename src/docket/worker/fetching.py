@@ -62,7 +62,7 @@ class Fetcher(ClaimingService):
         self.unknown_deliveries = UnknownDeliveries(
             ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, self._claims_under_way
         )
-        self._isolation = Isolation(ledger, slots, runs, self._intake.ahead.give_up)
+        self._isolation = Isolation(ledger, slots, runs, self._intake.ahead.give_up, self._intake.process)
         # Whether the last look found nothing to take ahead.
         self._dry = False
         # The entries of the blocked read that are being claimed.
@@ -86,6 +86,9 @@ class Fetcher(ClaimingService):
         self.last_step = asyncio.get_running_loop().time()
         if self._isolation.reserved is not None:
             await self._claim_reserved()
+            return
+        if self._isolation.is_kept_out:
+            await self._isolation.wait_for_others()
             return
         await self._wait_for_slot()
         worker = self.worker
@@ -205,7 +208,7 @@ class Fetcher(ClaimingService):
                     self.worker_json,
                     count,
                     kept,
-                    self._isolation.notes,
+                    self._isolation.ready_notes(),
                     functions=functions,
                     reads_front=self._isolation.reads_front,
                 )
@@ -223,7 +226,9 @@ class Fetcher(ClaimingService):
     async def _claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> Claimed:
         self._being_claimed = {entry.id for entry in entries}
         try:
-            claim = self._ledger.claim(worker, self.worker_json, entries, self._isolation.notes, gives_up=gives_up)
+            claim = self._ledger.claim(
+                worker, self.worker_json, entries, self._isolation.ready_notes(), gives_up=gives_up
+            )
             deliveries = await self._whole(claim)
         finally:
             self._being_claimed = set()
@@ -284,9 +289,9 @@ class Fetcher(ClaimingService):
             self._intake.refuse(delivery)
             return
         self._offering.dropped()
-        self._isolation.begin(delivery.key)
+        await self._isolation.begin(worker, delivery)
         await self._intake.receive(worker, [delivery])
-        self._isolation.begun(delivery.epoch)
+        self._isolation.begun(worker, delivery)
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work, on a connection of its own."""

@@ -12,6 +12,7 @@ from docket.storage.cancelling import cancel_and_wait
 from docket.storage.records import is_suspect
 
 from .ahead import Ahead
+from .process_runs import this_process
 from .running import Runner
 from .runs import Run, Runs
 from .slots import Slots
@@ -46,6 +47,7 @@ class Intake:
         self._adopted: dict[int, None] = {}
         self.ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
         self.worker = ""
+        self.process = this_process()
 
     def is_known(self, epoch: int) -> bool:
         """Whether this run is under way here, or was adopted before."""
@@ -85,7 +87,7 @@ class Intake:
             self._late_starts.add(task)
             task.add_done_callback(self._late_starts.discard)
         else:
-            self._begin_run(self._runner.accept(delivery))
+            self._begin_or_give_back(self._runner.accept(delivery))
 
     def reserve(self, epochs: Iterable[int]) -> None:
         """From now on only `adopt` begins these runs: an answer or a message that comes later is ignored."""
@@ -111,7 +113,7 @@ class Intake:
             self._slots.take()
             has_slot = True
         if has_slot:
-            self._begin_run(self._runner.accept(delivery))
+            self._begin_or_give_back(self._runner.accept(delivery))
         else:
             self._runner.refuse(delivery)
 
@@ -129,5 +131,14 @@ class Intake:
         await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
         self.ahead.give_up()
 
+    def _begin_or_give_back(self, run: Run) -> None:
+        """Begins a run in a slot that was taken for it."""
+        if not self._begin_run(run):
+            self._slots.give_back()
+
     def _begin_run(self, run: Run) -> bool:
+        """False if it is not to begin: then it is settled, and needs no slot."""
+        if self.process.keeps_out(self._runs):
+            self._runner.hand_back(run)
+            return False
         return self._context.run(self._runner.begin, run)

@@ -18,6 +18,8 @@ class Slots:
         # How many would be free if the slots were not held.
         self._held: int | None = None
         self._until_empty = False
+        # Called when the slots are no longer held.
+        self.on_release: Callable[[], None] | None = None
         self._freed = asyncio.Event()
 
     def take(self) -> None:
@@ -49,6 +51,8 @@ class Slots:
     def release(self) -> None:
         held, self._held = self._held, None
         self.free += held or 0
+        if self.on_release is not None:
+            self.on_release()
         self._freed.set()
 
     def _keep_one(self) -> None:

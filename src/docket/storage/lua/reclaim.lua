@@ -68,12 +68,14 @@ local GONE_WORKER, FUNCTIONS = 3, 15
 local left_groups, joined_groups = {}, {}
 
 -- A run is lost with its worker. Answers whether its task is to be buried.
-local function count_loss(key, task, worker, was_alone)
-  local losses = math.min(losses_of(task) + 1, BEGUN - 1)
+local function count_loss(key, task, run, had_one_run)
+  local losses, worker = math.min(losses_of(task) + 1, BEGUN - 1), run.worker
   task.losses = task.losses - losses_of(task) + losses
-  if was_alone and losses >= tonumber(call('HGET', MAX_LOSSES, task.name) or max_losses) then return true end
+  local most = tonumber(call('HGET', MAX_LOSSES, task.name) or max_losses)
+  if losses >= most and (has_flag(run, ALONE) or had_one_run and most <= SUSPECT_AFTER) then return true end
   if losses >= SUSPECT_AFTER then
     budget = budget - 1
+    note_life(key, now - run.started)
     local former = call('HGET', SUSPECTS, 't' .. key)
     local group = group_after_loss(worker, former)
     call('HSET', SUSPECTS, 't' .. key, group)
@@ -83,7 +85,7 @@ local function count_loss(key, task, worker, was_alone)
   return false
 end
 
-local function recover(key, stream, id, worker, stopping, was_alone)
+local function recover(key, stream, id, worker, stopping, had_one_run)
   local bytes = call('HGET', TASKS, key)
   local task = bytes and unpack_task(bytes)
   if not task or not is_at(task, stream, id) then return drop_entries(stream, {id}) end
@@ -105,7 +107,7 @@ local function recover(key, stream, id, worker, stopping, was_alone)
     end
     if stopping then
       if task.losses < BEGUN then task.losses = task.losses + BEGUN end
-    elseif count_loss(key, task, worker, was_alone) then
+    elseif count_loss(key, task, run, had_one_run) then
       return bury(key, run, task)
     end
   end
@@ -121,9 +123,13 @@ local function key_of(stream, id)
   return entry and entry[2][1] == 'k' and entry[2][2]
 end
 
--- Whether the worker died with one run. Deliveries that it had not claimed do not count; among very many nobody looks for it.
+-- Where one or two losses bury a task: whether the worker died with one run. Deliveries that it had not claimed do not count; among
+-- very many nobody looks for it.
+local is_asked_for = max_losses <= SUSPECT_AFTER or call('EXISTS', MAX_LOSSES) == 1
 local MOST_LOOKED_AT = 100
-local function had_one_run(worker)
+
+local function died_with_one_run(worker)
+  if not is_asked_for then return false end
   local noted = call('HGET', SUSPECTS, 'x' .. worker)
   if noted then return noted == '1' end
   local found = 0
@@ -143,14 +149,14 @@ end
 local gone = {}
 for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   local stopping = call('SISMEMBER', STOPPING, worker) == 1
-  local was_alone = not stopping and had_one_run(worker)
+  local had_one_run = not stopping and died_with_one_run(worker)
   for _, stream in ipairs({STREAM, FRONT}) do
     for _, p in ipairs(budget > 0 and pending_of(worker, stream, budget) or {}) do
       if budget <= 0 then break end
       budget = budget - 1
       local key = key_of(stream, p[1])
       if key then
-        recover(key, stream, p[1], worker, stopping, was_alone)
+        recover(key, stream, p[1], worker, stopping, had_one_run)
       else
         drop_entries(stream, {p[1]})
       end
@@ -158,7 +164,7 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   end
   if budget <= 0 then
     -- Decided once: the last of many must not look alone.
-    call('HSET', SUSPECTS, 'x' .. worker, was_alone and '1' or '0')
+    if is_asked_for then call('HSET', SUSPECTS, 'x' .. worker, had_one_run and '1' or '0') end
     break
   end
   -- It may have known so many functions that the next step has to go on.

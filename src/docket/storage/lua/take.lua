@@ -1,12 +1,13 @@
 -- Reads as many ready entries as asked for, without blocking, and claims them. What was put back goes first.
 -- ARGV[2]: msgpack {worker id, worker name as JSON, count, keeps a slot for an offer beside those (0/1), may have offered it
 --   before (0/1), epoch of the last hand-over it knows, ms for which it is offered if there is nothing to take (0: it is not),
---   reads `front` (0/1), list of functions whose tasks may wait for a worker that knows them, or false}.
+--   reads `front` (0/1), list of functions whose tasks may wait for a worker that knows them, or false, what becomes of suspects
+--   (parts/claiming.lua)}.
 -- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task record, epoch;
 --   then a note on suspects, if it met any (parts/claiming.lua); then, if functions were named, the list of those whose tasks
 --   still wait.
 --   offer: 0 none, 1 the slot is offered, else the epoch of a hand-over that is on its way and takes the slot.
-local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0
 if offered == 1 and call('ZREM', OFFERS, worker) == 0 then
@@ -42,7 +43,7 @@ if functions then
 else
   entries = read_ready(worker, most, reads_front)
 end
-local answer = claim_entries(worker, worker_json, entries, 1)
+local answer = claim_entries(worker, worker_json, entries, suspects)
 if spare and offer_ms > 0 and #answer < 5 then
   insist()
   call('ZADD', OFFERS, real_ms() + offer_ms, worker)

@@ -40,7 +40,8 @@ end
 
 -- Answers {server ms, 0, then per claimed task: key, task record, epoch; where suspects were met, a note at the end: {some went to
 -- other workers (0/1), epoch of the run that has the worker to itself or 0, then the entry that the worker has reserved: from the
--- front (0/1), entry id or '', key}}. `suspects`: 0 none is run, 1 as the rules say, 2 the worker gives up what it has reserved.
+-- front (0/1), entry id or '', key, then for how many ms the run has the worker to itself}}. `suspects`: 0 none is run, 1 as the
+-- rules say, 2 the worker gives up what it has reserved, 3 as the rules say where something else runs in the worker's process.
 local function claim_entries(worker, worker_json, entries, suspects)
   local now, now_us = server_ms()
   local answer = {now, 0}
@@ -70,13 +71,13 @@ local function claim_entries(worker, worker_json, entries, suspects)
     stale = {[STREAM] = {}, [FRONT] = {}}
 
     local function is_idle()
-      return #fields == 0 and has_nothing_else(worker, entries, runs)
+      return suspects ~= 3 and #fields == 0 and has_nothing_else(worker, entries, runs)
     end
 
     -- What becomes of a suspect; the flag of its run if it runs.
     local function decide(stream, id, key, task)
       local verdict = suspects == 0 and ELSEWHERE or judge_suspect(key, worker, is_idle, suspects == 2)
-      note = note or {0, 0, 0, '', ''}
+      note = note or {0, 0, 0, '', '', 0}
       if verdict == RESERVE then
         call('ZREM', OFFERS, worker)
         note[3], note[4], note[5] = stream == FRONT and 1 or 0, id, key
@@ -88,7 +89,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         return nil
       elseif verdict == RUN_ALONE then
         call('ZREM', OFFERS, worker)
-        is_taken, note[2] = true, epoch
+        is_taken, note[2], note[6] = true, epoch, alone_ms(key)
       end
       return SUSPECT
     end

@@ -3,7 +3,7 @@
 -- Both lie before all leases: they are no workers, and their scores are times far below any.
 local RENEWED, RENEWED_AT = '\1renewed', -2e15
 local GRACE, GRACE_AT = '\1grace', -1e15
-local MARKS, AFTER_MARKS = 2, '-1e14'
+local AFTER_MARKS = '-1e14'
 -- Every worker renews at least every five seconds.
 local LONGEST_GRACE_MS = 10000
 local MOST_GAPS = 3
@@ -31,10 +31,6 @@ end
 -- A time further ahead than any grace is of a clock that was set back since.
 local function is_grace(now, grace_until)
   return now < grace_until and grace_until <= now + LONGEST_GRACE_MS
-end
-
-local function workers_with_lease()
-  return call('ZCARD', LEASES) - MARKS - (call('ZSCORE', LEASES, CALL) and 1 or 0)
 end
 
 -- The duty of a worker; a vacant one becomes its own.

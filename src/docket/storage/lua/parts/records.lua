@@ -12,6 +12,8 @@ local BEGUN = 128
 -- handed back, so its next run is not a newcomer.
 local LET_IN, WAS_LET_IN = 8, 2
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
+-- In the flags of a run: no other body lives in its process.
+local ALONE = 16
 
 -- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
 local function broken_task()

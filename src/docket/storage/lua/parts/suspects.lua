@@ -8,12 +8,26 @@ local function group_numbers(group)
   return tonumber(size or 0), tonumber(live or 0)
 end
 
+-- The worker no longer runs this suspect alone, nor has it reserved.
+local function leave_alone(worker, key)
+  if call('HGET', ALONE_WORKERS, worker) == key then call('HDEL', ALONE_WORKERS, worker) end
+end
+
+-- Whether so many workers are alone that this one may not be, too.
+local function too_many_are_alone(worker)
+  local alone = call('HLEN', ALONE_WORKERS) - call('HEXISTS', ALONE_WORKERS, worker)
+  return alone >= math.max(1, math.floor(workers_with_lease() / 2))
+end
+
 -- Busy workers have not met the task, and no worker has reserved it.
 local function forget_meeting(key)
   local met = call('HGET', SUSPECTS, 'm' .. key)
   if not met then return end
   local worker = string.match(met, '^%d+ (.+)$')
-  if worker then call('HDEL', SUSPECTS, 'r' .. worker) end
+  if worker then
+    call('HDEL', SUSPECTS, 'r' .. worker)
+    leave_alone(worker, key)
+  end
   call('HDEL', SUSPECTS, 'm' .. key)
 end
 
@@ -31,9 +45,8 @@ end
 local function leave_group(key)
   forget_meeting(key)
   local group = call('HGET', SUSPECTS, 't' .. key)
-  if not group then return end
-  call('HDEL', SUSPECTS, 't' .. key)
-  change_group(group, 0, 1)
+  call('HDEL', SUSPECTS, 't' .. key, 'l' .. key)
+  if group then change_group(group, 0, 1) end
 end
 
 -- The same for all runs of a dead worker that were members of one group, in whichever step they are recovered.
@@ -52,8 +65,22 @@ local function group_of(key)
   return group, (group_numbers(group))
 end
 
+-- A run of a suspect was lost after it had lived for so long.
+local function note_life(key, ms)
+  local longest = tonumber(call('HGET', SUSPECTS, 'l' .. key) or 0)
+  if ms > longest then call('HSET', SUSPECTS, 'l' .. key, string.format('%.0f', ms)) end
+end
+
+local LEAST_ALONE_MS = 60000
+
+-- For how long a suspect has its worker to itself.
+local function alone_ms(key)
+  return math.max(tonumber(call('HGET', SUSPECTS, 'l' .. key) or 0), LEAST_ALONE_MS)
+end
+
 -- A run of a suspect is over; the task stays in its group.
 local function stop_suspect(key, worker)
+  leave_alone(worker, key)
   local group = call('HGET', SUSPECTS, 't' .. key)
   if not group then return end
   local field = 'c' .. group .. ' ' .. worker
@@ -65,6 +92,7 @@ local function forget_worker(worker)
   local key = call('HGET', SUSPECTS, 'r' .. worker)
   if key then forget_meeting(key) end
   call('HDEL', SUSPECTS, 'b' .. worker, 'x' .. worker)
+  call('HDEL', ALONE_WORKERS, worker)
 end
 
 local RUN_BESIDE, RUN_ALONE, ELSEWHERE, LATER, RESERVE = 1, 2, 3, 4, 5
@@ -82,8 +110,10 @@ local function meet(key, worker, gives_up)
   end
   met = tonumber(met or now)
   local busy_until = tonumber(call('HGET', SUSPECTS, 'b' .. worker) or 0)
-  if now - met >= FIRST_PICK_MS and now >= busy_until and call('HEXISTS', SUSPECTS, 'r' .. worker) == 0 then
+  if now - met >= FIRST_PICK_MS and now >= busy_until and call('HEXISTS', SUSPECTS, 'r' .. worker) == 0
+    and not too_many_are_alone(worker) then
     call('HSET', SUSPECTS, 'm' .. key, string.format('%.0f ', met) .. worker, 'r' .. worker, key)
+    call('HSET', ALONE_WORKERS, worker, key)
     return RESERVE
   end
   forget_meeting(key)
@@ -91,17 +121,19 @@ local function meet(key, worker, gives_up)
   return LATER
 end
 
--- Whether a worker may run a suspect now, and how. `is_idle` tells whether the worker has nothing else.
+-- Whether a worker may run a suspect now, and how. `is_idle` tells whether nothing else runs in its process.
 local function judge_suspect(key, worker, is_idle, gives_up)
   local group, size = group_of(key)
   local field = 'c' .. group .. ' ' .. worker
   if size > 1 then
     local running = tonumber(call('HGET', SUSPECTS, field) or 0)
     if running >= math.max(1, math.floor(size / 2)) then return ELSEWHERE end
-  elseif gives_up or not is_idle() then
+  elseif gives_up or not is_idle() or too_many_are_alone(worker) then
     return meet(key, worker, gives_up)
   end
   forget_meeting(key)
   call('HINCRBY', SUSPECTS, field, 1)
-  return size > 1 and RUN_BESIDE or RUN_ALONE
+  if size > 1 then return RUN_BESIDE end
+  call('HSET', ALONE_WORKERS, worker, key)
+  return RUN_ALONE
 end
