@@ -49,10 +49,11 @@ async def test_adding_claiming_and_settling_cost_the_same_with_a_million_waiting
     print(f"\n{MILLION:,} tasks added in {time.monotonic() - began:.0f} s")
     assert (await docket.ledger.census()).unfinished == MILLION
     full = await cost_of_one(docket)
-    assert full == empty
+    # Fewer events: with an empty schedule, each new task is the next one, of which the stager is told.
+    assert not full - empty
     # Nothing that looks at all of it does so in one go.
     before, began = await commands(docket), time.monotonic()
-    assert await docket.clear() == MILLION - 2, "two of them were claimed in the place of the two that were added last"
+    assert await docket.clear() == MILLION
     pages = (await commands(docket) - before)["hscan"]
     print(f"cleared in {pages:,} pages, {time.monotonic() - began:.0f} s")
     assert pages > MILLION / 1000
