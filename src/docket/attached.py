@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,12 +15,17 @@ logger = logging.getLogger("docket.worker")
 
 # Longer than a worker takes to leave a body behind that ignores its cancel.
 LONGEST_WAIT = 8.0
+# Workers that are closed one after the other, with less than the first of these seconds between them, share one deadline, but not
+# for longer than the second.
+TOGETHER_SECONDS, LONGEST_TOGETHER = 1.0, 6.0
 
 
 class AttachedWorker(Protocol):
     """A worker while it runs."""
 
     name: str
+
+    def is_inside(self) -> bool: ...
 
     async def end_run(self, *, at_once: bool) -> None: ...
 
@@ -30,6 +36,8 @@ class AttachedWorkers:
     def __init__(self) -> None:
         self._workers: list[AttachedWorker] = []
         self._closed = False
+        # When the last end of several workers began, and when one of them was last heard of.
+        self._began_at = self._heard_at = -math.inf
 
     def open(self) -> None:
         self._closed = False
@@ -42,6 +50,19 @@ class AttachedWorkers:
     def detach(self, worker: AttachedWorker) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
+        self._heard_at = time.monotonic()
+
+    def end_began(self) -> float:
+        """The moment from which the end of a worker that ends at once is counted."""
+        now = time.monotonic()
+        if now - self._heard_at > TOGETHER_SECONDS or now - self._began_at > LONGEST_TOGETHER:
+            self._began_at = now
+        self._heard_at = now
+        return self._began_at
+
+    def is_inside(self) -> bool:
+        """Whether the caller is a task body of one of them, so that waiting for them would be in vain."""
+        return any(worker.is_inside() for worker in self._workers)
 
     async def end_all(self) -> None:
         """Returns when all of them have ended. Workers that take too long are left to find the docket closed."""

@@ -113,6 +113,7 @@ class Docket(Places):
         self._subscriptions: Subscriptions | None = None
         self._hand_runs: HandRuns | None = None
         self._stack: AsyncExitStack | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._scheduling: Scheduling | None = None
         self._progressing: Batcher[tuple[str, int, bytes, str], bool]
 
@@ -126,6 +127,7 @@ class Docket(Places):
 
     async def __aenter__(self) -> Self:
         assert self._stack is None, "this docket is already open"
+        self._closing = None
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             self.keys = self._name_keys()
@@ -148,8 +150,15 @@ class Docket(Places):
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Closes the connections. Workers that still run on this docket hand back what they run first."""
-        if self._stack is None:
-            return
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+        elif self._stack is not None and self.attached.is_inside():
+            # A task body closes its own docket, which cannot wait for that body to end.
+            self._closing = asyncio.create_task(self._end_and_close(), name=f"{self.name} - closing")
+        elif self._stack is not None:
+            await self._end_and_close()
+
+    async def _end_and_close(self) -> None:
         try:
             await self.attached.end_all()
         finally:

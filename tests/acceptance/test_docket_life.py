@@ -170,8 +170,9 @@ async def test_a_server_that_is_not_there_is_caught_as_its_callers_catch_it(caug
         # Bound and not listening: nobody answers there, and nobody else can.
         taken.bind(("127.0.0.1", 0))
         docket = Docket(url=f"redis://127.0.0.1:{taken.getsockname()[1]}/0")
-        with pytest.raises(caught) as raised:
-            await docket.__aenter__()
+        async with docket:
+            with pytest.raises(caught) as raised:
+                await docket.snapshot()
 
     assert "127.0.0.1" in str(raised.value)
     assert "127.0.0.1" in repr(raised.value)

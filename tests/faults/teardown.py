@@ -34,6 +34,24 @@ async def stubborn() -> None:
             print("not yet", flush=True)
 
 
+async def closing_docket() -> None:
+    """Closes the docket that it runs on."""
+    started.set()
+    closing()
+    await opened_dockets[0].__aexit__(None, None, None)
+    print("the body goes on", flush=True)
+    await asyncio.sleep(600)
+
+
+async def leaving_both() -> None:
+    """Leaves worker and docket."""
+    started.set()
+    closing()
+    await opened_workers[0].__aexit__(None, None, None)
+    await opened_dockets[0].__aexit__(None, None, None)
+    await asyncio.sleep(600)
+
+
 async def short() -> None:
     started.set()
     await asyncio.sleep(0.5)
@@ -51,25 +69,30 @@ def closing() -> None:
 
 
 since: list[float] = []
+opened_dockets: list[Docket] = []
+opened_workers: list[Worker] = []
+runs: list[asyncio.Task[None]] = []
+bodies = {f.__name__: f for f in (plain, stubborn, short, closing_docket, leaving_both)}
 atexit.register(lambda: print(f"ended after {time.monotonic() - since[-1]:.2f} s", flush=True))
 
 
 def new_docket() -> Docket:
     # Only a hand-back explains that somebody else gets the task soon.
     docket = Docket("teardown", url, heartbeat_interval=timedelta(seconds=2), missed_heartbeats=30)
-    docket.register({"plain": plain, "stubborn": stubborn, "short": short}[body])
+    docket.register(bodies[body])
+    opened_dockets.append(docket)
     return docket
 
 
 async def begin(docket: Docket, worker: Worker) -> asyncio.Task[None]:
     """Returns when the body runs."""
-    runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+    methods: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "run_forever": worker.run_forever,
         "run_until_finished": worker.run_until_finished,
         "run_at_most": lambda: worker.run_at_most({"task": 1}),
     }
     await docket.add(body, key="task")()
-    running = asyncio.create_task(runs[method](), name="the run")
+    running = asyncio.create_task(methods[method](), name="the run")
     await started.wait()
     return running
 
@@ -84,6 +107,35 @@ def check(running: asyncio.Task[None]) -> None:
     assert running.done(), "the run has returned"
     running.result()
     print("the run returned", flush=True)
+
+
+async def inside() -> None:
+    """The body closes what it needs."""
+    async with new_docket() as docket, Worker(docket) as worker:
+        opened_workers.append(worker)
+        await docket.add(body, key="task")()
+        await worker.run_forever()
+        print("the run returned", flush=True)
+
+
+async def hangs() -> None:
+    """The server goes on to take connections, and says nothing any more."""
+    async with new_docket() as docket, Worker(docket) as worker:
+        await begin(docket, worker)
+        os.kill(int(os.environ["SERVER_PID"]), signal.SIGSTOP)
+        closing()
+        raise Trouble
+
+
+async def two_workers() -> None:
+    async with new_docket() as docket, Worker(docket, concurrency=1) as first, Worker(docket, concurrency=1) as second:
+        for number, worker in enumerate((first, second)):
+            started.clear()
+            await docket.add(body, key=f"task-{number}")()
+            runs.append(asyncio.create_task(worker.run_forever()))
+            await started.wait()
+        closing()
+        raise Trouble
 
 
 async def left() -> None:

@@ -33,11 +33,15 @@ def program(stage: Stage, order: str, body: str = "plain", method: str = "run_fo
 async def ended(process: Process, seconds: float) -> str:
     """What it said, once it has ended by itself; `seconds` are counted from the moment at which it began to close."""
     await process.ended(SECONDS + 20)
-    took = re.search(r"ended after ([\d.]+) s", process.output)
-    assert took is not None, process.output
-    assert float(took[1]) < seconds, process.output
+    assert closed_after(process) < seconds, process.output
     assert "trying again" not in process.output, process.output
     return process.output
+
+
+def closed_after(process: Process) -> float:
+    took = re.search(r"ended after ([\d.]+) s", process.output)
+    assert took is not None, process.output
+    return float(took[1])
 
 
 async def assert_task_is_free(stage: Stage) -> None:
@@ -49,8 +53,7 @@ async def assert_task_is_free(stage: Stage) -> None:
     async def plain() -> None:
         ran.set()
 
-    docket.register(plain)
-    docket.register(plain, names=["stubborn"])
+    docket.register(plain, names=["plain", "stubborn", "closing_docket", "leaving_both"])
     worker = await stage.worker(docket)
     async with asyncio.timeout(SECONDS):
         await worker.run_until_finished()
@@ -105,3 +108,30 @@ async def test_a_worker_whose_server_object_was_closed_lets_go(stage: Stage, pla
     url = "memory://teardown" if place == "memory" else ""
     said = await ended(program(stage, "server_only", url=url), PLAIN_SECONDS)
     assert "the run returned" in said
+
+
+@pytest.mark.parametrize("body", ["closing_docket", "leaving_both"])
+async def test_a_task_that_closes_its_own_docket_goes_back_at_once(stage: Stage, body: str) -> None:
+    """It cannot be waited for, and it is not left behind either."""
+    stage.server(tcp=True)
+    said = await ended(program(stage, "inside", body), PLAIN_SECONDS)
+    assert "the run returned" in said
+    assert "left behind" not in said
+    await assert_task_is_free(stage)
+
+
+async def test_a_server_that_hangs_keeps_nothing_from_closing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All waits together have one deadline."""
+    server = stage.server(tcp=True)
+    monkeypatch.setenv("SERVER_PID", str(server.pid))
+    process = program(stage, "hangs")
+    await process.ended(SECONDS)
+    assert closed_after(process) < 4.0, process.output
+
+
+async def test_two_workers_whose_tasks_ignore_their_cancel_share_one_deadline(stage: Stage) -> None:
+    stage.server(tcp=True)
+    process = program(stage, "two_workers", "stubborn")
+    await process.ended(SECONDS)
+    assert process.output.count("left behind: task") == 2
+    assert closed_after(process) < 7.0, process.output

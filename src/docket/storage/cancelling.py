@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _AGAIN_SECONDS = 0.2
 
 
-async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], message: str) -> None:
-    """Cancels the tasks and returns when all have ended, however they did.
+async def cancel_and_wait(
+    tasks: Iterable[asyncio.Task[Any]], message: str, is_late: Callable[[], bool] = lambda: False
+) -> None:
+    """Cancels the tasks and returns when all have ended, however they did, or when it is too late to wait for them.
 
     One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses, swallows one that comes in
     the moment in which what it waits for is done. A cancel of the caller is put off until the tasks have ended.
@@ -19,7 +21,7 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], message: str) -> N
     # A task whose event loop is closed has ended, though nobody told it.
     pending = {task for task in tasks if not task.done() and not task.get_loop().is_closed()}
     interrupted: asyncio.CancelledError | None = None
-    while pending:
+    while pending and not is_late():
         for task in pending:
             task.cancel(message)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +24,15 @@ class Patience:
 
 
 USUAL = Patience(body=5.0, ending=5.0)
-# Something the run needs is being closed: its process should end in two seconds, in five if a body ignores its cancel.
-AT_ONCE = Patience(body=3.5, ending=1.5)
+# Something the run needs is being closed: its process should end in two seconds, in five if a body ignores its cancel. The rest
+# of that time is for leaving the roster.
+AT_ONCE = Patience(body=3.5, ending=1.2)
 # The event loop waits for every task. A body that ignores its cancel gets a GeneratorExit.
-LOOP_ENDS = Patience(body=3.5, ending=1.5, closes_bodies=True)
+LOOP_ENDS = Patience(body=3.5, ending=1.2, closes_bodies=True)
+# However long others took before: so long bodies and endings get.
+LEAST_SECONDS = 0.4
+# Between two looks at the deadlines of a hand-back.
+LOOK_SECONDS = 0.1
 
 
 class Draining:
@@ -38,6 +44,7 @@ class Draining:
         self._is_lapsed = is_lapsed
         self._patience = USUAL
         self._handed_back_at: float | None = None
+        self._bodies_until = self._endings_until = math.inf
         self._is_announced = False
 
     @property
@@ -55,7 +62,7 @@ class Draining:
         while len(self._runs) and not self._is_hopeless():
             waiting = asyncio.ensure_future(self._runs.wait_idle())
             try:
-                await asyncio.wait([waiting], timeout=min(max(deadline - time.monotonic(), 0.1), 1.0))
+                await asyncio.wait([waiting], timeout=self._pause(deadline))
             except asyncio.CancelledError:
                 interrupted = True
                 self.hurry()
@@ -65,14 +72,25 @@ class Draining:
                 self.hurry()
         return interrupted
 
-    def hurry(self, patience: Patience = USUAL) -> None:
-        """Hands back what still runs."""
-        if self._patience is USUAL:
+    def hurry(self, patience: Patience = USUAL, since: float | None = None) -> None:
+        """Hands back what still runs. `since`: when the end began for which this worker is one of several."""
+        now = time.monotonic()
+        is_first = self._handed_back_at is None
+        if is_first:
+            self._handed_back_at = now if since is None else since
+        if is_first or self._patience is USUAL:
             self._patience = patience
-        if self._handed_back_at is None:
+            assert self._handed_back_at is not None
+            self._bodies_until = max(self._handed_back_at + patience.body, now + LEAST_SECONDS)
+            self._endings_until = max(self._handed_back_at + patience.ending, now + LEAST_SECONDS)
+        if is_first:
             self._announce()
-            self._handed_back_at = time.monotonic()
             self._runs.cancel_all(CancelReason.SHUTDOWN)
+
+    def _pause(self, deadline: float) -> float:
+        if self._handed_back_at is not None:
+            return LOOK_SECONDS
+        return min(max(deadline - time.monotonic(), LOOK_SECONDS), 1.0)
 
     def _announce(self) -> None:
         bodies = len(self.bodies)
@@ -82,11 +100,10 @@ class Draining:
 
     def _is_hopeless(self) -> bool:
         """Whether waiting longer would change nothing: a body ignores its cancel, or endings cannot be written."""
-        passed = 0.0 if self._handed_back_at is None else time.monotonic() - self._handed_back_at
-        bodies = self.bodies
+        now, bodies = time.monotonic(), self.bodies
         if bodies:
-            return passed > self._patience.body and not self._leave_behind(bodies)
-        if self._is_lapsed() or passed > self._patience.ending:
+            return now > self._bodies_until and not self._leave_behind(bodies)
+        if self._is_lapsed() or now > self._endings_until:
             logger.error("%d ending(s) could not be written; others will run those tasks again", len(self._runs))
             return True
         return False
@@ -100,7 +117,7 @@ class Draining:
             asyncio._unregister_task(body)  # pyright: ignore[reportPrivateUsage]
         if not closed or not all(closed):
             return False
-        self._handed_back_at = time.monotonic()
+        self._endings_until = time.monotonic() + LEAST_SECONDS * 2
         return True
 
     def _close(self, body: asyncio.Task[None]) -> bool:

@@ -133,6 +133,9 @@ class LeaseKeeper:
             ended, _ = await asyncio.wait([self._ended], timeout=patience)
             if ended:
                 self._thread.join()
+            else:
+                # An exit of the interpreter does not wait for it either.
+                atexit.unregister(self.abandon)
 
     def abandon(self) -> None:
         """The event loop is gone: the thread takes the worker off the roster and ends, which is waited for a moment. In a

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
+from docket.attached import AttachedWorkers
+
 from .draining import AT_ONCE, LOOP_ENDS, Draining
+
+# Of a worker that ends at once, after that began: its services have stopped, its offer is withdrawn, it has left the roster.
+SERVICES_SECONDS, WITHDRAW_SECONDS, ALL_SECONDS = 0.6, 1.0, 1.8
+# The least for leaving the roster, after a body that ignored its cancel.
+LEAST_SECONDS = 0.4
 
 
 class Session:
     """Ends by itself, because the worker or its docket closes, or with its event loop."""
 
-    def __init__(self, stop: asyncio.Event, on_abandoned: Callable[[], None]) -> None:
+    def __init__(self, stop: asyncio.Event, on_abandoned: Callable[[], None], attached: AttachedWorkers) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._stop = stop
         self._on_abandoned = on_abandoned
+        self._attached = attached
         self._over = asyncio.Event()
         # None during set-up.
         self._draining: Draining | None = None
-        self.ends_at_once = False
+        # When the end began, if the worker ends at once.
+        self._since: float | None = None
 
     def begin(self, draining: Draining) -> None:
         """Set-up is done: the worker serves."""
@@ -38,7 +48,7 @@ class Session:
             self._end_elsewhere()
             return
         self._tell(at_once)
-        if self._is_inside():
+        if self.is_inside():
             return
         interrupted: asyncio.CancelledError | None = None
         while not self._over.is_set():
@@ -52,9 +62,20 @@ class Session:
 
     def hand_back(self, *, loop_ends: bool = False) -> None:
         """What runs goes back now."""
-        self.ends_at_once = True
+        if self._since is None:
+            self._since = self._attached.end_began()
         if self._draining is not None:
-            self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE)
+            self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE, self._since)
+
+    def services_are_late(self) -> bool:
+        """Whether the worker has to go on without waiting for its services."""
+        return self._since is not None and time.monotonic() > self._since + SERVICES_SECONDS
+
+    def seconds_left(self, of: float = ALL_SECONDS) -> float | None:
+        """Until the worker should be gone, or has to go on; None if it does not end at once."""
+        if self._since is None:
+            return None
+        return max(self._since + of - time.monotonic(), LEAST_SECONDS)
 
     def end_set_up(self) -> None:
         """Nothing runs yet, and a server or a dependency that has to open may take long."""
@@ -67,7 +88,7 @@ class Session:
             self.hand_back()
         self.end_set_up()
 
-    def _is_inside(self) -> bool:
+    def is_inside(self) -> bool:
         """A task body that closes its own worker cannot wait for it."""
         current = asyncio.current_task()
         bodies = self._draining.bodies if self._draining is not None else ()

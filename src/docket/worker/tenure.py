@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,8 @@ from .server_clock import ServerClock, steady_seconds
 
 logger = logging.getLogger("docket.worker")
 
-# For each step of a worker that has to be gone soon.
-AT_ONCE_SECONDS = 1.0
+# To leave the roster, for a worker that has to be gone soon.
+LEAST_SECONDS, LEAVE_SECONDS = 0.2, 1.0
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class Tenure:
             await self.patiently(self._register)
         except asyncio.CancelledError:
             # The server may have us on the roster all the same.
-            await self.leave(AT_ONCE_SECONDS)
+            await self.leave(LEAVE_SECONDS)
             raise
 
     def register_again(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
@@ -98,16 +99,17 @@ class Tenure:
     def start(self) -> None:
         self.keeper.start()
 
-    async def close(self, *, at_once: bool = False) -> None:
-        """Renewal is the last service to stop; then the worker leaves the roster. At once: in about two seconds."""
+    async def close(self, seconds: float | None = None) -> None:
+        """Renewal is the last service to stop; then the worker leaves the roster, if there is time for that."""
+        deadline = None if seconds is None else time.monotonic() + seconds
         self._closed = True
         errand, self._errand = self._errand, None
         try:
             if errand is not None:
                 await cancel_and_wait([errand], "docket: the worker stops")
-            await self.keeper.stop(AT_ONCE_SECONDS if at_once else None)
+            await self.keeper.stop(None if seconds is None else seconds / 2)
         finally:
-            await self.leave(AT_ONCE_SECONDS if at_once else None)
+            await self.leave(None if deadline is None else max(deadline - time.monotonic(), LEAST_SECONDS))
 
     async def leave(self, patience: float | None = None) -> None:
         with contextlib.suppress(Exception):

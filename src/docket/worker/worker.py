@@ -44,7 +44,7 @@ from .sampling import Sampler
 from .seeding import Seeder
 from .server_clock import ServerClock
 from .service import Service
-from .session import Session
+from .session import WITHDRAW_SECONDS, Session
 from .settling import Settler
 from .sharing import SharedValues
 from .signals import stopped_by_signals
@@ -170,6 +170,10 @@ class Worker:
         finally:
             await stack.aclose()
 
+    def is_inside(self) -> bool:
+        """Whether the caller runs in this worker, so that it cannot wait for the worker's end."""
+        return self._session is not None and self._session.is_inside()
+
     async def end_run(self, *, at_once: bool) -> None:
         """Returns when the run that goes on in another asyncio task, if there is one, has ended."""
         if self._session is not None:
@@ -259,7 +263,7 @@ class Worker:
         self.docket.attached.attach(self)
         self._has_to_end = has_to_end
         self._stop.clear()
-        self._working, session = True, Session(self._stop, self._abandoned)
+        self._working, session = True, Session(self._stop, self._abandoned, self.docket.attached)
         self._session = session
         log_start(self.name, self.docket.tasks, self.labels())
         try:
@@ -365,13 +369,14 @@ class Worker:
             failure = _first_failure([*staff, *ends])
             self._tell_that_it_stops()
             with contextlib.suppress(asyncio.CancelledError):
-                await cancel_and_wait([*staff, *ends], "docket: the worker stops")
+                await cancel_and_wait([*staff, *ends], "docket: the worker stops", session.services_are_late)
             if isinstance(failure, NotOpen):
                 logger.warning("the docket was closed under worker %s, which stops", self.name)
                 session.hand_back()
             try:
-                with contextlib.suppress(NotOpen):
-                    await self.fetcher.withdraw()
+                with contextlib.suppress(NotOpen, TimeoutError):
+                    async with asyncio.timeout(session.seconds_left(WITHDRAW_SECONDS)):
+                        await self.fetcher.withdraw()
             except asyncio.CancelledError:
                 cancelled = True
             cancelled = await self.draining.run() or cancelled
@@ -477,8 +482,7 @@ class Worker:
         )
 
     async def _leave(self) -> None:
-        at_once = self._session is not None and self._session.ends_at_once
-        await self.tenure.close(at_once=at_once)
+        await self.tenure.close(self._session.seconds_left() if self._session is not None else None)
 
     def _occupation(self) -> Occupation:
         return Occupation(len(self.runs), self.fetcher.is_offering, self.is_stopping, self.fetcher.reading_client)
