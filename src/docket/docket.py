@@ -28,7 +28,7 @@ from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.times import check_durations, duration_ms, from_ms
 from docket.pending_call import PendingCall, check_place
 from docket.places import Places
-from docket.registry import Registry, TaskCollection, load_object, name_of
+from docket.registry import Registry, TaskCollection, name_of
 from docket.scheduling import Scheduling, new_key
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.spans import batch_span, request_span, task_span
@@ -224,10 +224,13 @@ class Docket(Places):
         """
         self.registry.register(function, names)
 
-    def register_collection(self, collection_path: str) -> None:
-        """Registers every function of `module:collection`."""
-        for function in load_object(collection_path):
-            self.register(function)
+    def register_collection(self, collection_path: str, *, unique: bool = False) -> None:
+        """Registers every function of `module:collection`.
+
+        If names are to be `unique`, as those that `docket worker --tasks` loads, two functions of one name are a
+        ValueError instead of a warning.
+        """
+        self.registry.register_collection(collection_path, unique=unique)
 
     # Scheduling
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 import warnings
 from collections.abc import Iterable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, cast, get_origin, get_type_hints
 
 from docket.dependencies import validate_dependencies
@@ -86,6 +87,8 @@ class Registry:
 
     def __init__(self) -> None:
         self.tasks: dict[str, TaskFunction] = {}
+        # The functions of collections by name, and the collection of each.
+        self._collected: dict[str, tuple[TaskFunction, str]] = {}
 
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Makes a function known.
@@ -97,13 +100,31 @@ class Registry:
         validate_dependencies(function)
         for name in given:
             taken = self.tasks.get(name)
-            if taken is not None and taken != function and not _is_same_place(taken, function):
+            if taken is not None and _are_different(taken, function):
                 warnings.warn(
-                    f"task {name!r} was {describe(taken)} and is now {describe(function)}: "
-                    "two functions of one name cannot be told apart; give one of them another name",
-                    stacklevel=4,
+                    f"task {name!r} was {located(taken)} and is now {located(function)}: workers find a function by its "
+                    f"name, so only the last one runs; give one another name, as in "
+                    f"docket.register({_call_name(function)}, names=[{_another_name(function, name)!r}])",
+                    stacklevel=_callers_level(),
                 )
             self.tasks[name] = function
+
+    def register_collection(self, path: str, *, unique: bool = False) -> None:
+        """Makes every function of `module:collection` known.
+
+        If names are to be `unique`, raises ValueError for a name that stands for another function in this collection, or
+        in one that was registered before.
+        """
+        for function in load_object(path):
+            check_awaitable(function)
+            name = own_name(function)
+            known, known_path = self._collected.setdefault(name, (function, path))
+            if unique and _are_different(known, function):
+                raise ValueError(
+                    f"two functions have the name {name!r}: {located(known)} (in {known_path}) and {located(function)} "
+                    f"(in {path}); workers find a function by its name, so rename one of them"
+                )
+            self.register(function)
 
     def find(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
         """The function and its name. Functions need not be registered first; names do."""
@@ -120,16 +141,52 @@ class Registry:
         return function, name
 
 
+def _are_different(a: Any, b: Any) -> bool:
+    return a != b and not _is_same_place(a, b)
+
+
 def _is_same_place(a: Any, b: Any) -> bool:
     """The same definition imported or reloaded twice is not a clash."""
-    code_a, code_b = getattr(a, "__code__", None), getattr(b, "__code__", None)
+    code_a, code_b = _code(a), _code(b)
     if code_a is None or code_b is None:
         return False
     return (code_a.co_filename, code_a.co_firstlineno) == (code_b.co_filename, code_b.co_firstlineno)
 
 
+def _code(function: Any) -> CodeType | None:
+    """The code of a function; of a decorated one that of the inner function, since the decorator's is that of many."""
+    try:
+        function = inspect.unwrap(function)
+    except ValueError:
+        return None
+    return getattr(_body(function), "__code__", None)
+
+
 def describe(function: Any) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def located(function: Any) -> str:
+    """A function with the place of its definition, where it has one."""
+    code = _code(function)
+    return describe(function) if code is None else f"{describe(function)} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _call_name(function: Any) -> str:
+    return getattr(function, "__name__", "function")
+
+
+def _another_name(function: Any, name: str) -> str:
+    module = str(getattr(function, "__module__", None) or "_").rpartition(".")[2]
+    return f"{name}_2" if module.startswith("_") else f"{module}_{name}"
+
+
+def _callers_level() -> int:
+    """Which frame, counted from that of our caller, is the first outside of docket: a warning should show that line."""
+    frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage] - warnings skip packages only since Python 3.12
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "docket":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def load_object(path: str) -> Any:

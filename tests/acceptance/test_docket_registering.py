@@ -1,10 +1,15 @@
 """Telling a docket which functions it may run."""
 
+import functools
+import sys
+import types
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from docket import Docket, Retry, Timeout
+from docket import Docket, Retry, Timeout, Worker
 
 from .waiting import run_everything
 
@@ -99,3 +104,85 @@ async def test_registering_the_same_function_again_is_silent(docket: Docket) -> 
     docket.register(apples)
 
     assert docket.tasks["apples"] is apples
+
+
+def another(name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def apples() -> None: ...
+
+    apples.__module__, apples.__qualname__ = name, "apples"
+    return apples
+
+
+@pytest.mark.parametrize(
+    "clash", [lambda docket, function: docket.register(function), lambda docket, function: docket.add(function)]
+)
+async def test_the_warning_shows_the_callers_line_both_functions_and_a_way_out(
+    docket: Docket, clash: Callable[[Docket, Any], Any]
+) -> None:
+    docket.register(apples)
+
+    with pytest.warns(UserWarning, match="task 'apples'") as caught:
+        clash(docket, another("shop.orchard"))
+
+    (warning,) = caught
+    told = str(warning.message)
+    assert warning.filename == __file__
+    assert f"was {__name__}.apples ({__file__}:" in told
+    assert f"is now shop.orchard.apples ({__file__}:" in told
+    assert "docket.register(apples, names=['orchard_apples'])" in told
+
+
+async def test_functions_of_one_name_behind_one_decorator_are_told_apart(docket: Docket) -> None:
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def shell() -> None:
+            await function()
+
+        return shell
+
+    async def pears() -> None: ...
+
+    docket.register(decorated(pears))
+    with pytest.warns(UserWarning, match="task 'pears' was"):
+        docket.register(decorated(globals()["pears"]))
+
+
+@pytest.fixture
+def orchards() -> Iterator[tuple[str, str]]:
+    """Two modules that have a function of one name each."""
+    names = ("tests_orchard_north", "tests_orchard_south")
+    for name in names:
+        module: Any = types.ModuleType(name)
+        module.tasks = [another(name)]
+        sys.modules[name] = module
+    yield f"{names[0]}:tasks", f"{names[1]}:tasks"
+    for name in names:
+        del sys.modules[name]
+
+
+async def test_two_functions_of_one_name_in_what_a_worker_program_loads_are_an_error(
+    docket: Docket, url: str, orchards: tuple[str, str]
+) -> None:
+    # Both come from one line of this file, which is how a module looks that was loaded twice.
+    south: Any = sys.modules["tests_orchard_south"]
+
+    async def apples() -> None: ...
+
+    south.tasks = [apples]
+
+    with pytest.raises(ValueError, match=r"two functions have the name 'apples': tests_orchard_north\.apples .*north:"):
+        await Worker.run(docket.name, url, tasks=list(orchards), until_finished=True)
+
+
+async def test_the_same_function_in_two_collections_is_one(docket: Docket, orchards: tuple[str, str]) -> None:
+    for path in (*orchards, *orchards):
+        docket.register_collection(path, unique=True)
+
+    assert "apples" in docket.tasks
+
+
+async def test_a_program_may_replace_a_task_by_a_second_collection(docket: Docket, orchards: tuple[str, str]) -> None:
+    docket.register_collection(f"{__name__}:fruit")
+
+    with pytest.warns(UserWarning, match="was .* and is now"):
+        docket.register_collection(orchards[0])

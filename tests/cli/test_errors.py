@@ -121,6 +121,7 @@ def test_a_bad_value_is_one_line_that_names_it(arguments: list[str], words: str,
         ("shop.py:tasks", "name the module, not its file: shop:tasks"),
         ("src/shop.py:tasks", "name the module, not its file: src.shop:tasks"),
         ("shop:nothing", "module 'shop' has no 'nothing'"),
+        ("shop:taks", "module 'shop' has no 'taks'; did you mean 'tasks'?"),
         ("shop", "write module:name"),
         ("shop:", "write module:name"),
         ("shop:ship", "that is no collection"),
@@ -153,6 +154,16 @@ def test_tasks_that_cannot_be_loaded_are_one_line_that_says_where(
     assert worker.ends() == 2, worker.output
     assert worker.output.count("\n") == 1, worker.output
     assert words in worker.output
+
+
+def test_two_functions_of_one_name_in_the_tasks_are_one_line_that_names_both(folder: Path, start: Start) -> None:
+    for module in ("mail", "sms"):
+        (folder / f"{module}.py").write_text("async def send(): pass\ntasks = [send]\n")
+    worker = start("worker", "--url", "memory://", "--tasks", "mail:tasks", "--tasks", "sms:tasks")
+    assert worker.ends() == 2, worker.output
+    assert worker.output.count("\n") == 1, worker.output
+    assert "--tasks sms:tasks: two functions have the name 'send': mail.send" in worker.output
+    assert "sms.send" in worker.output
 
 
 def test_a_fallback_that_is_no_function_is_refused(shop: str, start: Start) -> None:

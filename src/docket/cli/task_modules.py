@@ -30,7 +30,7 @@ def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> N
     for path in paths:
         _load("--tasks", path)
         try:
-            docket.register_collection(path)
+            docket.register_collection(path, unique=True)
         except (TypeError, ValueError) as error:
             raise WrongUsage(f"--tasks {path}: {_collection_problem(error)}") from error
     if fallback and not callable(_load("--fallback-task", fallback)):

@@ -422,7 +422,7 @@ class Worker:
         docket.server.entry_seconds = max(wait.total_seconds(), 0.0)
         async with docket:
             for path in tasks:
-                docket.register_collection(path)
+                docket.register_collection(path, unique=True)
             worker = cls(
                 docket,
                 name,
