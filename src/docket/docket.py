@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
@@ -21,7 +20,7 @@ from docket.instrumentation import (
     inject_context,
     is_tracing,
 )
-from docket.ledger import Batcher, Ledger
+from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.ledger import BATCH
 from docket.model.errors import NotOpen, Undecodable
 from docket.model.losses import MAX_LOSSES, check_max_losses
@@ -32,7 +31,6 @@ from docket.registry import Registry, TaskCollection, name_of
 from docket.scheduling import Scheduling, new_key
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.spans import batch_span, request_span, task_span
-from docket.storage.faults import PASSING
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
@@ -43,8 +41,6 @@ from docket.tasks import standard_tasks
 if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.credentials import CredentialProvider
-
-logger = logging.getLogger("docket.worker")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,7 +111,7 @@ class Docket(Places):
         self._stack: AsyncExitStack | None = None
         self._closing: asyncio.Task[None] | None = None
         self._scheduling: Scheduling | None = None
-        self._progressing: Batcher[tuple[str, int, bytes, str], bool]
+        self._progressing: Batcher[ProgressChange, bytes | Unwritten]
 
     def _name_keys(self) -> Keys:
         cluster = parse(self.url).kind is Kind.CLUSTER
@@ -138,7 +134,11 @@ class Docket(Places):
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)
             self._scheduling = Scheduling(self, self._ledger)
             self._progressing = Batcher(
-                self._ledger.progress, most=BATCH, weigh=_progress_weight, in_flight=2, name=f"{self.name} - progress"
+                self._ledger.progress,
+                most=BATCH,
+                weigh=lambda change: change.weight,
+                in_flight=2,
+                name=f"{self.name} - progress",
             )
             stack.push_async_callback(self._scheduling.drain)
             stack.push_async_callback(self._progressing.drain)
@@ -437,18 +437,9 @@ class Docket(Places):
         """State and progress of a task now, then every event."""
         return watch(self, key, ready)
 
-    async def write_progress(self, key: str, epoch: int, stored: str) -> None:
-        try:
-            await self._progressing.submit((key, epoch, stored.encode(), stored))
-        except PASSING as error:
-            # A task must not fail because nobody could be told how far it is.
-            level = logging.DEBUG if self.server.outages.is_on else logging.WARNING
-            logger.log(level, "progress of task %r was not written: %s", key, error)
-
-
-def _progress_weight(item: tuple[str, int, bytes, str]) -> int:
-    key, _, data, event = item
-    return len(key) + len(data) + len(event)
+    async def write_progress(self, change: ProgressChange) -> bytes | Unwritten:
+        """The progress of the task after the change, as JSON, or why it was not changed."""
+        return await self._progressing.submit(change)
 
 
 def _not_open() -> NotOpen:

@@ -25,6 +25,8 @@ GROUP = b"docket-workers"
 # Among the leases, and no workers: when anybody renewed last, and until when nobody is declared dead.
 MARKS = {b"\1renewed", b"\1grace"}
 CANCEL_ASKED, SUSPECT, FROM_FRONT, ALONE = 1, 2, 4, 16
+# In the flags of a task record.
+HAS_PROGRESS = 4
 SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
@@ -409,7 +411,7 @@ def _runs(b: Books, group_was_lost: bool) -> Iterator[str]:
             if e.holder is None and stream.has_group and not stream.undelivered(e.id):
                 yield f"{e.key!r} on {name} was delivered and is pending with nobody"
     for key in b.progress:
-        if key not in b.running:
+        if key not in b.running and not (key in b.tasks and b.tasks[key].flags & HAS_PROGRESS):
             yield f"progress of {key!r}, which does not run"
     epochs = [run.epoch for run in b.running.values()] + list(b.ghosts)
     if len(epochs) != len(set(epochs)):

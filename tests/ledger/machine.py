@@ -13,6 +13,7 @@ from docket.ledger import (
     Delivery,
     Entry,
     Order,
+    ProgressChange,
     SuspectNotes,
     WaitingFunctions,
     hand_back,
@@ -342,9 +343,9 @@ class LedgerMachine(RuleBasedStateMachine):
         adopt_front_order(self.model, self.desk.books())
 
     def progress(self) -> None:
-        run, data = self._any_run(), self._draw(st.binary(max_size=3))
-        answer = self._run(self.desk.ledger.progress([(run.key, run.epoch, data, "{}")]))
-        assert answer == [self.model.write_progress(run.key, run.epoch, data)]
+        run, amount = self._any_run(), self._draw(st.integers(1, 9))
+        (answer,) = self._run(self.desk.ledger.progress([ProgressChange(run.key, run.epoch, add=amount)]))
+        assert isinstance(answer, bytes) == self.model.write_progress(run.key, run.epoch, answer)
 
     def renew(self) -> None:
         worker = self._worker()

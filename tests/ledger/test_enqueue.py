@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docket.codec import decode_call, encode_call
-from docket.ledger import Answer
+from docket.ledger import Answer, ProgressChange, Unwritten
 from docket.model.states import ExecutionState
 
 from .desk import Desk, completed, order
@@ -141,14 +141,14 @@ async def test_a_replaced_task_that_was_delivered_but_not_claimed_starts_once_wi
 async def test_a_task_replaced_while_it_runs_voids_the_run(desk: Desk) -> None:
     worker = await desk.hire()
     old = await desk.start(worker, "k", call=call(1))
-    await desk.ledger.progress([(old.key, old.epoch, b"half", "{}")])
+    await desk.ledger.progress([ProgressChange(old.key, old.epoch, add=1)])
     await desk.add("k", call=call(2), replace=True)
     books = desk.sound_books()
     assert not books.running
     assert not books.progress
 
     assert await desk.settle(completed(old)) == [Answer.LOST]
-    assert await desk.ledger.progress([(old.key, old.epoch, b"more", "{}")]) == [False]
+    assert await desk.ledger.progress([ProgressChange(old.key, old.epoch, add=1)]) == [Unwritten.LOST]
     assert await desk.acquire(old.key, old.epoch, [("L", 1)]) == 0
     (new,) = await desk.take(worker)
     assert new.epoch > old.epoch

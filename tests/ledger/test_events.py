@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from docket.ledger import hand_back, reschedule
+from docket.ledger import ProgressChange, hand_back, reschedule
 from docket.ledger.endings import Ending, ending_event, read_ending
 from docket.ledger.ledger import as_json
 from docket.model.states import ExecutionState
@@ -58,8 +58,12 @@ def listener(server: Server, blocking: Any) -> Iterator[Listener]:
     listener.close()
 
 
+def _what(event: dict[str, str]) -> str:
+    return event["state"] if event["type"] == "state" else event["type"]
+
+
 def states_of(messages: list[tuple[bytes, bytes]], channel: bytes) -> list[str]:
-    return [json.loads(data)["state"] for heard_on, data in messages if heard_on == channel]
+    return [_what(json.loads(data)) for heard_on, data in messages if heard_on == channel]
 
 
 async def test_every_event_of_every_key_parses_and_goes_to_that_key(desk: Desk, listener: Listener) -> None:
@@ -69,7 +73,7 @@ async def test_every_event_of_every_key_parses_and_goes_to_that_key(desk: Desk, 
     await desk.ledger.stage()
     runs = await desk.take(worker, 500)
     for run in runs:
-        await desk.ledger.progress([(run.key, run.epoch, b"1", '{"type":"progress","state":"progress"}')])
+        await desk.ledger.progress([ProgressChange(run.key, run.epoch, message='"half"')])
     await desk.settle(*(completed(run) for run in runs))
 
     heard = listener.heard()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from docket.ledger import Answer, hand_back, reschedule
+from docket.ledger import Answer, ProgressChange, hand_back, reschedule
 from docket.ledger.payloads import call_payload, result_payload
 from docket.model.errors import ServerFull
 from docket.model.states import ExecutionState
@@ -79,7 +79,8 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(desk: Desk) -
         assert desk.renew(worker).orders == [(runs["t0"].epoch, "t0")]
         assert await desk.ledger.cancel("t7") == 1
         assert (await desk.ledger.stage())[0] == 1
-        assert await desk.ledger.progress([("t1", runs["t1"].epoch, b"1", "{}")]) == [True]
+        (written,) = await desk.ledger.progress([ProgressChange("t1", runs["t1"].epoch, add=1)])
+        assert isinstance(written, bytes)
         assert await desk.acquire("t1", runs["t1"].epoch, [("L", 1)]) == 1
         assert await desk.acquire("t2", runs["t2"].epoch, [("L", 1)]) == 2
         answers = await desk.settle(

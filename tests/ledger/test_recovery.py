@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, hand_back
+from docket.ledger import Answer, ProgressChange, Unwritten, hand_back
 from docket.storage.records import read_task
 
 from .books import GROUP
@@ -394,7 +394,7 @@ async def test_a_worker_goes_on_when_the_server_comes_back_empty(desk: Desk) -> 
     desk.client.flushdb()
 
     assert await desk.settle(completed(run)) == [LOST]
-    assert await desk.ledger.progress([("k", run.epoch, b"1", "{}")]) == [False]
+    assert await desk.ledger.progress([ProgressChange("k", run.epoch, add=1)]) == [Unwritten.LOST]
     assert await desk.ledger.take(worker, '"w"', 1) is None
     renewal = desk.renew(worker)
     assert (renewal.lost, renewal.on_roster) == (False, False)
@@ -423,7 +423,7 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(desk: Desk) -> Non
     await (await flushed()).ledger.stage()
     a, b = await (await flushed()).take(worker, 2)
     await (await flushed()).claim(worker, [])
-    await (await flushed()).ledger.progress([("a", a.epoch, b"1", "{}")])
+    await (await flushed()).ledger.progress([ProgressChange("a", a.epoch, add=1)])
     assert await (await flushed()).acquire("a", a.epoch, [("L", 1)]) == 1
     assert await (await flushed()).settle(completed(a)) == [DONE]
     assert not (await flushed()).renew(worker).lost

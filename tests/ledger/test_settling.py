@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket.codec import decode_call, encode_call
-from docket.ledger import Answer, Delivery, hand_back, reschedule, unknown_function
+from docket.ledger import Answer, Delivery, ProgressChange, Unwritten, hand_back, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
 from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
@@ -21,7 +21,7 @@ async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_pro
     run = await desk.start(worker, "k")
     before = await desk.ledger.look("k")
     assert before.run is not None
-    await desk.ledger.progress([("k", run.epoch, b"all of it", "{}")])
+    (progress,) = await desk.ledger.progress([ProgressChange("k", run.epoch, message='"all of it"')])
     settlement = completed(run)
     settlement.item[5] = Ending("name", "words", 1, b"value").pack()
     assert await desk.settle(settlement) == [DONE]
@@ -33,7 +33,7 @@ async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_pro
     assert look.finished.epoch == run.epoch
     assert look.finished.started_ms == before.run.started_ms
     assert look.finished.started_ms <= look.finished.completed_ms <= desk.now()
-    assert look.finished.progress == b"all of it"
+    assert look.finished.progress == progress
     assert read_ending(look.finished.tail) == Ending("name", "words", 1, b"value")
     desk.sound_books()
 
@@ -67,7 +67,7 @@ async def test_another_epoch_changes_nothing(desk: Desk, off: int) -> None:
     before = desk.books()
     answers = await desk.settle(completed(wrong), reschedule("k", wrong.epoch, attempt=2), hand_back("k", wrong.epoch))
     assert answers == [LOST] * 3
-    assert await desk.ledger.progress([("k", wrong.epoch, b"x", "{}")]) == [False]
+    assert await desk.ledger.progress([ProgressChange("k", wrong.epoch, add=1)]) == [Unwritten.LOST]
     assert await desk.acquire("k", wrong.epoch, [("L", 1)]) == 0
     assert desk.books() == before
 
@@ -168,7 +168,8 @@ async def test_progress_is_gone_with_the_run_that_wrote_it(desk: Desk) -> None:
     holder, *rest = await desk.take(worker)
     await desk.acquire("holder", holder.epoch, [("L", 1)])
     runs = {run.key: run for run in rest}
-    assert all(await desk.ledger.progress([(k, run.epoch, b"1", "{}") for k, run in runs.items()]))
+    changes = [ProgressChange(k, run.epoch, add=1) for k, run in runs.items()]
+    assert all(isinstance(answer, bytes) for answer in await desk.ledger.progress(changes))
     await desk.settle(
         reschedule("retried", runs["retried"].epoch, attempt=2),
         hand_back("back", runs["back"].epoch),

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from docket.ledger import Ledger
+from docket.ledger import Ledger, ProgressChange, Unwritten
 
 if TYPE_CHECKING:
     from docket.storage.subscriptions import Subscriptions
@@ -44,6 +44,6 @@ class TaskHome(Protocol):
 
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None: ...
 
-    async def write_progress(self, key: str, epoch: int, stored: str) -> None: ...
+    async def write_progress(self, change: ProgressChange) -> bytes | Unwritten: ...
 
     def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]: ...

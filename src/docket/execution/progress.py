@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from docket.ledger import ProgressChange, Unwritten
+from docket.model.errors import TaskNotFound
 from docket.model.times import from_ms
+from docket.storage.faults import PASSING
 
 if TYPE_CHECKING:
     from .context import TaskHome
+
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+_MOST = 2**53
 
 
 class ProgressEvent(TypedDict):
@@ -26,9 +36,12 @@ class ProgressEvent(TypedDict):
 
 
 class ExecutionProgress:
-    """Progress of one task: written by its run, read by anybody.
+    """Progress of one task: written by its run or by others, read by anybody.
 
-    Writes of a run that was replaced, or lost to another worker, change nothing.
+    Several handles work together: each call changes only its own field of what is stored, and is one event. A run that was
+    replaced, or lost to another worker, changes nothing. A handle that is not a run's own may write while the task waits,
+    which is kept for its run, and raises TaskNotFound if the task has ended. An outage of the server raises nothing: what
+    could not be written goes along with the next write.
     """
 
     def __init__(self, docket: TaskHome, key: str, epoch: int = 0) -> None:
@@ -39,7 +52,8 @@ class ExecutionProgress:
         self.total: int = 100
         self.message: str | None = None
         self.updated_at: datetime | None = None
-        self.used = False
+        self.used: bool = False
+        self._unsent: ProgressChange | None = None
 
     @classmethod
     async def create(cls, docket: TaskHome, key: str) -> Self:
@@ -49,20 +63,31 @@ class ExecutionProgress:
         return progress
 
     async def set_total(self, total: int) -> None:
-        if total < 1:
-            raise ValueError(f"a total of {total}: it must be at least 1")
-        self.total = total
-        await self._write()
+        await self.update(total=total)
 
     async def increment(self, amount: int = 1) -> None:
-        if amount < 1:
-            raise ValueError(f"an increment of {amount}: it must be at least 1")
-        self.current = (self.current or 0) + amount
-        await self._write()
+        """Adds to what is stored, whoever has stored it."""
+        _check("an increment", amount, 1)
+        await self._change(ProgressChange(self.key, self.epoch, add=amount))
+
+    async def set(self, current: int) -> None:
+        """Moves to this point, forth or back."""
+        await self.update(current=current)
 
     async def set_message(self, message: str | None) -> None:
-        self.message = message
-        await self._write()
+        """None removes the message."""
+        await self._change(ProgressChange(self.key, self.epoch, message=json.dumps(message)))
+
+    async def update(self, *, current: int | None = None, total: int | None = None, message: str | None = None) -> None:
+        """Sets several fields at once, as one event; those that are not given stay as they are."""
+        if current is None and total is None and message is None:
+            raise TypeError("update() needs a current, a total or a message")
+        if current is not None:
+            _check("a current", current, 0)
+        if total is not None:
+            _check("a total", total, 1)
+        text = json.dumps(message) if message is not None else None
+        await self._change(ProgressChange(self.key, self.epoch, current=current, total=total, message=text))
 
     async def sync(self) -> None:
         """Reads the progress as it is written down, also after the task has ended."""
@@ -71,10 +96,11 @@ class ExecutionProgress:
         self.apply(read_progress(stored) if stored else {})
 
     async def subscribe(self, ready: asyncio.Event | None = None) -> AsyncGenerator[ProgressEvent]:
-        """The progress now, then every step."""
-        async for event in self.docket.watch(self.key, ready):
-            if event["type"] == "progress":
-                yield event
+        """The progress now, then every step, until the task has ended. Raises TaskNotFound if no task has the key."""
+        async with aclosing(self.docket.watch(self.key, ready)) as events:
+            async for event in events:
+                if event["type"] == "progress":
+                    yield event
 
     def apply(self, stored: dict[str, Any]) -> None:
         self.current = stored.get("current")
@@ -83,19 +109,47 @@ class ExecutionProgress:
         updated = stored.get("updated_at")
         self.updated_at = from_ms(updated) if updated is not None else None
 
-    async def _write(self) -> None:
+    async def _change(self, change: ProgressChange) -> None:
         self.used = True
-        self.updated_at = self.docket.now()
-        stored = json.dumps(
-            {
-                "type": "progress",
-                "current": self.current,
-                "total": self.total,
-                "message": self.message,
-                "updated_at": round(self.updated_at.timestamp() * 1000),
-            }
-        )
-        await self.docket.write_progress(self.key, self.epoch, stored)
+        unsent, self._unsent = self._unsent, None
+        whole = change if unsent is None else unsent.then(change)
+        try:
+            answer = await self.docket.write_progress(whole)
+        except PASSING as error:
+            # A task must not fail because nobody could be told how far it is.
+            told = unsent is not None or self.docket.ledger.server.outages.is_on
+            level = logging.DEBUG if told else logging.WARNING
+            logger.log(level, "progress of task %r was not written: %s", self.key, error)
+            if not getattr(error, "maybe_stored", False):
+                self._unsent = whole if self._unsent is None else self._unsent.then(whole)
+            self._foresee(change)
+            return
+        if answer is Unwritten.NOT_FOUND:
+            raise TaskNotFound(
+                f"progress of task {self.key!r}: there is no such task, or it has ended; nothing was written"
+            )
+        if isinstance(answer, Unwritten):
+            self._foresee(change)
+        else:
+            self.apply(read_progress(answer))
+
+    def _foresee(self, change: ProgressChange) -> None:
+        """What was not stored is at least known here."""
+        current = self.current if change.current is None else change.current
+        if change.add is not None:
+            current = (current or 0) + change.add
+        total = self.total if change.total is None else change.total
+        message = self.message if change.message is None else json.loads(change.message)
+        now = round(self.docket.now().timestamp() * 1000)
+        self.apply({"current": current, "total": total, "message": message, "updated_at": now})
+
+
+def _check(what: str, number: object, least: int) -> None:
+    """Numbers are stored as the server's scripts count: exactly up to 2⁵³."""
+    if not isinstance(number, int | float):
+        raise TypeError(f"{what} of {number!r}: it must be a number")
+    if not least <= number <= _MOST:
+        raise ValueError(f"{what} of {number}: it must be at least {least} and at most {_MOST}")
 
 
 def read_progress(stored: bytes | str) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.ledger import Look, read_ending
 from docket.ledger.ledger import worker_name
-from docket.model.errors import ResultExpired, ServerUnreachable
+from docket.model.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord, read_finished
@@ -120,33 +121,81 @@ async def _something_decisive(inbox: asyncio.Queue[bytes | None], generation: in
 async def watch(
     docket: TaskHome, key: str, ready: asyncio.Event | None = None
 ) -> AsyncGenerator[StateEvent | ProgressEvent]:
-    """The task's state and progress now, then every event, until the consumer stops."""
+    """The task's state and progress now, then every event, until the task has ended. Raises TaskNotFound if there is none."""
     async with listening(docket, key) as inbox:
         if ready is not None:
             ready.set()
-        base = await _current(docket, key)
-        state, progress = base
-        yield state
-        yield progress
-        while True:
-            message = await inbox.get()
+        sight = await _look(docket, key)
+        yield sight.state
+        yield sight.progress
+        while not sight.ended:
+            message = await _message(inbox)
             if message is None:
-                state, progress = await _current(docket, key)
-                yield state
-                yield progress
+                for event in await _look_again(docket, sight):
+                    yield event
                 continue
-            event = json.loads(message.partition(b"\n")[0])
+            text, _, record = message.partition(b"\n")
+            event = json.loads(text)
             if event["type"] == "progress":
-                yield progress_event(key, event)
-            else:
-                state = _merge(state, event)
-                yield state
+                sight.progress = progress_event(key, event)
+                yield sight.progress
+            elif not record or read_finished(record).task.generation >= sight.generation:
+                sight.state = _merge(sight.state, event)
+                finished = sight.state["state"].finished and not event.get("goes_on")
+                sight.ended = finished and (bool(record) or not await _is_there(docket, key))
+                yield sight.state
 
 
-async def _current(docket: TaskHome, key: str) -> tuple[StateEvent, ProgressEvent]:
+@dataclass(slots=True)
+class _Sight:
+    """What a watcher knows of its task."""
+
+    state: StateEvent
+    progress: ProgressEvent
+    generation: int
+    ended: bool
+
+
+async def _look(docket: TaskHome, key: str) -> _Sight:
     look = await docket.ledger.look(key)
+    task = look.task or (look.finished.task if look.finished else None)
+    if task is None:
+        raise TaskNotFound(f"there is no task {key!r}: it was never scheduled, or it has ended and its record is gone")
     stored = look.progress or (look.finished.progress if look.finished else None)
-    return _state_event(key, look), progress_event(key, read_progress(stored) if stored else {})
+    progress = progress_event(key, read_progress(stored) if stored else {})
+    return _Sight(_state_event(key, look), progress, task.generation, look.task is None)
+
+
+async def _is_there(docket: TaskHome, key: str) -> bool:
+    """Whether the key has an unfinished task, so that an ending without a record may be that of an earlier one."""
+    try:
+        return (await docket.ledger.look(key)).task is not None
+    except ServerUnreachable:
+        return False
+
+
+async def _look_again(docket: TaskHome, sight: _Sight) -> list[StateEvent | ProgressEvent]:
+    """What was missed, as far as it can still be seen. An outage is waited out."""
+    try:
+        now = await _look(docket, sight.state["key"])
+    except ServerUnreachable:
+        return []
+    missed: list[StateEvent | ProgressEvent] = []
+    if any(now.state[name] != sight.state[name] for name in ("state", "started_at")):
+        missed.append(now.state)
+    if now.progress != sight.progress:
+        missed.append(now.progress)
+    sight.state, sight.progress, sight.generation, sight.ended = now.state, now.progress, now.generation, now.ended
+    return missed
+
+
+async def _message(inbox: asyncio.Queue[bytes | None]) -> bytes | None:
+    """The next message; None if it is time to look."""
+    try:
+        async with asyncio.timeout(SAFETY_SECONDS):
+            return await inbox.get()
+    except TimeoutError:
+        return None
 
 
 def _state_event(key: str, look: Look) -> StateEvent:

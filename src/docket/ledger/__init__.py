@@ -22,6 +22,7 @@ from .values import (
     Entry,
     KeptSlot,
     Order,
+    ProgressChange,
     Reclaimed,
     Registration,
     Renewal,
@@ -30,6 +31,7 @@ from .values import (
     SuspectNotes,
     Taken,
     UnknownEntry,
+    Unwritten,
     WaitingFunctions,
 )
 
@@ -46,6 +48,7 @@ __all__ = [
     "Look",
     "Order",
     "PageRow",
+    "ProgressChange",
     "Receipt",
     "Reclaimed",
     "Registration",
@@ -57,6 +60,7 @@ __all__ = [
     "SuspectNotes",
     "Taken",
     "UnknownEntry",
+    "Unwritten",
     "WaitingFunctions",
     "WorkerRow",
     "ending_its_chain",

@@ -32,6 +32,7 @@ from .values import (
     Entry,
     KeptSlot,
     Order,
+    ProgressChange,
     Reclaimed,
     Registration,
     Renewal,
@@ -40,6 +41,7 @@ from .values import (
     SuspectNotes,
     Taken,
     UnknownEntry,
+    Unwritten,
     WaitingFunctions,
 )
 
@@ -197,11 +199,10 @@ class Ledger:
             if cursor == "0":
                 return removed
 
-    async def progress(self, items: Sequence[tuple[str, int, bytes, str]]) -> list[bool]:
-        reply = await self._run(
-            "progress", [(text_bytes(key), epoch, data, event) for key, epoch, data, event in items]
-        )
-        return [code == 1 for code in reply]
+    async def progress(self, changes: Sequence[ProgressChange]) -> list[bytes | Unwritten]:
+        """The progress of each task as it is now, as JSON."""
+        reply = await self._run("progress", [change.row() for change in changes])
+        return [answer if isinstance(answer, bytes) else Unwritten(answer) for answer in reply]
 
     async def acquire(
         self, key: str, epoch: int, limits: Sequence[tuple[str, int]], *, taken: Sequence[Taken] = ()

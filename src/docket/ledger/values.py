@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from docket.storage.keys import text_bytes
+
 from .payloads import Payload
 
 # What a run took of a limit that is about time: the kind of limit, the key that counts it, the submission that took it.
@@ -36,6 +38,49 @@ class Order:
     def weight(self) -> int:
         """About how many bytes it takes in a script's arguments."""
         return len(self.call) + len(self.key) + len(self.function_name) + 30
+
+
+@dataclass(slots=True)
+class ProgressChange:
+    """A change of a task's progress by the run of this epoch, or by anybody else (0). None leaves a field as it is.
+
+    `message` is JSON text. The amount to `add` comes on top of a new `current`.
+    """
+
+    key: str
+    epoch: int = 0
+    add: int | None = None
+    current: int | None = None
+    total: int | None = None
+    message: str | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in a script's arguments."""
+        return len(self.key) + len(self.message or "") + 60
+
+    def row(self) -> list[bytes | int | str]:
+        """As the script reads it."""
+        fields = (self.add, self.current, self.total, self.message)
+        return [text_bytes(self.key), self.epoch, *(False if field is None else field for field in fields)]
+
+    def then(self, other: ProgressChange) -> ProgressChange:
+        """Both changes as one."""
+        if other.current is None:
+            added = (self.add or 0) + (other.add or 0) or None
+            current = self.current
+        else:
+            added, current = other.add, other.current
+        total = self.total if other.total is None else other.total
+        message = self.message if other.message is None else other.message
+        return ProgressChange(self.key, self.epoch, added, current, total, message)
+
+
+class Unwritten(enum.IntEnum):
+    """Why a change of progress was not written: the run no longer counts, or there is no unfinished task of that key."""
+
+    LOST = 0
+    NOT_FOUND = 1
 
 
 @dataclass(slots=True)

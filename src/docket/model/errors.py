@@ -40,6 +40,10 @@ class TaskNotRegistered(DocketError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class TaskNotFound(DocketError, LookupError):
+    """No task has that key: it was never scheduled, or it has ended and its record is gone."""
+
+
 class Unserializable(DocketError, TypeError):
     """An argument cannot be turned into bytes; nothing was stored."""
 

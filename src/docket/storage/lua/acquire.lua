@@ -36,7 +36,7 @@ if full then
   else
     task.place, task.entry_ms, task.entry_seq = LINED, 0, 0
     call('HSET', TASKS, key, pack_task(task))
-    call('HDEL', PROGRESS, key)
+    if not has_progress(task.flags) then call('HDEL', PROGRESS, key) end
     for i = 1, full - 1 do call('SADD', SLOTS .. names[i], 'w' .. key) end
     call('HSET', PARKED, key, table.concat(names, '\n', 1, full))
     -- One that was put back had its turn before those who wait here.

@@ -58,6 +58,7 @@ local function write_known(c)
   if before then
     task.generation = before.generation + 1
     drop_payload(known[key], payload)
+    if has_progress(before.flags) then call('HDEL', PROGRESS, key) end
     remove = remove or remover()
     -- Read anew: an earlier call of this batch may have woken it.
     remove(key, place_of[key] and before or unpack_task(call('HGET', TASKS, key)))

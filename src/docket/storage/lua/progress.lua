@@ -1,16 +1,46 @@
--- Writes down the progress of runs, each fenced by its epoch (0: whoever runs it).
--- ARGV[2]: msgpack list of {key, epoch, progress, event}.
--- Returns: per item 1 written, 0 lost.
+-- Changes the progress of tasks; each change is one event.
+-- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add or false, current or false,
+--   total or false, message as JSON or false}.
+-- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer counts, 1 if there is no such task.
+local LOST, NOT_FOUND = 0, 1
 insist()
-local items, answer = cmsgpack.unpack(ARGV[2]), {}
+local now, items, answer = server_ms(), cmsgpack.unpack(ARGV[2]), {}
+
+local function number(value)
+  return string.format('%.17g', value)
+end
+
+-- The scripts that end or withdraw the task find the mark, and look for the progress then.
+local function mark(key, bytes)
+  local flags = string.byte(bytes, 3) or 0
+  if #bytes >= TASK_HEADER_SIZE and not has_progress(flags) then
+    call('HSET', TASKS, key, string.sub(bytes, 1, 2) .. string.char(flags + HAS_PROGRESS) .. string.sub(bytes, 4))
+  end
+end
+
 for i, item in ipairs(items) do
-  local bytes = call('HGET', RUNNING, item[1])
-  if bytes and (item[2] == 0 or unpack_run(bytes).epoch == item[2]) then
-    call('HSET', PROGRESS, item[1], item[3])
-    publish(item[1], item[4])
-    answer[i] = 1
+  local key, epoch, amount, new_current, new_total, new_message = unpack(item)
+  local run = call('HGET', RUNNING, key)
+  local task = epoch == 0 and call('HGET', TASKS, key)
+  if epoch ~= 0 and (not run or unpack_run(run).epoch ~= epoch) then
+    answer[i] = LOST
+  elseif epoch == 0 and not task then
+    answer[i] = NOT_FOUND
   else
-    answer[i] = 0
+    local current, total, message = string.match(call('HGET', PROGRESS, key) or '',
+      '^{"type":"progress","current":([^,]+),"total":([^,]+),"message":(.*),"updated_at":%d+}$')
+    if not current then current, total, message = 'null', '100', 'null' end
+    if run and current == 'null' then current = '0' end
+    if new_current then current = number(new_current) end
+    if amount then current = number((tonumber(current) or 0) + amount) end
+    if new_total then total = number(new_total) end
+    if new_message then message = new_message end
+    local text = '{"type":"progress","current":' .. current .. ',"total":' .. total .. ',"message":' .. message ..
+      ',"updated_at":' .. string.format('%.0f', now) .. '}'
+    call('HSET', PROGRESS, key, text)
+    if task then mark(key, task) end
+    publish(key, text)
+    answer[i] = text
   end
 end
 return answer

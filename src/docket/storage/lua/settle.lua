@@ -33,8 +33,9 @@ local function otherwise()
   local function end_later(item, run, task_bytes)
     local key, state, ttl, tail, event = item[1], item[4], item[5], item[6], item[7]
     local record
+    local made_progress = item[9] == 1 or has_progress(string.byte(task_bytes, 3) or 0)
     if ttl > 0 or item[8] == 1 then
-      local progress = item[9] == 1 and call('HGET', PROGRESS, key) or ''
+      local progress = made_progress and call('HGET', PROGRESS, key) or ''
       local stored = item[10] and RESULT_APART or 0
       record = pack_finished(state + stored, run.epoch, run.started, now, task_bytes, progress, tail)
       if item[10] then
@@ -47,7 +48,7 @@ local function otherwise()
     end_payload(key, task_bytes, ttl)
     if item[8] == 2 then keep_chain_cancelled(key) end
     over[#over + 1] = key
-    if item[9] == 1 then over_progress[#over_progress + 1] = key end
+    if made_progress then over_progress[#over_progress + 1] = key end
     publish_ending(key, event, ttl > 0 and record)
   end
 
@@ -62,6 +63,11 @@ local function otherwise()
 
   local function move_later(item, run, task, task_bytes)
     local key = item[1]
+    local begun = item[3] == RESCHEDULE and item[9] ~= 1 or item[3] == HAND_BACK and item[5] == 1
+    if begun or not has_progress(task.flags) then
+      over_progress[#over_progress + 1] = key
+      if begun and has_progress(task.flags) then task.flags = task.flags - HAS_PROGRESS end
+    end
     if item[3] == RESCHEDULE then
       -- Stored nowhere: a waiter has the result from this event.
       if item[11] then
@@ -97,7 +103,6 @@ local function otherwise()
     end
     written[#written + 1] = key
     written[#written + 1] = pack_task(task)
-    over_progress[#over_progress + 1] = key
     publish(key, waiting_event(task))
   end
 
@@ -172,7 +177,7 @@ for i, item in ipairs(items) do
   local key, run_bytes, task_bytes, ttl = item[1], runs[i], tasks[i], item[5]
   local epoch, started, ms, seq, flags, owner, limits
   if run_bytes and task_bytes and item[3] == FINISH and item[8] == 0 and item[9] == 0 and not item[10] and not anyone_parked and not ended[key]
-    and (string.byte(task_bytes, 3) or 0) % 2 == 0 then
+    and (string.byte(task_bytes, 3) or 0) == 0 then
     epoch, started, ms, seq, flags, owner, limits = struct.unpack(RUN, run_bytes)
   end
   if epoch == item[2] and (owner == claimed_by or not claimed_by) and flags == 0 and limits == '' and ttl > 0 then

@@ -74,6 +74,6 @@ local function put_off(key, run, task, bytes, due, ttl, cancelled_tail, cancelle
   task.due = due
   to_queue(key, task)
   call('HSET', TASKS, key, pack_task(task))
-  call('HDEL', PROGRESS, key)
+  if not has_progress(task.flags) then call('HDEL', PROGRESS, key) end
   publish(key, waiting_event(task))
 end

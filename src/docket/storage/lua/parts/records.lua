@@ -14,6 +14,12 @@ local LET_IN, WAS_LET_IN = 8, 2
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 -- In the flags of a run: no other body lives in its process.
 local ALONE = 16
+-- In the flags of a task: somebody outside of its runs has written progress.
+local HAS_PROGRESS = 4
+
+local function has_progress(flags)
+  return math.floor(flags / HAS_PROGRESS) % 2 == 1
+end
 
 -- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
 local function broken_task()
