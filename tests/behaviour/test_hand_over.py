@@ -274,12 +274,25 @@ class Hall:
         self.begun: list[int] = []
         self.refused: list[int] = []
         self.known = set[int]()
+        # Of the messages that come, in seconds.
+        self.age = 0.0
+        self.looks = 0
         self.offering = Offering(
-            docket.ledger, docket.subscriptions, self.slots, self.known.__contains__, self._begin, self._refuse
+            docket.ledger,
+            docket.subscriptions,
+            self.slots,
+            self.known.__contains__,
+            self._begin,
+            self._refuse,
+            lambda _: self.age,
+            self._look,
         )
 
     def _begin(self, delivery: Delivery) -> None:
         self.begun.append(delivery.epoch)
+
+    def _look(self) -> None:
+        self.looks += 1
 
     def _refuse(self, delivery: Delivery) -> None:
         self.refused.append(delivery.epoch)
@@ -300,7 +313,7 @@ class Hall:
             heard.set()
 
         await self._docket.subscriptions.listen(channel, noted)
-        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch, 0)))
+        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch, 0, 0)))
         await asyncio.wait_for(heard.wait(), PATIENCE)
         self._docket.subscriptions.unlisten(channel, noted)
 
@@ -317,6 +330,29 @@ async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(hall: Hall) 
     assert hall.slots.free == 1
     await hall.hand(7)
     assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 1, Offer.NONE)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+async def test_a_message_that_is_late_begins_nothing_and_keeps_a_slot_until_the_server_was_asked(
+    hall: Hall, offered: bool
+) -> None:
+    if offered:
+        hall.offer()
+    hall.age = 3.0
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free, hall.looks) == ([], [], 1, 1)
+    assert (hall.offering.state, hall.offering.due_epoch) == (Offer.DUE, 7)
+    hall.offering.nothing_due(7)
+    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+
+
+async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(hall: Hall) -> None:
+    for _ in range(2):
+        hall.slots.take()
+    hall.age = 3.0
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free, hall.looks) == ([], [], 0, 1)
+    assert hall.offering.state is Offer.NONE
 
 
 @pytest.mark.parametrize("slots_in_use", [0, 1, 2])

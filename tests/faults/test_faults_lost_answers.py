@@ -12,7 +12,7 @@ from typing import Annotated
 
 import pytest
 
-from docket import ConcurrencyLimit, CurrentWorker, Docket, Worker
+from docket import ConcurrencyLimit, CurrentWorker, Docket, ExecutionState, Worker
 from docket.worker import unknown_deliveries
 
 from .conftest import Stage
@@ -84,6 +84,47 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
                 holding.over.set()
                 await until(lambda: is_empty(near), "all is done")
     assert holding.names() == {"handed": 1, "read": 1, "last": 1, "after": 1}
+
+
+@pytest.mark.parametrize("meanwhile", ["replaced", "cancelled"])
+async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer_counts(
+    stage: Stage, meanwhile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is held up for longer than a second. When it comes, its task has been replaced, or was cancelled."""
+    # The look that would find the run by itself is later.
+    monkeypatch.setattr(unknown_deliveries, "LOOK_SECONDS", 600.0)
+    server, holding = stage.server(), Holding()
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(lease=4, url=proxy.url), await stage.docket(lease=4, url=server.url)
+        for docket in (far, near):
+            docket.register(holding.hold)
+        async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
+            await until(lambda: is_member(near, "offers", worker), "it has offered a slot")
+            proxy.messages.clear()
+            await near.add(holding.hold, key="handed")("old")
+            assert await near.server.client.hget(near.key("handed"), worker.id), "it was handed over"
+            if meanwhile == "replaced":
+                await near.replace(holding.hold, near.now() + timedelta(hours=1), "handed")("new")
+            else:
+                await near.cancel("handed")
+            await asyncio.sleep(1.5)
+            heard = asyncio.Event()
+            await far.subscriptions.listen(far.keys.hand_channel(worker.id), lambda _: heard.set())
+            proxy.messages.set()
+            await asyncio.wait_for(heard.wait(), 60)
+            # Read, not handed over: the worker goes on.
+            await near.add(holding.hold)("after", LARGE)
+            await holding.has("after")
+            if meanwhile == "cancelled":
+                await until(lambda: is_cancelled(near, "handed"), "the order reaches it, begun or not")
+            holding.over.set()
+    assert "old" not in holding.names() or meanwhile == "cancelled"
+    assert "new" not in holding.names()
+
+
+async def is_cancelled(docket: Docket, key: str) -> bool:
+    execution = await docket.get_execution(key)
+    return execution is not None and execution.state is ExecutionState.CANCELLED
 
 
 async def is_empty(docket: Docket) -> bool:

@@ -68,7 +68,7 @@ class Waiting:
         assert self.channel is not None
         deliveries: list[Delivery] = []
         for message in self.channel.heard():
-            key, record, epoch, claimed_ms = unpack_from_script(message)
+            key, record, epoch, claimed_ms, _ = unpack_from_script(message)
             deliveries.append(Delivery(bytes_text(key), record, epoch, claimed_ms))
         return deliveries
 

@@ -57,7 +57,14 @@ class Fetcher(ClaimingService):
         # For how many the blocked read waits.
         self._reading = 0
         self._offering = Offering(
-            ledger, subscriptions, slots, self._intake.is_known, self._intake.receive_handed, runner.refuse
+            ledger,
+            subscriptions,
+            slots,
+            self._intake.is_known,
+            self._intake.receive_handed,
+            runner.refuse,
+            lease.age,
+            lambda: self.unknown_deliveries.look_now(),
         )
         self.unknown_deliveries = UnknownDeliveries(
             ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, self._claims_under_way

@@ -30,6 +30,8 @@ class LeaseView(Protocol):
 
     def renew_now(self) -> None: ...
 
+    def age(self, server_ms: float) -> float: ...
+
 
 class Intake:
     """Starts each run once. A run is known by its epoch."""

@@ -21,6 +21,9 @@ logger = logging.getLogger("docket.worker")
 # How long a worker that stops waits for a hand-over that is on its way.
 LAST_WAIT_SECONDS = 1.0
 
+# A message that is older may be of a run that has ended, or was cancelled or replaced.
+LATE_SECONDS = 1.0
+
 # What is begun has the slot that was kept for it; what is refused has none.
 Handed = Callable[[Delivery], None]
 
@@ -48,13 +51,18 @@ class Offering:
         is_known: Callable[[int], bool],
         begin: Handed,
         refuse: Handed,
+        age: Callable[[float], float],
+        on_late: Callable[[], None],
     ) -> None:
+        """`age` tells how many seconds ago a time of the server was; `on_late` looks for what a late message told of."""
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._slots = slots
         self._is_known = is_known
         self._begin = begin
         self._refuse = refuse
+        self._age = age
+        self._on_late = on_late
         self._worker: str | None = None
         self._resolved = asyncio.Event()
         self._closed = False
@@ -174,11 +182,14 @@ class Offering:
         self._resolved.set()
 
     def _heard(self, message: bytes) -> None:
-        key, record, epoch, claimed_ms = unpack_from_script(message)
+        key, record, epoch, claimed_ms, sent_ms = unpack_from_script(message)
         delivery = Delivery(bytes_text(key), record, epoch, claimed_ms)
         self._last_epoch = epoch
         if self._is_known(epoch):
             self._heard_late(epoch)
+            return
+        if self._age(sent_ms) > LATE_SECONDS:
+            self._distrust(epoch)
             return
         if self.state is Offer.NONE:
             # One that we no longer count on: only if there is a slot for it.
@@ -199,3 +210,11 @@ class Offering:
             self._let_go()
         elif self.state is Offer.OFFERED:
             self._in_doubt = True
+
+    def _distrust(self, epoch: int) -> None:
+        """The run may not count any more: the server has to say. A slot is kept for it if there is one."""
+        if self.state is Offer.NONE and self._slots.free > 0:
+            self._keep()
+        if self.state is Offer.OFFERED:
+            self.state, self.due_epoch = Offer.DUE, epoch
+        self._on_late()

@@ -79,6 +79,10 @@ class Tenure:
     def renew_now(self) -> None:
         self.keeper.renew_now()
 
+    def age(self, server_ms: float) -> float:
+        """How many seconds ago this time of the server was."""
+        return (self._server_clock.now_ms() - server_ms) / 1000
+
     async def open(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
         """Registers with the tasks that the worker knows, and those of them that declare how many losses bury them."""
         self.task_names, self._max_losses = task_names, max_losses

@@ -122,3 +122,5 @@ class UnknownDeliveries(ClaimingService):
             return
         for delivery in deliveries:
             self._intake.adopt(delivery, has_slot=self._offering.slot_for(delivery.epoch))
+        # An order to cancel one of them may wait, which came when nobody here knew the run.
+        self._lease.renew_now()

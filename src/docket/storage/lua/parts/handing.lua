@@ -63,7 +63,7 @@ local function hand_over(ready, fields, place_of, now, now_us)
         return
       end
       call('HSET', HANDED, worker, string.format('%.0f', epoch))
-      call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch, now}))
+      call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch, now, real_now}))
     end
   end
 end
