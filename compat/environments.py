@@ -37,7 +37,7 @@ class InstallFailed(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment with these requirements. With `ours`, it depends on the metadata of this repository too."""
+    """A virtual environment with these requirements. `ours`: this repository is among them, so it follows the sources."""
 
     name: str
     requirements: tuple[str, ...]
@@ -52,25 +52,23 @@ class Environment:
 
         Raises IndexUnreachable if there is no package index, InstallFailed for any other reason.
         """
-        stamp = FOLDER / self.name / "installed"
-        if not stamp.exists() or stamp.read_text("utf-8") != self._fingerprint():
+        if self._needs(self._metadata(), "installed"):
             print(f"installing {self.name} ...", flush=True)
             shutil.rmtree(FOLDER / self.name, ignore_errors=True)
             venv.create(FOLDER / self.name, with_pip=True)
-            self._install()
-            stamp.write_text(self._fingerprint(), "utf-8")
+            self._install(*self.requirements)
+            self._note(self._metadata(), "installed")
+            self._note(self._sources(), "sources")
+        elif self._needs(self._sources(), "sources"):
+            self._install("--no-deps", "--force-reinstall", ".")
+            self._note(self._sources(), "sources")
         return self.python
 
-    def _install(self) -> None:
-        command = [str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    def _install(self, *arguments: str) -> None:
+        command = [str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
         try:
             done = subprocess.run(
-                [*command, *self.requirements],
-                capture_output=True,
-                text=True,
-                timeout=INSTALL_SECONDS,
-                cwd=ROOT,
-                check=False,
+                command, capture_output=True, text=True, timeout=INSTALL_SECONDS, cwd=ROOT, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise InstallFailed(f"{self.name} is not installed after {INSTALL_SECONDS} s") from error
@@ -80,10 +78,25 @@ class Environment:
                 raise IndexUnreachable(f"no package index can be reached, so {self.name} cannot be installed")
             raise InstallFailed(f"{self.name} cannot be installed: {said.strip()[-2000:]}")
 
-    def _fingerprint(self) -> str:
+    def _needs(self, fingerprint: str, stamp: str) -> bool:
+        file = FOLDER / self.name / stamp
+        return not file.exists() or file.read_text("utf-8") != fingerprint
+
+    def _note(self, fingerprint: str, stamp: str) -> None:
+        (FOLDER / self.name / stamp).write_text(fingerprint, "utf-8")
+
+    def _metadata(self) -> str:
         """The requirements, the Python version and our own metadata: another of them needs another environment."""
-        parts = [sys.version, *self.requirements]
-        if self.ours:
-            for file in ("pyproject.toml", "compat/pydocket/pyproject.toml"):
-                parts.append(ROOT.joinpath(file).read_text("utf-8"))
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        files = [ROOT / "pyproject.toml", ROOT / "compat" / "pydocket" / "pyproject.toml"] if self.ours else []
+        return _fingerprint([sys.version, *self.requirements], files)
+
+    def _sources(self) -> str:
+        """The sources that the environment has a copy of; none if it has them in editable form."""
+        copied = self.ours and "." in self.requirements
+        return _fingerprint([], sorted(ROOT.glob("src/docket/**/*.[lp][uy]*")) if copied else [])
+
+
+def _fingerprint(texts: list[str], files: list[Path]) -> str:
+    return hashlib.sha256(
+        b"\n".join([*(text.encode() for text in texts), *(file.read_bytes() for file in files)])
+    ).hexdigest()

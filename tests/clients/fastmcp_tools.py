@@ -1,9 +1,4 @@
-"""FastMCP and Prefect themselves, on top of this package, wherever they are installed.
-
-    pip install ./compat/pydocket . 'fastmcp[tasks]>=4' prefect
-
-gives an environment in which none of these is skipped.
-"""
+"""FastMCP itself, with this package as its task engine. `make test-clients` runs it, in an environment of its own."""
 
 import asyncio
 import importlib.metadata
@@ -13,38 +8,36 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import fastmcp
+import fastmcp.dependencies as given
+import fastmcp_tasks
+import fastmcp_tasks.dependencies as engine
+import mcp_types
 import pytest
+from acceptance.waiting import eventually, within
+from fastmcp.server.dependencies import is_docket_available
 
 import docket as package
-from docket import CurrentExecution, Docket, Execution, TaskKey, Timeout
-
-from .waiting import eventually, within
+from docket import CurrentExecution, Execution, TaskKey, Timeout
 
 # What the clients' own dependencies deprecate is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-@pytest.fixture
-def fastmcp() -> Any:
-    pytest.importorskip("fastmcp_tasks", reason="needs fastmcp[tasks] 4")
-    return pytest.importorskip("fastmcp")
-
-
 class Desk:
     """A FastMCP server whose tools are tasks, and what happened to them."""
 
-    def __init__(self, fastmcp: Any, name: str, url: str) -> None:
-        tasks: Any = pytest.importorskip("fastmcp_tasks")
+    def __init__(self, name: str, url: str) -> None:
         self.seen: list[str] = []
-        self.call_task: Any = tasks.call_tool_task
+        self.go_on = asyncio.Event()
         self.server: Any = fastmcp.FastMCP("desk")
-        self.server.add_extension(tasks.TasksExtension(url=url, name=name))
-        self._add_tools(pytest.importorskip("fastmcp.dependencies"), pytest.importorskip("fastmcp_tasks.dependencies"))
-        self._add_a_tool_that_asks(fastmcp, pytest.importorskip("mcp_types"))
+        self.server.add_extension(fastmcp_tasks.TasksExtension(url=url, name=name))
+        self._add_tools()
+        self._add_a_tool_that_asks()
 
-    def _add_tools(self, given: Any, engine: Any) -> None:
+    def _add_tools(self) -> None:
         tool = self.server.tool(task=True)
-        seen = self.seen
+        seen, go_on = self.seen, self.go_on
 
         @asynccontextmanager
         async def connection() -> AsyncGenerator[str]:
@@ -62,6 +55,8 @@ class Desk:
             for number in range(1, upto + 1):
                 await progress.increment()
                 await progress.set_message(f"{number} of {upto}")
+                if number == 2:
+                    await go_on.wait()
             return f"{progress.current}/{progress.total}"
 
         @tool
@@ -93,16 +88,16 @@ class Desk:
             assert execution.key == key
             return [type(docket).__module__, type(worker).__module__, server.name, link]
 
-    def _add_a_tool_that_asks(self, fastmcp: Any, types: Any) -> None:
-        question = types.ElicitRequest(
-            params=types.ElicitRequestFormParams(
+    def _add_a_tool_that_asks(self) -> None:
+        question = mcp_types.ElicitRequest(
+            params=mcp_types.ElicitRequestFormParams(
                 message="whom?", requested_schema={"type": "object", "properties": {"value": {"type": "string"}}}
             )
         )
 
         async def ask(ctx: Any) -> Any:
             if not ctx.input_responses:
-                return types.InputRequiredResult(input_requests={"whom": question})
+                return mcp_types.InputRequiredResult(input_requests={"whom": question})
             return f"hello {ctx.input_responses['whom'].content['value']}"
 
         ask.__annotations__["ctx"] = fastmcp.Context
@@ -110,12 +105,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(fastmcp: Any, name: str, url: str) -> Desk:
-    return Desk(fastmcp, name, url)
+def desk(name: str, url: str) -> Desk:
+    return Desk(name, url)
 
 
 @pytest.fixture
-async def client(fastmcp: Any, desk: Desk) -> AsyncGenerator[Any]:
+async def client(desk: Desk) -> AsyncGenerator[Any]:
     async def answer(message: str, kind: Any, params: Any, context: Any) -> dict[str, str]:
         return {"value": "ada"}
 
@@ -123,9 +118,9 @@ async def client(fastmcp: Any, desk: Desk) -> AsyncGenerator[Any]:
         yield client
 
 
-def test_fastmcp_takes_this_package_for_its_task_engine(fastmcp: Any) -> None:
-    importlib.metadata.version("pydocket")
-    assert pytest.importorskip("fastmcp.server.dependencies").is_docket_available()
+def test_fastmcp_takes_this_package_for_its_task_engine() -> None:
+    assert importlib.metadata.version("pydocket") == "0.27.0"
+    assert is_docket_available()
     assert Path(package.__file__).parent.joinpath("storage", "lua").is_dir()
 
 
@@ -135,8 +130,18 @@ async def test_tools_of_fastmcp_run_as_tasks(client: Any) -> None:
     assert [result.data for result in results] == list(range(1, 21))
 
 
-async def test_a_tool_of_fastmcp_reports_progress(client: Any) -> None:
-    assert (await within(client.call_tool("count", {"upto": 3}))).data == "3/3"
+async def test_a_client_of_fastmcp_sees_how_far_its_task_is_and_gets_the_result(desk: Desk, client: Any) -> None:
+    task = await fastmcp_tasks.call_tool_task(client, "count", {"upto": 3})
+
+    async def is_half_way() -> bool:
+        status = await task.status()
+        return status.status == "working" and status.status_message == "2 of 3"
+
+    await eventually(is_half_way)
+    desk.go_on.set()
+
+    assert (await within(task.result())).data == "3/3"
+    assert (await task.status()).status == "completed"
 
 
 async def test_a_tool_of_fastmcp_that_fails_says_why(client: Any) -> None:
@@ -159,7 +164,7 @@ async def test_a_tool_of_fastmcp_is_given_what_it_depends_on(desk: Desk, client:
 
 
 async def test_a_tool_of_fastmcp_is_cancelled_while_it_runs(desk: Desk, client: Any) -> None:
-    task = await desk.call_task(client, "sleep", {})
+    task = await fastmcp_tasks.call_tool_task(client, "sleep", {})
 
     async def is_asleep() -> bool:
         return "asleep" in desk.seen
@@ -176,20 +181,3 @@ async def test_a_tool_of_fastmcp_is_cancelled_while_it_runs(desk: Desk, client: 
 
 async def test_a_tool_of_fastmcp_asks_and_goes_on_with_the_answer(client: Any) -> None:
     assert (await within(client.call_tool("ask"))).content[0].text == "hello ada"
-
-
-async def test_the_tasks_and_services_of_prefect_can_be_registered(
-    name: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    pytest.importorskip("prefect.server.api.background_workers", reason="needs prefect", exc_type=ImportError)
-    services: Any = pytest.importorskip("prefect.server.services.perpetual_services")
-
-    async with Docket(name=name, url=url, execution_ttl=timedelta(0)) as docket:
-        docket.register_collection("prefect.server.api.background_workers:task_functions")
-        await services.register_and_schedule_perpetual_services(docket)
-        waiting = {execution.key for execution in (await docket.snapshot()).future}
-
-    enabled = {service.function.__name__ for service in services.get_enabled_perpetual_services()}
-    assert enabled
-    assert waiting == enabled
