@@ -14,7 +14,7 @@ STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-large test-stress check lint faults bench bench-quick probe docs clean
+.PHONY: help demo test test-clients test-large test-stress check lint faults bench bench-quick probe docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ demo: $(READY) ## run the demo
 
 test: $(READY) ## run every test, fault tests included
 	$(PYTEST) -m "not large"
+
+test-clients: $(READY) ## run FastMCP and Prefect themselves on docket, each in an environment of its own
+	$(BIN)/python -m compat.clients
 
 test-large: $(READY) ## run the tests of large sizes
 	$(BIN)/python -m pytest -n 0 --timeout 7200 -m large -s

@@ -20,7 +20,8 @@ OURS = ("./compat/pydocket", ".")
 CLIENTS = {
     "fastmcp": (Environment("fastmcp", (*OURS, "fastmcp[tasks]>=4,<5", *TOOLS), ours=True), ("fastmcp_tools.py",)),
     "prefect": (
-        Environment("prefect", (*OURS, "prefect>=3.6,<4", *TOOLS), ours=True),
+        # With a newer FastAPI, which it admits, Prefect 3.8 does not start.
+        Environment("prefect", (*OURS, "prefect>=3.6,<4", "fastapi<0.145", *TOOLS), ours=True),
         ("prefect_server.py", "distribution.py"),
     ),
 }

@@ -21,6 +21,7 @@ from docket.instrumentation import (
     is_tracing,
 )
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
+from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.ledger import BATCH
 from docket.model.errors import NotOpen, Undecodable
 from docket.model.losses import MAX_LOSSES, check_max_losses
@@ -132,6 +133,7 @@ class Docket(Places):
             stack.push_async_callback(self._subscriptions.aclose)
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)
+            await warn_of_foreign(self._ledger, self.name)
             self._scheduling = Scheduling(self, self._ledger)
             self._progressing = Batcher(
                 self._ledger.progress,

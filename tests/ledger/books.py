@@ -217,7 +217,8 @@ class Books:
 def read_books(ledger: Ledger, client: Any) -> Books:
     """Reads all keys of the database; those that are not this ledger's are `others`."""
     prefix = ledger.keys.prefix.encode("utf-8", "surrogatepass") + b":"
-    names = sorted(client.keys("*"))
+    # Entries of another program are kept as they are, and are no part of the books.
+    names = sorted(name for name in client.keys("*") if name != prefix + b"foreign")
     pipe = client.pipeline(transaction=True)
     for name in names:
         pipe.pttl(name)

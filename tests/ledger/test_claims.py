@@ -166,7 +166,7 @@ async def test_entries_of_the_two_streams_with_the_same_id_are_told_apart(desk: 
     assert [(entry.from_front, entry.seen_before) for entry in found] == [(False, False)]
 
 
-async def test_an_entry_that_is_not_ours_is_dropped_and_harms_nobody(desk: Desk) -> None:
+async def test_an_entry_that_is_not_ours_is_set_aside_and_harms_nobody(desk: Desk) -> None:
     worker = await desk.hire()
     await desk.add("a")
     id = desk.client.xadd(desk.ledger.keys.stream, {"stranger": "x"})
@@ -175,6 +175,8 @@ async def test_an_entry_that_is_not_ours_is_dropped_and_harms_nobody(desk: Desk)
     assert [run.key for run in await desk.take(worker)] == ["a", "b"]
     books = desk.sound_books()
     assert {id.decode(), gone.decode()}.isdisjoint(entry.id for entry in books.entries)
+    kept = desk.client.xrange(desk.ledger.keys.key("foreign"))
+    assert [fields for _, fields in kept] == [{b"stranger": b"x"}]
 
 
 async def test_a_claim_of_an_entry_that_was_never_there_does_nothing(desk: Desk) -> None:

@@ -23,6 +23,9 @@ COMMANDS = {
     "strike": Entry("docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", LOOK),
     "restore": Entry("docket.cli.strikes:restore_app", "Lift a strike.", LOOK),
     "clear": Entry("docket.cli.clear:app", "Remove every task that waits; running tasks go on.", LOOK),
+    "import": Entry(
+        "docket.cli.importing:app", "Take over the tasks that pydocket left under this docket's name.", LOOK
+    ),
     "tasks": Entry("docket.cli.tasks:app", "Schedule one of the built-in tasks.", TRY),
     "demo": Entry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
     "bench": Entry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),

@@ -43,6 +43,7 @@ _FIXED = (
     "payload:=",
     "unknown:=",
     "unknown-functions",
+    "foreign",
 )
 
 

@@ -158,6 +158,7 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
       if key then
         recover(key, stream, p[1], worker, stopping, had_one_run)
       else
+        set_aside(stream, p[1])
         drop_entries(stream, {p[1]})
       end
     end

@@ -36,6 +36,9 @@ if #due > 0 then
         fields[#fields + 1] = pack_task(task)
         size = size + #bytes
         publish(key, waiting_event(task))
+      else
+        --- parts
+        set_aside_scheduled(key)
       end
     end
     moved = last

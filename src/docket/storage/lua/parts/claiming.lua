@@ -103,6 +103,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         call('HSET', TASKS, key, bytes)
       end
       if not task or not is_at(task, stream, id) then
+        if not key or key == '' then set_aside(stream, id) end
         table.insert(stale[stream], id)
       elseif run_bytes then
         -- Claimed before: our own claim whose answer was lost, or the group was made anew while another runs it.
@@ -147,7 +148,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
   return answer
 end
 
--- Adds a stream's entries; one without our field has no key and is dropped as stale.
+-- Adds a stream's entries; one without our field has no key: it is set aside, and dropped as stale.
 local function add_entries(entries, stream, raw)
   for _, e in ipairs(raw) do
     local fields = e[2]

@@ -37,6 +37,7 @@ local PAYLOADS = P .. 'payload:='
 local UNKNOWN_TASKS = P .. 'unknown:='
 local UNKNOWN_SINCE = P .. 'unknown-functions'
 local HAND_LEASES = P .. 'hand-leases'
+local FOREIGN = P .. 'foreign'
 local GROUP = 'docket-workers'
 -- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
 local CALL = ''

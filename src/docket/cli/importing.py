@@ -1,0 +1,55 @@
+"""`docket import`"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import typer
+
+from docket.cli.opening import open_docket, run
+from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.output import write_json
+from docket.ledger.foreign import Imported, import_foreign
+from docket.ledger.foreign import logger as warnings
+
+app = typer.Typer(add_completion=False)
+
+MOST_SHOWN = 10
+
+
+@app.command("import")
+def import_tasks(docket: DocketName = DEFAULT_DOCKET, url: Url = DEFAULT_URL, json: Json = False) -> None:
+    """Take over the tasks that pydocket left under this docket's name.
+
+    Stop its workers and producers first. Keys, arguments, attempts and times are kept. A task is moved in one step, so
+    the command may be interrupted and run again.
+    """
+    warnings.setLevel(logging.ERROR)  # It would advise to do what is being done.
+    imported = run(_import(docket, url))
+    if json:
+        write_json({"docket": docket, **dataclasses.asdict(imported)})
+    else:
+        _show(docket, imported)
+
+
+async def _import(name: str, url: str) -> Imported:
+    async with open_docket(name, url) as docket:
+        return await import_foreign(docket.ledger)
+
+
+def _show(name: str, imported: Imported) -> None:
+    moved = imported.scheduled + imported.queued
+    tasks = "task" if moved == 1 else "tasks"
+    typer.echo(
+        f"Took over {moved:,} {tasks} ({imported.scheduled:,} scheduled, {imported.queued:,} queued) of {name!r}"
+    )
+    if imported.already_there:
+        typer.echo(f"{imported.already_there:,} more had keys that docket has tasks for: those stay as they are")
+    if imported.unreadable:
+        shown = ", ".join(repr(key) for key in imported.unreadable[:MOST_SHOWN])
+        typer.echo(f"{len(imported.unreadable):,} cannot be read and stay where they are: {shown}")
+    if imported.strikes:
+        typer.echo(
+            f"{imported.strikes:,} strike instructions are not taken over: strike again what is still to be blocked"
+        )

@@ -1,0 +1,62 @@
+-- Takes over tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md).
+-- ARGV[2]: msgpack list of {source: 'queue', 'stream' or 'foreign', entry id or '', key, due ms, function name, call, attempt,
+--   whether the call is the reference to a payload that was stored before (0/1)}.
+-- Returns per task: 1 it is docket's now, 2 its key has a task of docket's, which stays, 0 it is no longer there, 3 its payload is
+--   missing (nothing was changed).
+local SECONDS = 1e11
+local STREAMS = {stream = STREAM, foreign = FOREIGN}
+local now, now_us = server_ms()
+local first = now_us % 2 ^ 32
+
+local function is_there(source, id, key)
+  if source ~= 'queue' then return #call('XRANGE', STREAMS[source], id, id) > 0 end
+  local score = call('ZSCORE', QUEUE, key)
+  return score and tonumber(score) < SECONDS and call('HEXISTS', TASKS, key) == 0
+end
+
+local function remove(source, id, key)
+  if source == 'queue' then
+    call('ZREM', QUEUE, key)
+  elseif source == 'stream' then
+    drop_entries(STREAM, {id})
+  else
+    call('XDEL', FOREIGN, id)
+  end
+end
+
+-- What the other program has written about the task, and nothing of ours: a user's key may be any text.
+local function forget(key)
+  local call_of = redis.pcall('HGET', P .. key, 'key')
+  if call_of == key then call('DEL', P .. key) end
+  local state = redis.pcall('HGET', P .. 'runs:' .. key, 'state')
+  if type(state) == 'string' then call('DEL', P .. 'runs:' .. key, P .. 'progress:' .. key) end
+end
+
+local function adopt(source, id, key, due, name, call_bytes, attempt, stored)
+  if not is_there(source, id, key) then return 0 end
+  local payload = stored == 1 and named_payload(call_bytes)
+  if call('HEXISTS', TASKS, key) == 1 then
+    if payload then free_payload(payload) end
+    remove(source, id, key)
+    forget(key)
+    return 2
+  end
+  if payload and not adopt_payload(payload) then return 3 end
+  remove(source, id, key)
+  forget(key)
+  local head = call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
+  local finished_before = finished_generation(head)
+  if finished_before > 0 then forget_payloads(key, head) end
+  local task = {flags = payload and APART or 0, attempt = attempt, losses = 0, generation = finished_before + 1, submission = first,
+    due = due, entry_ms = 0, entry_seq = 0, name = name, call = call_bytes}
+  put(key, task, now)
+  call('HSET', TASKS, key, pack_task(task))
+  call('DEL', RUNS .. segment(key))
+  publish(key, waiting_event(task))
+  return 1
+end
+
+ensure_groups()
+local answer = {}
+for i, item in ipairs(cmsgpack.unpack(ARGV[2])) do answer[i] = adopt(unpack(item)) end
+return answer

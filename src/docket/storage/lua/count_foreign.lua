@@ -1,0 +1,17 @@
+-- Counts the tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md). Changes nothing.
+-- Returns: scheduled ones, entries of a stream that has some, those that workers have set aside.
+local SECONDS = 1e11
+local function is_ours(entry)
+  return entry[2][1] == 'k'
+end
+local scheduled, entries = 0, 0
+local head = redis.pcall('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
+if head[2] and tonumber(head[2]) < SECONDS and call('HEXISTS', TASKS, head[1]) == 0 then
+  scheduled = call('ZCOUNT', QUEUE, '-inf', '(' .. string.format('%.0f', SECONDS))
+end
+local first = redis.pcall('XRANGE', STREAM, '-', '+', 'COUNT', 1)[1]
+if first then
+  local last = call('XREVRANGE', STREAM, '+', '-', 'COUNT', 1)[1]
+  if not is_ours(first) or not is_ours(last) then entries = call('XLEN', STREAM) end
+end
+return {scheduled, entries, call('XLEN', FOREIGN)}
