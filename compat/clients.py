@@ -20,8 +20,8 @@ OURS = ("./compat/pydocket", ".")
 CLIENTS = {
     "fastmcp": (Environment("fastmcp", (*OURS, "fastmcp[tasks]>=4,<5", *TOOLS), ours=True), ("fastmcp_tools.py",)),
     "prefect": (
-        # With a newer FastAPI, which it admits, Prefect 3.8 does not start.
-        Environment("prefect", (*OURS, "prefect>=3.6,<4", "fastapi<0.145", *TOOLS), ours=True),
+        # Prefect 3.8 admits a newer FastAPI and SQLAlchemy, and does not work with them.
+        Environment("prefect", (*OURS, "prefect>=3.6,<4", "fastapi<0.145", "sqlalchemy<2.1", *TOOLS), ours=True),
         ("prefect_server.py", "distribution.py"),
     ),
 }

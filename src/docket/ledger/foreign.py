@@ -74,6 +74,8 @@ async def count_foreign(ledger: Ledger) -> ForeignCount:
 
 async def warn_of_foreign(ledger: Ledger, name: str) -> None:
     """Says once what another program left under this name. Without a server there is nothing to say."""
+    if not ledger.server.is_reached:
+        return
     try:
         found = await count_foreign(ledger)
     except PASSING:
