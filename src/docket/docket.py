@@ -29,6 +29,7 @@ from docket.model.times import check_durations, duration_ms, from_ms
 from docket.pending_call import PendingCall, check_place
 from docket.places import Places
 from docket.registry import Registry, TaskCollection, name_of
+from docket.result_store import ResultStore
 from docket.scheduling import Scheduling, new_key
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.spans import batch_span, request_span, task_span
@@ -94,7 +95,8 @@ class Docket(Places):
         self.heartbeat_interval = heartbeat_interval
         self.missed_heartbeats = missed_heartbeats
         self.execution_ttl = execution_ttl
-        self.result_storage = result_storage
+        self.given_result_storage = result_storage
+        self._result_store: Any = None
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.max_payload = max_payload
         self.add_patience = add_patience
@@ -168,6 +170,7 @@ class Docket(Places):
 
     async def _close(self) -> None:
         stack, self._stack = self._stack, None
+        self._result_store = None
         if stack is not None:
             await stack.aclose()
 
@@ -204,6 +207,18 @@ class Docket(Places):
         if self._stack is None:
             raise _not_open()
         yield self.server.client
+
+    @property
+    def result_storage(self) -> Any:
+        """Where results are read by `execution.result_key`, in the collection `results_collection`.
+
+        The store that was given; else, while the docket is open, one that shows the results that records keep.
+        """
+        if self.given_result_storage is not None or self._stack is None:
+            return self.given_result_storage
+        if self._result_store is None:
+            self._result_store = ResultStore(self)
+        return self._result_store
 
     # Names
 

@@ -1,9 +1,13 @@
 """Opening and closing a docket, its places, and where results go."""
 
+import base64
+import pickle
 import socket
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from key_value.aio.protocols.key_value import AsyncKeyValueProtocol
 from key_value.aio.stores.memory import MemoryStore
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -120,6 +124,64 @@ async def test_exceptions_come_back_through_the_storage_that_was_given(name: str
 
         with pytest.raises(LookupError, match="smoke"):
             await execution.get_result()
+
+
+def opened(stored: dict[str, Any] | None) -> Any:
+    assert stored is not None
+    return pickle.loads(base64.b64decode(stored["data"]))
+
+
+@pytest.mark.parametrize("value", [42, "x" * 300_000], ids=["small", "large"])
+async def test_results_are_read_from_the_storage_of_a_docket_that_was_given_none(docket: Docket, value: Any) -> None:
+    async def answer_with() -> Any:
+        return value
+
+    execution = await docket.add(answer_with, key="k:1")()
+    await run_everything(docket)
+    await execution.sync()
+
+    assert execution.result_key is not None
+    place, storage = docket.results_collection, docket.result_storage
+    assert isinstance(storage, AsyncKeyValueProtocol)
+    assert opened(await storage.get(execution.result_key, collection=place)) == value
+    assert await storage.get(execution.result_key) is None
+    assert await storage.get_many(["unknown"], collection=place) == [None]
+    _, seconds = await storage.ttl(execution.result_key, collection=place)
+    assert 0 < seconds <= docket.execution_ttl.total_seconds()
+
+
+async def test_the_exception_of_a_task_is_read_from_there_too(docket: Docket) -> None:
+    async def burn() -> None:
+        raise LookupError("smoke")
+
+    execution = await docket.add(burn)()
+    await run_everything(docket)
+    await execution.sync()
+
+    error = opened(await docket.result_storage.get(execution.result_key, collection=docket.results_collection))
+    assert (type(error), error.args) == (LookupError, ("smoke",))
+
+
+async def test_a_client_puts_the_result_of_a_run_by_hand_there(docket: Docket) -> None:
+    execution = await docket.add(answer, key="k")()
+    await execution.claim("by hand")
+    data = base64.b64encode(pickle.dumps({"answer": 42})).decode()
+
+    await docket.result_storage.put("mine", {"data": data}, collection=docket.results_collection, ttl=60)
+    await execution.mark_as_completed(result_key="mine")
+
+    assert await execution.get_result() == {"answer": 42}
+    value, seconds = await docket.result_storage.ttl("mine", collection=docket.results_collection)
+    assert (value, 0 < seconds <= 60) == ({"data": data}, True)
+    assert await docket.result_storage.delete_many(["mine", "other"], collection=docket.results_collection) == 1
+
+
+async def test_a_docket_that_is_not_open_has_no_storage_of_its_own(name: str, url: str) -> None:
+    docket = Docket(name=name, url=url)
+    assert docket.result_storage is None
+    async with docket:
+        assert docket.result_storage is docket.result_storage
+    assert docket.result_storage is None
 
 
 async def test_a_fire_and_forget_docket_leaves_no_trace_of_a_task(name: str, url: str) -> None:

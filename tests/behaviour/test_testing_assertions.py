@@ -57,12 +57,12 @@ async def test_the_message_shows_what_is_wanted_and_what_is_there(docket: Docket
 
     message = str(caught.value)
     assert "send with args=('bob',), key='k' is not scheduled" in message
-    assert "1 task:" in message
+    assert "1 task waits on the docket:" in message
     assert "send('ann', amount=5) key='first'" in message
 
 
 async def test_the_message_of_an_empty_docket(docket: Docket) -> None:
-    with pytest.raises(AssertionError, match="send is not scheduled; nothing is"):
+    with pytest.raises(AssertionError, match="send is not scheduled; no task waits on the docket"):
         await assert_task_scheduled(docket, send)
 
 
@@ -83,7 +83,7 @@ async def test_counts_of_one_function_and_of_all(docket: Docket) -> None:
     await assert_task_count(docket, send, count=2)
     await assert_task_count(docket, "refund", count=1)
     await assert_task_count(docket, count=3)
-    with pytest.raises(AssertionError, match=r"expected 1 task of send, found 2; on the docket are 3 tasks:"):
+    with pytest.raises(AssertionError, match=r"expected 1 task of send, found 2; 3 tasks wait on the docket:"):
         await assert_task_count(docket, send, count=1)
     with pytest.raises(AssertionError, match="expected 5 tasks, found 3"):
         await assert_task_count(docket, count=5)
@@ -106,6 +106,15 @@ async def test_a_long_list_is_cut(docket: Docket) -> None:
     with pytest.raises(AssertionError, match="… and 480 more") as caught:
         await assert_no_tasks(docket)
     assert len(str(caught.value).splitlines()) == 22
+
+
+async def test_the_message_about_a_single_task(docket: Docket) -> None:
+    await docket.add(send, key="k")("ann")
+
+    with pytest.raises(
+        AssertionError, match=r"^expected no tasks; 1 task waits on the docket:\n  - send\('ann'\) key='k'"
+    ):
+        await assert_no_tasks(docket)
 
 
 class Awkward:

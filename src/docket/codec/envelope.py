@@ -74,6 +74,16 @@ def seal(value: Any) -> bytes:
     return _PREFIX + DEFAULT.encode(value)
 
 
+def bare(sealed: bytes) -> bytes:
+    """The pickle inside, as clients read it that know nothing of envelopes."""
+    return sealed[_HEADER:]
+
+
+def enveloped(data: bytes) -> bytes:
+    """Puts a pickle of another client into an envelope; what is in one already stays as it is."""
+    return _PREFIX + data if data[:1] == pickle.PROTO else data
+
+
 def open_envelope(data: bytes) -> Any:
     """The value inside. Whatever goes wrong is Undecodable, never another exception."""
     if len(data) < _HEADER:

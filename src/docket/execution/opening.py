@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from docket.codec import decode_error, decode_result
+from docket.codec.envelope import bare, enveloped
 from docket.ledger import read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE
 from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed
@@ -45,4 +46,18 @@ async def _from_result_storage(docket: TaskHome, key: str, result_key: bytes) ->
     stored = await docket.result_storage.get(result_key.decode(), collection=docket.results_collection)
     if stored is None:
         raise ResultExpired(f"the result of task {key!r} is no longer in the result storage")
-    return base64.b64decode(stored["data"])
+    return enveloped(base64.b64decode(stored["data"]))
+
+
+async def stored_ending(docket: TaskHome, key: str) -> bytes | None:
+    """The pickled value or exception that the finished record of a task has, or None."""
+    record = (await docket.ledger.look(key)).finished
+    if record is None:
+        return None
+    ending = read_ending(record.tail)
+    payload = ending.payload
+    if ending.kind == APART:
+        payload = await _from_payloads(docket, key, payload)
+    elif ending.kind not in (VALUE, ERROR):
+        return None
+    return bare(payload)

@@ -41,6 +41,7 @@ _FIXED = (
     "handed",
     "hand-leases",
     "payload:=",
+    "kept:=",
     "unknown:=",
     "unknown-functions",
     "foreign",
@@ -98,6 +99,10 @@ class Keys:
 
     def payload(self, id: str) -> str:
         return f"{self.prefix}:payload:={id}"
+
+    def kept(self, collection: str, key: str) -> str:
+        """Both are texts of users: the length tells where the first ends."""
+        return self.named("kept", f"{len(collection)}:{collection}{key}")
 
     def worker_tasks(self, worker: str) -> str:
         return self.named("worker-tasks", worker)

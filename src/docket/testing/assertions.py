@@ -99,7 +99,10 @@ def _wanted(function: Function, args: tuple[Any, ...] | None, kwargs: dict[str, 
 
 
 def _what_is_there(waiting: Any) -> str:
-    return f"on the docket are {_tasks(len(waiting))}:{_listed(waiting)}" if len(waiting) else "nothing is"
+    if not len(waiting):
+        return "no task waits on the docket"
+    verb = "waits" if len(waiting) == 1 else "wait"
+    return f"{_tasks(len(waiting))} {verb} on the docket:{_listed(waiting)}"
 
 
 def _listed(executions: Any) -> str:

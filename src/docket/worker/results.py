@@ -38,12 +38,13 @@ class Results:
     async def put(self, run: Run, result: Any, ending: Ending) -> None:
         """Raises Unserializable or PayloadTooLarge, or whatever the result storage raises."""
         payload = self.encode(result)
-        if self._docket.result_storage is None:
+        storage = self._docket.given_result_storage
+        if storage is None:
             ending.kind, ending.payload = VALUE, payload
             return
         # Named after the run, not the key: a run that no longer counts cannot overwrite its successor's result.
         name = f"{run.key}:{run.epoch}"
-        await self._docket.result_storage.put(
+        await storage.put(
             name,
             {"data": base64.b64encode(payload).decode()},
             collection=self._docket.results_collection,
