@@ -51,7 +51,7 @@ class PendingCall:
         self._check(*args, **kwargs)
         call = self._schedule(args, kwargs)
         # Python names it when it warns that the call was never awaited.
-        call.__qualname__ = repr(self)
+        call.__qualname__ = f"docket.replace({self._name})" if self._replace else f"docket.add({self._name})"
         return call
 
     def __await__(self) -> NoReturn:

@@ -51,7 +51,7 @@ class Scheduling:
         if order.payload is not None:
             await self._store(order.payload)
         try:
-            receipt = await self._enqueue(order)
+            receipt = await (self._batcher.call(order) if order.payload is None else self._enqueue(order))
         except ServerUnreachable as error:
             (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error)
             if isinstance(receipt, Exception):

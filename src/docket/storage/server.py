@@ -141,11 +141,14 @@ class Server:
     ) -> Any:
         if not self._is_usable:
             await self._greet()
-        slot = self._nodes.slot(key) if self._nodes is not None else 0
+        nodes = self._nodes
+        slot = nodes.slot(key) if nodes is not None else 0
         lines = self._lines if lines is None else lines
+        # Nearly always the line is there: asking for it in a coroutine would cost more than the rest of this function.
+        line = lines.get(slot) if nodes is None or slot in self._places else None
         try:
             try:
-                return await call(await self._line_to(slot, lines))
+                return await call(await self._line_to(slot, lines) if line is None else line)
             except MovedError:
                 # The slot has a new home, and nothing was done at the old one.
                 self._places.pop(slot, None)
