@@ -25,12 +25,13 @@ from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.ledger import BATCH
 from docket.model.errors import NotOpen, Undecodable
 from docket.model.losses import MAX_LOSSES, check_max_losses
+from docket.model.task_keys import new_key
 from docket.model.times import check_durations, duration_ms, from_ms
 from docket.pending_call import PendingCall, check_place
 from docket.places import Places
 from docket.registry import Registry, TaskCollection, name_of
 from docket.result_store import ResultStore
-from docket.scheduling import Scheduling, new_key
+from docket.scheduling import Scheduling
 from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.spans import batch_span, request_span, task_span
 from docket.storage.keys import Keys

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from docket.execution import Execution, TaskFunction
 from docket.instrumentation import inject_context, is_tracing
-from docket.scheduling import new_key
+from docket.model.task_keys import new_key
 from docket.spans import task_span
 
 if TYPE_CHECKING:

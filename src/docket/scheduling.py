@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -202,12 +200,3 @@ def _weight(order: Order) -> int:
 
 def _mark_failed(execution: Execution, error: Exception) -> None:
     execution.disposition, execution.schedule_exception = Disposition.FAILED, error
-
-
-def new_key() -> str:
-    """A fresh UUIDv7: keys sort by the time they were made."""
-    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import dataclasses
 import pickle
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -128,6 +129,19 @@ async def test_a_call_that_has_ended_may_be_sent_again(docket: Docket) -> None:
     again = await docket.add_many([call])
 
     assert dispositions(again) == {Disposition.SCHEDULED}
+
+
+async def test_the_keys_that_are_made_up_are_different_uuids_that_sort_by_time(docket: Docket) -> None:
+    keys: list[str] = []
+    for _ in range(3):
+        keys += [docket.call(noop)().key for _ in range(500)]
+        await asyncio.sleep(0.002)
+
+    found = [uuid.UUID(key) for key in keys]
+    assert len(set(keys)) == 1500
+    assert {(key.version, key.variant) for key in found} == {(7, uuid.RFC_4122)}
+    assert [str(key) for key in found] == keys
+    assert max(keys[:500]) < min(keys[500:1000]) <= max(keys[500:1000]) < min(keys[1000:])
 
 
 async def test_of_several_replacements_of_a_key_each_is_scheduled_and_the_last_counts(docket: Docket) -> None:
