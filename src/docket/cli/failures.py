@@ -55,6 +55,8 @@ def explain(error: Exception) -> Explanation | None:
             "embedded:///path/to/folder needs no server",
             FAILED,
         )
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "rich":
+        return Explanation("the command line needs the package rich: pip install typer rich", FAILED)
     if isinstance(error, (DocketError, OSError)):
         return Explanation(str(error), FAILED)
     return _of_the_parser(error)

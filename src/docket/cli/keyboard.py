@@ -6,10 +6,20 @@ import asyncio
 import os
 import signal
 import sys
-import termios
-import tty
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from docket.worker.signals import listen
+
+termios: Any
+tty: Any
+try:
+    import termios
+    import tty
+except ModuleNotFoundError:
+    # Windows: there Ctrl-C ends it.
+    termios = tty = None
 
 QUIT = frozenset({b"q", b"Q", b"\x1b", b"\x03", b"\x04"})
 
@@ -19,18 +29,19 @@ def quitting(stop: Callable[[], None]) -> Generator[None]:
     """Calls `stop` on q, Escape, Ctrl-C and SIGTERM; the terminal is left as it was found."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+        listen(loop, number, stop)
     try:
         with _keys(loop, stop):
             yield
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
 
 
 @contextmanager
 def _keys(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Generator[None]:
-    if not sys.stdin.isatty():
+    if termios is None or not sys.stdin.isatty():
         yield
         return
     terminal = sys.stdin.fileno()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from docket.model.errors import MissingPackage
+
 # A path's answer: status and text.
 Page = Callable[[], tuple[int, bytes]]
 
@@ -101,14 +103,24 @@ def healthcheck_server(
         yield bound
 
 
+def _prometheus_mirror() -> Any:
+    """Loaded by name: only those who serve metrics need the library, and pay for it."""
+    try:
+        return importlib.import_module("docket.instrumentation.prometheus").PrometheusMirror()
+    except ModuleNotFoundError as error:
+        raise MissingPackage(
+            "the metrics port needs the package prometheus-client: pip install prometheus-client"
+        ) from error
+
+
 @contextlib.contextmanager
 def metrics_server(host: str = "0.0.0.0", port: int | None = None) -> Generator[int | None]:
-    """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as healthcheck_server."""
+    """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as healthcheck_server,
+    and MissingPackage without prometheus-client."""
     if port is None:
         yield None
         return
-    # Loaded by name: only those who serve metrics pay for the library.
-    mirror = importlib.import_module("docket.instrumentation.prometheus").PrometheusMirror()
+    mirror = _prometheus_mirror()
 
     def page() -> tuple[int, bytes]:
         return 200, mirror.render()

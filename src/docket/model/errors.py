@@ -33,6 +33,10 @@ class ServerUnsuitable(DocketError, RuntimeError):
     """The server answers, but cannot be used (wrong password, missing permission, too old)."""
 
 
+class MissingPackage(DocketError, ImportError):
+    """A package that this part of docket needs is not installed; the message says which."""
+
+
 class TaskNotRegistered(DocketError, KeyError):
     """No function is registered under that name."""
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio as aioredis
 from redis.asyncio.connection import BlockingConnectionPool
@@ -25,7 +25,7 @@ from docket.model.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 from .blocking import BlockingLine
 from .connections import ThreadedClient, async_class
 from .credentials import for_all_connections
-from .embedded import FolderEngine, memory_engine
+from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerGone, is_about_certificates, is_from_the_wrong_node, translate
 from .keys import text_bytes
 from .line import Line, open_wire
@@ -35,6 +35,9 @@ from .scripts import load
 from .threads import in_thread
 from .urls import Address, Kind, hide_password, parse
 from .wire import Wire
+
+if TYPE_CHECKING:
+    from .embedded import FolderEngine
 
 # Ordinary traffic is batched, so a handful of connections serve any concurrency.
 CONNECTIONS = 8
@@ -69,7 +72,7 @@ class Server:
         self.entry_seconds = entry_seconds
         self.outages = Outages()
         self.engine_name, self.engine_version = "a server", "that has not answered yet"
-        self._provider, self._credentials = credential_provider, credential_provider
+        self.credential_provider, self._credentials = credential_provider, credential_provider
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
@@ -93,8 +96,8 @@ class Server:
         self._stack, self._closed, self._is_usable = AsyncExitStack(), False, False
         self.outages.open()
         try:
-            if self._provider is not None:
-                self._credentials = for_all_connections(self._provider)
+            if self.credential_provider is not None:
+                self._credentials = for_all_connections(self.credential_provider)
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
             self._lines, self._places, self._locating = {}, {}, asyncio.Lock()
@@ -308,8 +311,8 @@ class Server:
         else:
             options["socket_timeout"] = max(float(options.get("socket_timeout") or 0), answer_seconds)
         options["db"] = self.database
-        if self._credentials is not None:
-            options["credential_provider"] = self._credentials
+        if self.credential_provider is not None:
+            options["credential_provider"] = self.credential_provider
         return options
 
     async def _locate(self) -> None:
@@ -319,7 +322,7 @@ class Server:
             engine = await in_thread(memory_engine, self.address.name)
         elif self.address.kind is Kind.FOLDER:
             assert self.address.folder is not None
-            self._engine = FolderEngine(self.address.folder)
+            self._engine = folder_engine(self.address.folder)
             engine = await in_thread(self._engine.start)
             self._stack.push_async_callback(in_thread, self._engine.stop)
         else:

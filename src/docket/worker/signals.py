@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable, Generator
+from typing import Any
 
 logger = logging.getLogger("docket.worker")
 
@@ -32,10 +33,25 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
         stop()
 
     for number in before:
-        loop.add_signal_handler(number, receive, number)
+        listen(loop, number, receive, number)
     try:
         yield
     finally:
         for number, handler in before.items():
-            loop.remove_signal_handler(number)
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
             signal.signal(number, handler)
+
+
+def listen(
+    loop: asyncio.AbstractEventLoop, number: signal.Signals, receive: Callable[..., None], *arguments: Any
+) -> None:
+    """Calls `receive` in the event loop when the signal comes."""
+    try:
+        loop.add_signal_handler(number, receive, *arguments)
+    except NotImplementedError:
+        # Windows: the event loop hears of no signals, so Python's own handler wakes it.
+        def wake(number: int, frame: object) -> None:
+            loop.call_soon_threadsafe(receive, *arguments)
+
+        signal.signal(number, wake)
