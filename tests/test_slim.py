@@ -91,6 +91,7 @@ def test_the_command_line_works_there_too(arguments: list[str], url: str) -> Non
 def test_a_worker_is_stopped_by_signals_where_the_event_loop_hears_of_none(url: str) -> None:
     code = """
 import asyncio, signal
+from datetime import timedelta
 from docket import Docket, Worker
 from docket.worker.program import run_program
 
@@ -107,7 +108,7 @@ async def main():
     async with docket:
         await docket.add(stop_it)()
     before = signal.getsignal(signal.SIGTERM)
-    await run_program(Worker, docket)
+    await run_program(Worker, docket, wait=timedelta(0))
     print("stopped", signal.getsignal(signal.SIGTERM) is before)
 
 asyncio.run(main())

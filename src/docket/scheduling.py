@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from docket.declaring import Declaring
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN
 from docket.ledger import Batcher, Ledger, Order, Receipt
@@ -37,10 +38,12 @@ class Scheduling:
         self._batcher: Batcher[Order, Receipt] = Batcher(
             ledger.enqueue, most=BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
+        self._declaring = Declaring(docket, ledger)
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms)
 
     async def drain(self) -> None:
         await self._batcher.drain()
+        await self._declaring.aclose()
 
     async def write_down(self, execution: Execution, replace: bool) -> None:
         order = self._order(execution, replace)
@@ -144,6 +147,8 @@ class Scheduling:
     def _order(self, execution: Execution, replace: bool) -> Order | None:
         """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
         docket = self._docket
+        if not self._declaring.begun:
+            self._declaring.begin()
         if not docket.strike_list.is_empty and docket.strike_list.is_stricken(execution):
             self._note_strike(execution)
             return None

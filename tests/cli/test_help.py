@@ -24,7 +24,9 @@ CONTRACT = {
         "--tasks --docket --url --name --logging-level --logging-format --concurrency --redelivery-timeout "
         "--reconnection-delay --minimum-check-interval --scheduling-resolution --schedule-automatic-tasks "
         "--no-schedule-automatic-tasks --until-finished --healthcheck-port --metrics-port --fallback-task "
-        "--enable-internal-instrumentation --dependencies --processes --reload --uvloop --no-uvloop"
+        "--enable-internal-instrumentation --dependencies --processes --reload --uvloop --no-uvloop --app "
+        "--execution-ttl --heartbeat-interval --missed-heartbeats --max-payload --max-losses --add-patience "
+        "--result-storage --credential-provider"
     ),
     "strike": "--docket --url",
     "restore": "--docket --url",
@@ -33,6 +35,7 @@ CONTRACT = {
     "watch": "--docket --url -d -u",
     "workers ls": "--docket --url",
     "workers for-task": "--docket --url",
+    "tasks ls": "--app --tasks --json",
     "tasks trace": "--docket --url --delay",
     "tasks fail": "--docket --url --delay",
     "tasks sleep": "--docket --url --delay",
@@ -58,6 +61,29 @@ def all_flags(command: Any) -> set[str]:
 @pytest.mark.parametrize("path", CONTRACT)
 def test_every_command_has_the_options_of_the_contract(path: str) -> None:
     assert set(CONTRACT[path].split()) <= all_flags(find(path))
+
+
+@pytest.mark.parametrize("path", [path for path in CONTRACT if path not in ("demo", "version")])
+def test_every_command_on_a_docket_takes_it_from_an_application(path: str) -> None:
+    assert {"--app", "--docket", "--url", "--execution-ttl", "--credential-provider"} <= all_flags(find(path))
+
+
+def test_every_setting_of_a_docket_is_an_option_with_the_same_default() -> None:
+    options = {option.name: option for option in find("worker").params}
+    shown = {
+        "heartbeat_interval": "2s",
+        "execution_ttl": "15m",
+        "add_patience": "2s",
+        "url": "redis://localhost:6379/0",
+    }
+    for name, parameter in inspect.signature(docket.Docket.__init__).parameters.items():
+        if name == "self":
+            continue
+        option = options["docket" if name == "name" else name]
+        if name in ("result_storage", "credential_provider", "enable_internal_instrumentation"):
+            assert not option.default
+        else:
+            assert option.show_default == shown.get(name, str(parameter.default)), name
 
 
 @pytest.mark.parametrize("path", CONTRACT)

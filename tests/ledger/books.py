@@ -574,6 +574,7 @@ def _kind(suffix: bytes) -> str:
             | "cancelled-chains"
             | "deploys"
             | "unknown-functions"
+            | "settings"
         ):
             return "hash"
         case "dead-records":

@@ -26,7 +26,7 @@ COMMANDS = {
     "import": Entry(
         "docket.cli.importing:app", "Take over the tasks that pydocket left under this docket's name.", LOOK
     ),
-    "tasks": Entry("docket.cli.tasks:app", "Schedule one of the built-in tasks.", TRY),
+    "tasks": Entry("docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in one.", TRY),
     "demo": Entry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
     "bench": Entry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),
     "version": Entry("docket.cli.version:app", "Show the version of docket.", TRY),

@@ -11,14 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from docket._version import __version__
+from docket.cli.docket_options import on_docket
 from docket.cli.logs import Level, docket_logs_only
 from docket.cli.loops import loop_factory
 from docket.cli.measuring import Bench, Rate, Times
 from docket.cli.numbers import positive
 from docket.cli.opening import run
-from docket.cli.options import DEFAULT_URL, Json, Url
+from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket
+from docket.settings import change_settings
 
 app = typer.Typer(add_completion=False)
 
@@ -49,7 +51,8 @@ Concurrency = Annotated[
 
 
 @app.command()
-def bench(url: Url = DEFAULT_URL, tasks: Tasks = 5000, concurrency: Concurrency = 100, json: Json = False) -> None:
+@on_docket
+def bench(docket: Docket, tasks: Tasks = 5000, concurrency: Concurrency = 100, json: Json = False) -> None:
     """Measure what docket gets out of your server.
 
     It takes some seconds, on a docket of its own of which nothing stays. One process adds and runs the tasks, which
@@ -58,11 +61,11 @@ def bench(url: Url = DEFAULT_URL, tasks: Tasks = 5000, concurrency: Concurrency 
     # A bench that is busy logging measures the log.
     with docket_logs_only(Level.ERROR):
         # The loop that workers have too.
-        run(_bench(url, tasks, concurrency, json), loop_factory())
+        run(_bench(docket, tasks, concurrency, json), loop_factory())
 
 
-async def _bench(url: str, tasks: int, concurrency: int, as_json: bool) -> None:
-    async with _private_docket(url) as docket:
+async def _bench(docket: Docket, tasks: int, concurrency: int, as_json: bool) -> None:
+    async with _private(docket):
         server = docket.server
         engine = f"{server.engine_name} {server.engine_version}"
         report = JsonReport() if as_json else LineReport()
@@ -83,14 +86,13 @@ async def _bench(url: str, tasks: int, concurrency: int, as_json: bool) -> None:
 
 
 @asynccontextmanager
-async def _private_docket(url: str) -> AsyncGenerator[Docket]:
-    """A docket with a name of its own, of which nothing stays."""
-    name = f"docket-bench-{secrets.token_hex(4)}"
-    docket = Docket(name, url, execution_ttl=REMEMBERED)
+async def _private(docket: Docket) -> AsyncGenerator[None]:
+    """Gives the docket a name of its own, and opens it; nothing of it stays."""
+    change_settings(docket, name=f"docket-bench-{secrets.token_hex(4)}", execution_ttl=REMEMBERED)
     docket.server.entry_seconds = 0.0
     async with docket:
         try:
-            yield docket
+            yield
         finally:
             await docket.clear()
             async with docket.redis() as client:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import typer
 
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.docket_options import on_docket
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import write_json
+from docket.docket import Docket
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
-def clear(docket: DocketName = DEFAULT_DOCKET, url: Url = DEFAULT_URL, json: Json = False) -> None:
+@on_docket
+def clear(docket: Docket, json: Json = False) -> None:
     """Remove every task that waits; running tasks go on.
 
     Removed tasks are cancelled: whoever waits for one is told. Strikes stay.
     """
-    removed = run(_clear(docket, url))
+    removed = run(_clear(docket))
     if json:
-        write_json({"docket": docket, "removed": removed})
+        write_json({"docket": docket.name, "removed": removed})
     else:
-        typer.echo(f"Removed {removed:,} {'task' if removed == 1 else 'tasks'} from docket {docket!r}")
+        typer.echo(f"Removed {removed:,} {'task' if removed == 1 else 'tasks'} from docket {docket.name!r}")
 
 
-async def _clear(name: str, url: str) -> int:
-    async with open_docket(name, url) as docket:
+async def _clear(docket: Docket) -> int:
+    async with opened(docket):
         return await docket.clear()

@@ -7,9 +7,11 @@ import logging
 
 import typer
 
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.docket_options import on_docket
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import write_json
+from docket.docket import Docket
 from docket.ledger.foreign import Imported, import_foreign
 from docket.ledger.foreign import logger as warnings
 
@@ -19,22 +21,23 @@ MOST_SHOWN = 10
 
 
 @app.command("import")
-def import_tasks(docket: DocketName = DEFAULT_DOCKET, url: Url = DEFAULT_URL, json: Json = False) -> None:
+@on_docket
+def import_tasks(docket: Docket, json: Json = False) -> None:
     """Take over the tasks that pydocket left under this docket's name.
 
     Stop its workers and producers first. Keys, arguments, attempts and times are kept. A task is moved in one step, so
     the command may be interrupted and run again.
     """
     warnings.setLevel(logging.ERROR)  # It would advise to do what is being done.
-    imported = run(_import(docket, url))
+    imported = run(_import(docket))
     if json:
-        write_json({"docket": docket, **dataclasses.asdict(imported)})
+        write_json({"docket": docket.name, **dataclasses.asdict(imported)})
     else:
-        _show(docket, imported)
+        _show(docket.name, imported)
 
 
-async def _import(name: str, url: str) -> Imported:
-    async with open_docket(name, url) as docket:
+async def _import(docket: Docket) -> Imported:
+    async with opened(docket):
         return await import_foreign(docket.ledger)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from docket.cli.failures import CommandFailed, WrongUsage
 from docket.docket import Docket
-from docket.storage.urls import Kind, parse
+from docket.storage.urls import Kind, hide_password, parse
 
 T = TypeVar("T")
 
@@ -21,9 +21,10 @@ def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLo
 
 
 @asynccontextmanager
-async def open_docket(name: str, url: str, *, must_exist: bool = True) -> AsyncGenerator[Docket]:
-    """The docket that a command works on. A command that only looks does not make a folder for a server to live in."""
-    address = parse(url)
+async def opened(docket: Docket, *, must_exist: bool = True) -> AsyncGenerator[Docket]:
+    """Opens the docket that a command works on. A command that only looks does not make a folder for a server to live in."""
+    url = hide_password(docket.url)
+    address = parse(docket.url)
     if address.kind is Kind.MEMORY:
         raise WrongUsage(
             f"--url {url}: memory:// is not supported by this command, since what is in it lives and dies inside one "
@@ -34,7 +35,6 @@ async def open_docket(name: str, url: str, *, must_exist: bool = True) -> AsyncG
             f"--url {url}: there is no folder {address.folder} yet; "
             "it is made by the first worker or producer that uses it"
         )
-    docket = Docket(name, url)
     # A command does not wait for its server.
     docket.server.entry_seconds = 0.0
     async with docket:

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
+from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
 from docket.cli.listing import STAGES, Listing, Place, list_tasks, read_place
 from docket.cli.numbers import positive
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket, WorkerInfo
@@ -96,9 +97,9 @@ class View:
 
 
 @app.command()
+@on_docket
 def snapshot(
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
+    docket: Docket,
     state: States = None,
     function: Function = None,
     key: Key = None,
@@ -115,11 +116,11 @@ def snapshot(
     Arguments are not shown: they are only read by the workers.
     """
     states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
-    view = run(_look(docket, url, states, None if all else limit, function, key, _place(after), stats))
+    view = run(_look(docket, states, None if all else limit, function, key, _place(after), stats))
     if json:
-        write_json(_as_json(docket, view))
+        write_json(_as_json(docket.name, view))
     else:
-        _show(docket, view)
+        _show(docket.name, view)
 
 
 def _place(text: str | None) -> Place | None:
@@ -130,8 +131,7 @@ def _place(text: str | None) -> Place | None:
 
 
 async def _look(
-    name: str,
-    url: str,
+    docket: Docket,
     states: Sequence[ExecutionState],
     limit: int | None,
     function: str | None,
@@ -139,7 +139,7 @@ async def _look(
     after: Place | None,
     stats: bool,
 ) -> View:
-    async with open_docket(name, url) as docket:
+    async with opened(docket):
         ledger = docket.ledger
         listing, census, workers = await asyncio.gather(
             list_tasks(ledger, states, limit, function=function, key_prefix=key, after=after),

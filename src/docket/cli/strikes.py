@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from docket.cli import values
+from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket
 from docket.strikelist import Operator, Restore, Strike, StrikeInstruction
@@ -31,13 +32,13 @@ Value = Annotated[
 
 
 @strike_app.command()
+@on_docket
 def strike(
+    docket: Docket,
     function: Function = ANY,
     parameter: Parameter = None,
     operator: Comparison = None,
     value: Value = None,
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
     """Block tasks by function, by argument, or by both.
@@ -45,34 +46,34 @@ def strike(
     Examples: docket strike ship_order; docket strike ship_order customer == ACME; docket strike '*' amount '>' int:1000
     """
     order = Strike(*_order(function, parameter, operator, value))
-    known = run(_send(docket, url, order))
+    known = run(_send(docket, order))
     if json:
-        write_json({"docket": docket, "struck": order.call_repr(), "was_in_effect": known})
+        write_json({"docket": docket.name, "struck": order.call_repr(), "was_in_effect": known})
         return
     _hint(order, value)
-    typer.echo(f"{'Was struck already' if known else 'Struck'}: {order.call_repr()} on docket {docket!r}")
+    typer.echo(f"{'Was struck already' if known else 'Struck'}: {order.call_repr()} on docket {docket.name!r}")
 
 
 @restore_app.command()
+@on_docket
 def restore(
+    docket: Docket,
     function: Function = ANY,
     parameter: Parameter = None,
     operator: Comparison = None,
     value: Value = None,
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
     """Lift a strike. It takes the same arguments as the strike had."""
     order = Restore(*_order(function, parameter, operator, value))
-    known = run(_send(docket, url, order))
+    known = run(_send(docket, order))
     if json:
-        write_json({"docket": docket, "restored": order.call_repr(), "was_in_effect": known})
+        write_json({"docket": docket.name, "restored": order.call_repr(), "was_in_effect": known})
     elif known:
-        typer.echo(f"Restored: {order.call_repr()} on docket {docket!r}")
+        typer.echo(f"Restored: {order.call_repr()} on docket {docket.name!r}")
     else:
         _hint(order, value)
-        typer.echo(f"There was no strike on {order.call_repr()} on docket {docket!r}")
+        typer.echo(f"There was no strike on {order.call_repr()} on docket {docket.name!r}")
 
 
 def _order(function: str, parameter: str | None, operator: Operator | None, value: str | None) -> tuple[Any, ...]:
@@ -97,9 +98,9 @@ def _hint(order: StrikeInstruction, value: str | None) -> None:
         typer.echo(f"{value!r} is compared as text; if the argument is a {name}, write {name}:{value}", err=True)
 
 
-async def _send(name: str, url: str, order: StrikeInstruction) -> bool:
+async def _send(docket: Docket, order: StrikeInstruction) -> bool:
     """Sends it, and tells whether such a strike was in effect before."""
-    async with open_docket(name, url, must_exist=isinstance(order, Restore)) as docket:
+    async with opened(docket, must_exist=isinstance(order, Restore)):
         await docket.wait_for_strikes_loaded()
         known = _is_in_effect(docket, order)
         send = docket.strike if isinstance(order, Strike) else docket.restore

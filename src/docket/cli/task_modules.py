@@ -28,12 +28,12 @@ def find_modules_here() -> None:
 def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> None:
     """Loads and registers everything once, so that a mistake is found before the worker starts."""
     for path in paths:
-        _load("--tasks", path)
+        load("--tasks", path)
         try:
             docket.register_collection(path, unique=True)
         except (TypeError, ValueError) as error:
             raise WrongUsage(f"--tasks {path}: {_collection_problem(error)}") from error
-    if fallback and not callable(_load("--fallback-task", fallback)):
+    if fallback and not callable(load("--fallback-task", fallback)):
         raise WrongUsage(f"--fallback-task {fallback}: that is no function")
 
 
@@ -41,7 +41,7 @@ def load_dependencies(path: str | None) -> Any:
     """The worker's own dependencies, found to be good."""
     if not path:
         return None
-    found = _load("--dependencies", path)
+    found = load("--dependencies", path)
     try:
         worker_dependencies(found)
     except (TypeError, ValueError) as error:
@@ -55,7 +55,9 @@ def _collection_problem(error: Exception) -> str:
     return str(error)
 
 
-def _load(option: str, path: str) -> Any:
+def load(option: str, path: str) -> Any:
+    """What `module:name` means. WrongUsage if there is no such thing."""
+    find_modules_here()
     module_name, _, name = path.rpartition(":")
     if not module_name or not name:
         raise WrongUsage(f"{option} {path}: write module:name, for example shop.tasks:tasks")

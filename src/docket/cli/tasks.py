@@ -1,20 +1,38 @@
-"""`docket tasks trace|fail|sleep`"""
+"""`docket tasks ls|trace|fail|sleep`"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
+from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
-from docket.cli.output import write_json
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
+from docket.cli.output import write_json, write_table
+from docket.cli.task_functions import describe_task
+from docket.cli.task_modules import check_tasks
+from docket.docket import Docket
 from docket.execution import Disposition, Execution
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Schedule one of the built-in tasks.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="List the tasks that a worker would know, or schedule a built-in one.",
+)
 
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tasks",
+        envvar="DOCKET_TASKS",
+        metavar="MODULE:NAME",
+        help="Where the tasks are: an iterable of functions. May be repeated.",
+    ),
+]
 Message = Annotated[str, typer.Argument(help="The message.")]
 Delay = Annotated[
     timedelta,
@@ -33,53 +51,68 @@ Key = Annotated[
 ]
 
 
+@app.command("ls")
+@on_docket
+def ls(docket: Docket, tasks: Tasks = None, json: Json = False) -> None:
+    """List the tasks that a worker with these options would know: name, function, source.
+
+    Nothing is asked of a server.
+    """
+    check_tasks(docket, tasks or (), None)
+    found = [describe_task(name, function) for name, function in docket.tasks.items()]
+    if json:
+        write_json([asdict(task) for task in found])
+    else:
+        write_table("", ("Name", "Function", "Source"), [(task.name, task.function, task.source) for task in found])
+
+
 @app.command()
+@on_docket
 def trace(
+    docket: Docket,
     message: Message = "Howdy!",
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     delay: Delay = timedelta(0),
     key: Key = None,
     json: Json = False,
 ) -> None:
     """Schedule a task that logs a message."""
-    _schedule("trace", message, docket, url, delay, key, json)
+    _schedule("trace", message, docket, delay, key, json)
 
 
 @app.command()
+@on_docket
 def fail(
+    docket: Docket,
     message: Message = "Howdy!",
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     delay: Delay = timedelta(0),
     key: Key = None,
     json: Json = False,
 ) -> None:
     """Schedule a task that fails."""
-    _schedule("fail", message, docket, url, delay, key, json)
+    _schedule("fail", message, docket, delay, key, json)
 
 
 @app.command()
+@on_docket
 def sleep(
+    docket: Docket,
     seconds: Annotated[
         float, typer.Argument(parser=lambda value: _seconds(value), metavar="SECONDS", help="How long to sleep.")
     ] = 1,
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     delay: Delay = timedelta(0),
     key: Key = None,
     json: Json = False,
 ) -> None:
     """Schedule a task that sleeps for a while."""
-    _schedule("sleep", seconds, docket, url, delay, key, json)
+    _schedule("sleep", seconds, docket, delay, key, json)
 
 
 def _seconds(value: str | float) -> float:
     return duration(value).total_seconds() if isinstance(value, str) else value
 
 
-def _schedule(task: str, argument: Any, name: str, url: str, delay: timedelta, key: str | None, as_json: bool) -> None:
-    execution = run(_add(task, argument, name, url, delay, key))
+def _schedule(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None, as_json: bool) -> None:
+    execution, name = run(_add(task, argument, docket, delay, key)), docket.name
     if as_json:
         write_json({"docket": name, "task": task, "key": execution.key, "disposition": execution.disposition.value})
     elif execution.disposition is Disposition.SCHEDULED:
@@ -90,6 +123,6 @@ def _schedule(task: str, argument: Any, name: str, url: str, delay: timedelta, k
         typer.echo(f"Docket {name!r} has a task {execution.key!r} already: nothing was added")
 
 
-async def _add(task: str, argument: Any, name: str, url: str, delay: timedelta, key: str | None) -> Execution:
-    async with open_docket(name, url, must_exist=False) as docket:
+async def _add(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None) -> Execution:
+    async with opened(docket, must_exist=False):
         return await docket.add(task, datetime.now(UTC) + delay if delay else None, key)(argument)

@@ -12,12 +12,13 @@ import typer
 from rich.live import Live
 
 from docket.cli.dashboard import Dashboard
+from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.keyboard import quitting
 from docket.cli.numbers import positive
 from docket.cli.observing import Observer, Sight
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
 from docket.docket import Docket
 
@@ -44,9 +45,9 @@ Count = Annotated[
 
 
 @app.command()
+@on_docket
 def top(
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
+    docket: Docket,
     interval: Interval = timedelta(seconds=1),
     count: Count = None,
     json: Json = False,
@@ -57,11 +58,11 @@ def top(
     """
     if interval < timedelta(milliseconds=50):
         raise typer.BadParameter("look every 50ms at most", param_hint="'--interval'")
-    run(_top(docket, url, interval.total_seconds(), count, json))
+    run(_top(docket, interval.total_seconds(), count, json))
 
 
-async def _top(name: str, url: str, interval: float, count: int | None, as_json: bool) -> None:
-    async with open_docket(name, url) as docket:
+async def _top(docket: Docket, interval: float, count: int | None, as_json: bool) -> None:
+    async with opened(docket):
         observer = Observer(docket)
         async with observer.listening():
             await observer.look()

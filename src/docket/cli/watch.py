@@ -9,10 +9,11 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
+from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.failures import FAILED, CommandFailed
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import is_terminal, printable, write_json
 from docket.cli.progress_bar import ProgressBar
 from docket.dependencies import format_duration
@@ -73,10 +74,10 @@ class LineScreen:
 
 
 @app.command()
+@on_docket
 def watch(
+    docket: Docket,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key of the task.")],
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     json: Json = False,
 ) -> int:
@@ -84,14 +85,14 @@ def watch(
 
     Exits with 0 if the task completes, with 1 if it fails or is cancelled.
     """
-    ending = run(_watch(docket, url, key, timeout, json))
+    ending = run(_watch(docket, key, timeout, json))
     if not json and is_terminal():
         typer.echo(in_words(ending))
     return 0 if ending["state"] is ExecutionState.COMPLETED else FAILED
 
 
-async def _watch(name: str, url: str, key: str, timeout: timedelta | None, as_json: bool) -> StateEvent:
-    async with open_docket(name, url) as docket:
+async def _watch(docket: Docket, key: str, timeout: timedelta | None, as_json: bool) -> StateEvent:
+    async with opened(docket):
         screen = await _screen(docket, key, as_json)
         try:
             async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from datetime import timedelta
 
 import typer
 
 from docket.cli import worker_options as o
+from docket.cli.docket_options import DocketOptions, with_docket_options
 from docket.cli.failures import WrongUsage
 from docket.cli.logs import Level, default_format, logging_to_stdout
 from docket.cli.loops import has_uvloop
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Url
 from docket.cli.supervising import Supervisor
 from docket.cli.worker_options import WorkerOptions
-from docket.cli.working import run_worker, warn_of_tasks
-from docket.storage.urls import Kind, parse
+from docket.cli.working import check_can_be_shared, run_worker, warn_of_tasks
 
 logger = logging.getLogger("docket.supervisor")
 
@@ -24,10 +24,10 @@ DEFAULT = WorkerOptions()
 
 
 @app.command()
+@with_docket_options
 def worker(
+    docket: DocketOptions,
     tasks: o.Tasks = [o.STANDARD_TASKS],  # noqa: B006 - typer wants a list, and nobody changes it
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     name: o.Name = None,
     concurrency: o.Concurrency = DEFAULT.concurrency,
     processes: o.Processes = 1,
@@ -50,6 +50,7 @@ def worker(
     minimum_check_interval: o.MinimumCheckInterval = DEFAULT.minimum_check_interval,
     scheduling_resolution: o.SchedulingResolution = DEFAULT.scheduling_resolution,
     message_batch: o.MessageBatch = 1,
+    processes_beside: o.ProcessesBeside = 1,
     report_to: o.ReportTo = None,
 ) -> int:
     """Run a worker.
@@ -58,9 +59,8 @@ def worker(
     hands that back. Every option may be given by its environment variable instead.
     """
     options = WorkerOptions(
+        **vars(docket),
         tasks=tuple(tasks),
-        docket=docket,
-        url=url,
         name=name,
         logging_level=logging_level,
         logging_format=logging_format or default_format(),
@@ -80,8 +80,9 @@ def worker(
         enable_internal_instrumentation=enable_internal_instrumentation,
         uvloop=uvloop,
         banner=banner,
+        processes_beside=max(processes, processes_beside),
     )
-    _check(options, processes)
+    _check(options, processes, reload)
     supervised = None if report_to is None else name
     with logging_to_stdout(options.logging_level, options.logging_format, supervised):
         if processes == 1 and not reload:
@@ -89,14 +90,13 @@ def worker(
         return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
 
 
-def _check(options: WorkerOptions, processes: int) -> None:
+def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
     """What can be seen to be wrong without asking a server or loading a task."""
     if options.redelivery_timeout <= timedelta(0):
         raise typer.BadParameter("it must be longer than nothing", param_hint="'--redelivery-timeout'")
     if options.uvloop and not has_uvloop():
         raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or leave the option away")
-    if processes > 1 and parse(options.url).kind is Kind.MEMORY:
-        raise WrongUsage(
-            f"--url {options.url}: each process has a memory:// of its own, so --processes {processes} would not share "
-            "work; name a server, or embedded:///path/to/folder"
-        )
+    if os.name == "nt" and (processes > 1 or reload):
+        raise WrongUsage("--processes and --reload do not work on Windows: start several workers instead")
+    if options.app is None and options.url is not None:
+        check_can_be_shared(options.url, processes)

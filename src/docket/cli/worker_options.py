@@ -9,21 +9,22 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from docket.cli import docket_options
+from docket.cli.docket_options import DEFAULT_DOCKET, DEFAULT_URL, DocketOptions
 from docket.cli.durations import duration, write_duration
 from docket.cli.logs import Format, Level
 from docket.cli.numbers import port, positive, whole_number
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL
 
 STANDARD_TASKS = "docket.tasks:standard_tasks"
 
 
 @dataclass(frozen=True)
-class WorkerOptions:
+class WorkerOptions(DocketOptions):
     """The options of one worker process. Each field has an environment variable of its own."""
 
+    docket: str | None = DEFAULT_DOCKET
+    url: str | None = DEFAULT_URL
     tasks: tuple[str, ...] = (STANDARD_TASKS,)
-    docket: str = DEFAULT_DOCKET
-    url: str = DEFAULT_URL
     name: str | None = None
     logging_level: Level = Level.INFO
     logging_format: Format = Format.PLAIN
@@ -43,6 +44,8 @@ class WorkerOptions:
     enable_internal_instrumentation: bool = False
     uvloop: bool | None = None
     banner: bool = True
+    # How many worker processes there are, this one included.
+    processes_beside: int = 1
 
     def environment(self) -> dict[str, str]:
         """The same options for a process to be started. Not on its command line: that would show the password."""
@@ -57,9 +60,8 @@ class WorkerOptions:
 
 
 ENVIRONMENT = {
+    **docket_options.ENVIRONMENT,
     "tasks": "DOCKET_TASKS",
-    "docket": "DOCKET_NAME",
-    "url": "DOCKET_URL",
     "name": "DOCKET_WORKER_NAME",
     "logging_level": "DOCKET_LOGGING_LEVEL",
     "logging_format": "DOCKET_LOGGING_FORMAT",
@@ -80,6 +82,7 @@ ENVIRONMENT = {
     "uvloop": "DOCKET_WORKER_UVLOOP",
     "banner": "DOCKET_WORKER_BANNER",
     "processes": "DOCKET_WORKER_PROCESSES",
+    "processes_beside": "DOCKET_WORKER_PROCESSES_BESIDE",
     "reload": "DOCKET_WORKER_RELOAD",
     "report_to": "DOCKET_WORKER_REPORT_TO",
     "message_batch": "DOCKET_WORKER_MESSAGE_BATCH",
@@ -183,4 +186,7 @@ Uvloop = Annotated[bool | None, _switch("uvloop", "Use uvloop.", TUNING, show_de
 Reload = Annotated[bool, _switch("reload", "Restart when a .py file below the current folder changes.", DEVELOPING)]
 
 MessageBatch = Annotated[int, _option("message_batch", "Accepted and not needed.", parser=positive, hidden=True)]
+ProcessesBeside = Annotated[
+    int, _option("processes_beside", "How many processes there are.", parser=positive, hidden=True)
+]
 ReportTo = Annotated[int | None, _option("report_to", "A pipe to a supervisor.", parser=whole_number(0), hidden=True)]

@@ -8,33 +8,35 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.opening import open_docket, run
-from docket.cli.options import DEFAULT_DOCKET, DEFAULT_URL, DocketName, Json, Url
+from docket.cli.docket_options import on_docket
+from docket.cli.opening import opened, run
+from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
-from docket.docket import WorkerInfo
+from docket.docket import Docket, WorkerInfo
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="See who works on a docket.")
 
 
 @app.command("ls")
-def ls(docket: DocketName = DEFAULT_DOCKET, url: Url = DEFAULT_URL, json: Json = False) -> None:
+@on_docket
+def ls(docket: Docket, json: Json = False) -> None:
     """List the workers that run now."""
-    _show(f"Workers of docket {docket!r}", run(_workers(docket, url)), json)
+    _show(f"Workers of docket {docket.name!r}", run(_workers(docket)), json)
 
 
 @app.command("for-task")
+@on_docket
 def for_task(
+    docket: Docket,
     task: Annotated[str, typer.Argument(metavar="NAME", help="The name of the task.")],
-    docket: DocketName = DEFAULT_DOCKET,
-    url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
     """List the workers that know a task."""
-    _show(f"Workers of docket {docket!r} that know {task}", run(_workers(docket, url, task)), json)
+    _show(f"Workers of docket {docket.name!r} that know {task}", run(_workers(docket, task)), json)
 
 
-async def _workers(name: str, url: str, task: str | None = None) -> Sequence[WorkerInfo]:
-    async with open_docket(name, url) as docket:
+async def _workers(docket: Docket, task: str | None = None) -> Sequence[WorkerInfo]:
+    async with opened(docket):
         found = await (docket.workers() if task is None else docket.task_workers(task))
     return sorted(found, key=lambda worker: worker.name)
 

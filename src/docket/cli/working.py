@@ -5,37 +5,52 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from types import FrameType
 from typing import Any, Self
 
 from docket.cli.banner import announce
-from docket.cli.failures import ToldToStop
+from docket.cli.docket_options import DocketOptions
+from docket.cli.failures import ToldToStop, WrongUsage
 from docket.cli.loops import loop_factory
 from docket.cli.reporting import Report
-from docket.cli.task_modules import check_tasks, find_modules_here, load_dependencies
+from docket.cli.task_modules import check_tasks, load_dependencies
 from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions
-from docket.docket import Docket
+from docket.storage.urls import Kind, parse
 from docket.worker import Worker
+from docket.worker.program import run_program
 
 logger = logging.getLogger("docket.worker")
+
+# Options that are the command's own.
+_OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "processes_beside")
 
 
 def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
     """Runs a worker until it is told to stop, and returns the exit code."""
     # Until the worker itself listens to signals there is nothing to finish.
     signal.signal(signal.SIGTERM, _end_at_once)
-    find_modules_here()
-    check_tasks(Docket(options.docket, options.url), options.tasks, options.fallback_task)
+    docket = options.load()
+    docket.enable_internal_instrumentation |= options.enable_internal_instrumentation
+    check_can_be_shared(docket.url, options.processes_beside)
+    check_tasks(docket, options.tasks, options.fallback_task)
     dependencies = load_dependencies(options.dependencies)
     announced = _worker_class(options, report_to)
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
-        runner.run(announced.run(**_arguments(options), dependencies=dependencies))
+        runner.run(run_program(announced, docket, **_arguments(options), dependencies=dependencies))
     return 0
 
 
+def check_can_be_shared(url: str, processes: int) -> None:
+    if processes > 1 and parse(url).kind is Kind.MEMORY:
+        raise WrongUsage(
+            f"--url {url}: each process has a memory:// of its own, so --processes {processes} would not share "
+            "work; name a server, or embedded:///path/to/folder"
+        )
+
+
 def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> None:
-    if options.tasks == (STANDARD_TASKS,) and options.fallback_task is None:
+    if options.app is None and options.tasks == (STANDARD_TASKS,) and options.fallback_task is None:
         logger.warning(
             "without --tasks this worker knows docket's built-in tasks only; name yours, as in --tasks shop.tasks:tasks"
         )
@@ -46,10 +61,11 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _arguments(options: WorkerOptions) -> dict[str, Any]:
+    """What the worker itself is to know; its tasks are registered already."""
     arguments = asdict(options)
-    for own in ("logging_level", "logging_format", "uvloop", "banner", "dependencies"):
+    of_the_docket = [field.name for field in fields(DocketOptions)]
+    for own in (*of_the_docket, *_OWN):
         del arguments[own]
-    arguments["docket_name"] = arguments.pop("docket")
     return arguments
 
 

@@ -45,6 +45,7 @@ _FIXED = (
     "unknown:=",
     "unknown-functions",
     "foreign",
+    "settings",
 )
 
 

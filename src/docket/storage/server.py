@@ -311,8 +311,8 @@ class Server:
         else:
             options["socket_timeout"] = max(float(options.get("socket_timeout") or 0), answer_seconds)
         options["db"] = self.database
-        if self.credential_provider is not None:
-            options["credential_provider"] = self.credential_provider
+        if self._credentials is not None:
+            options["credential_provider"] = self._credentials
         return options
 
     async def _locate(self) -> None:

@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from docket import instrumentation
 from docket.dependencies import current_docket, current_worker, max_losses_of, validate_dependencies
 from docket.docket import Docket
 from docket.execution import Execution, TaskFunction
@@ -22,11 +21,11 @@ from docket.ledger import Renewal
 from docket.ledger.ledger import as_json
 from docket.model.errors import NotOpen
 from docket.model.times import check_durations, duration_ms, from_ms
-from docket.registry import load_object
 from docket.storage.cancelling import cancel_and_wait
 from docket.storage.eviction import warn_of_eviction
 from docket.storage.faults import PASSING
 
+from .agreement import Agreement
 from .block_context import BlockContext
 from .cancels import forget_cancels, notice_cancel
 from .draining import Draining
@@ -37,6 +36,7 @@ from .lease import LeaseKeeper, Occupation, lease_length_ms
 from .lifecycles import lifecycles
 from .orders import Orders
 from .own_dependencies import worker_dependencies
+from .program import run_program
 from .reporting import Reporter
 from .running import Runner
 from .runs import CancelReason, Runs
@@ -47,7 +47,6 @@ from .service import Service
 from .session import WITHDRAW_SECONDS, Session
 from .settling import Settler
 from .sharing import SharedValues
-from .signals import stopped_by_signals
 from .slots import Slots
 from .staging import Stager
 from .task_list import log_start
@@ -329,6 +328,8 @@ class Worker:
         self.sampler = Sampler(docket.ledger, docket.labels(), labels, pause)
         self.sampler.worker = self.id
         stack.callback(self.sampler.clear)
+        self.agreement = Agreement(docket, self.name, self.duties, labels, pause)
+        await self.agreement.begin()
         self.seeder = Seeder(docket, self.now, labels, pause)
         self.seeder.worker = self.id
         await docket.wait_for_strikes_loaded()
@@ -344,6 +345,7 @@ class Worker:
             self.runner.loader,
             self.stager,
             self.sampler,
+            self.agreement,
         ]
         if self.schedule_automatic_tasks:
             services.append(self.seeder)
@@ -418,35 +420,27 @@ class Worker:
         """Runs a worker as a program does: loads the tasks (and what else is named as `module:name`), serves health and
         metrics, and stops on SIGTERM and SIGINT. Raises ServerUnreachable if the server is not there within `wait`."""
         check_durations("Worker.run", wait=wait)
-        docket = Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation)
-        docket.server.entry_seconds = max(wait.total_seconds(), 0.0)
-        async with docket:
-            for path in tasks:
-                docket.register_collection(path, unique=True)
-            worker = cls(
-                docket,
-                name,
-                concurrency,
-                redelivery_timeout,
-                reconnection_delay,
-                minimum_check_interval,
-                scheduling_resolution,
-                schedule_automatic_tasks,
-                enable_internal_instrumentation,
-                load_object(fallback_task) if fallback_task else None,
-                load_object(dependencies) if dependencies and isinstance(dependencies, str) else dependencies,
-                message_batch,
-                grace_period=grace_period,
-            )
-            async with worker:
-                with (
-                    stopped_by_signals(worker.stop),
-                    instrumentation.metrics_server(port=metrics_port),
-                    instrumentation.healthcheck_server(
-                        port=healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
-                    ),
-                ):
-                    await (worker.run_until_finished() if until_finished else worker.run_forever())
+        await run_program(
+            cls,
+            Docket(docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation),
+            wait=wait,
+            tasks=tasks,
+            fallback_task=fallback_task,
+            dependencies=dependencies,
+            until_finished=until_finished,
+            healthcheck_port=healthcheck_port,
+            metrics_port=metrics_port,
+            name=name,
+            concurrency=concurrency,
+            redelivery_timeout=redelivery_timeout,
+            reconnection_delay=reconnection_delay,
+            minimum_check_interval=minimum_check_interval,
+            scheduling_resolution=scheduling_resolution,
+            schedule_automatic_tasks=schedule_automatic_tasks,
+            enable_internal_instrumentation=enable_internal_instrumentation,
+            message_batch=message_batch,
+            grace_period=grace_period,
+        )
 
     # The lease
 

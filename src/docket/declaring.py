@@ -1,0 +1,65 @@
+"""Tells the workers which settings this producer has (docs/design/settings.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from docket.instrumentation import suppress_traces
+from docket.ledger import Ledger
+from docket.ledger.settings import PRODUCER, Declaration, declare_settings
+from docket.model.errors import DocketError
+from docket.model.times import duration_ms
+from docket.storage.cancelling import cancel_and_wait
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+EVERY_SECONDS = 300.0
+
+
+def shared_settings(docket: Docket) -> dict[str, Any]:
+    """The settings that must agree, as JSON has them."""
+    storage = docket.result_storage
+    return {
+        "execution_ttl": duration_ms(docket.execution_ttl),
+        "max_losses": docket.max_losses,
+        "max_payload": docket.max_payload,
+        "result_storage": None if storage is None else type(storage).__qualname__,
+    }
+
+
+class Declaring:
+    """Declares a producer's settings when it schedules its first task, and now and then after that.
+
+    Timers rather than a task that goes on: an event loop that is closed under the docket leaves nothing behind.
+    """
+
+    def __init__(self, docket: Docket, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._own = Declaration(PRODUCER, f"{socket.gethostname()}#{os.getpid()}", shared_settings(docket))
+        self._timer: asyncio.TimerHandle | None = None
+        self._call: asyncio.Task[None] | None = None
+        self.begun = False
+
+    def begin(self) -> None:
+        """Nobody waits for the call."""
+        self.begun = True
+        loop = asyncio.get_running_loop()
+        self._call = loop.create_task(self._declare(), name="docket - declaring settings")
+        self._timer = loop.call_later(EVERY_SECONDS, self.begin)
+
+    async def aclose(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._call is not None:
+            await cancel_and_wait([self._call], "docket: the docket closes")
+
+    async def _declare(self) -> None:
+        suppress_traces()
+        # Whatever is wrong, the calls that matter say so.
+        with contextlib.suppress(DocketError):
+            await declare_settings(self._ledger, self._own)

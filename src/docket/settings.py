@@ -1,0 +1,40 @@
+"""The settings of a docket as data, and changing them before it is opened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docket.docket import Docket
+from docket.model.errors import NotOpen
+
+
+def settings_of(docket: Docket) -> dict[str, Any]:
+    """The arguments that make a docket like this one."""
+    return {
+        "name": docket.name,
+        "url": docket.url,
+        "heartbeat_interval": docket.heartbeat_interval,
+        "missed_heartbeats": docket.missed_heartbeats,
+        "execution_ttl": docket.execution_ttl,
+        "result_storage": docket.result_storage,
+        "enable_internal_instrumentation": docket.enable_internal_instrumentation,
+        "credential_provider": docket.server.credential_provider,
+        "max_payload": docket.max_payload,
+        "add_patience": docket.add_patience,
+        "max_losses": docket.max_losses,
+    }
+
+
+def change_settings(docket: Docket, **changes: Any) -> None:
+    """Sets up a docket that is not open anew, in place: code that refers to it sees the change. It keeps its tasks."""
+    registry = docket.registry
+    Docket.__init__(docket, **{**settings_of(docket), **changes})
+    docket.registry = registry
+
+
+def is_open(docket: Docket) -> bool:
+    try:
+        docket.ledger  # noqa: B018 - asked for its error
+    except NotOpen:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""Warns of settings that differ between the processes of one docket (docs/design/settings.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from docket.declaring import shared_settings
+from docket.ledger.settings import WORKER, Declaration, declare_settings
+from docket.storage.faults import PASSING
+
+from .duties import Duties
+from .service import Service
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+logger = logging.getLogger("docket.worker")
+
+EVERY_SECONDS = 30.0
+# What happens to lost tasks is decided by workers alone.
+_OF_WORKERS = frozenset({"max_losses"})
+
+
+class Agreement(Service):
+    """Compares when the worker starts; after that the leader does so for the fleet."""
+
+    name = "comparing settings"
+
+    def __init__(self, docket: Docket, worker: str, duties: Duties, labels: dict[str, str], most_pause: float) -> None:
+        super().__init__(labels, most_pause)
+        self._docket = docket
+        self._own = Declaration(WORKER, worker, shared_settings(docket))
+        self._duties = duties
+        self._told: set[tuple[str, str]] = set()
+
+    async def begin(self) -> None:
+        """Compares before the worker starts; if the server cannot be asked now, a later step does it."""
+        try:
+            await self.compare()
+        except PASSING as error:
+            logger.debug("settings are not compared yet: %s", error)
+
+    async def step(self) -> None:
+        await asyncio.sleep(EVERY_SECONDS)
+        if self._duties.leads:
+            await self.compare()
+
+    async def compare(self) -> None:
+        for other in await declare_settings(self._docket.ledger, self._own):
+            for name, own, theirs in self._differences(other):
+                if (name, repr(theirs)) not in self._told:
+                    self._told.add((name, repr(theirs)))
+                    self._tell(other, name, own, theirs)
+
+    def _differences(self, other: Declaration) -> Iterator[tuple[str, Any, Any]]:
+        for name, own in self._own.settings.items():
+            # A release that does not know a setting does not declare it.
+            if other.settings.get(name, own) != own and (other.role == WORKER or name not in _OF_WORKERS):
+                yield name, own, other.settings[name]
+
+    def _tell(self, other: Declaration, name: str, own: Any, theirs: Any) -> None:
+        logger.warning(
+            "docket %r: %s is %s here and %s at %s %s, but it must be the same everywhere. "
+            "Take both from one Docket (docket worker --app module:docket), or set it with --%s",
+            self._docket.name,
+            name,
+            _in_words(name, own),
+            _in_words(name, theirs),
+            other.role,
+            other.process,
+            name.replace("_", "-"),
+            extra=self._labels,
+        )
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name == "execution_ttl" and isinstance(value, (int, float)):
+        return f"{value / 1000:g}s"
+    return "the server" if name == "result_storage" and value is None else str(value)

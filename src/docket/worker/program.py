@@ -1,0 +1,54 @@
+"""A worker as a program: its docket, its tasks, its ports and its signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from docket import instrumentation
+from docket.docket import Docket
+from docket.registry import load_object
+
+from .signals import stopped_by_signals
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+async def run_program(
+    make_worker: Callable[..., Worker],
+    docket: Docket,
+    *,
+    wait: timedelta,
+    tasks: Sequence[str] = (),
+    fallback_task: str | None = None,
+    dependencies: Any = None,
+    until_finished: bool = False,
+    healthcheck_port: int | None = None,
+    metrics_port: int | None = None,
+    **settings: Any,
+) -> None:
+    """Opens the docket, loads what is named as `module:name`, serves health and metrics, and stops on SIGTERM and SIGINT.
+
+    Raises ServerUnreachable if the server is not there within `wait`.
+    """
+    docket.server.entry_seconds = max(wait.total_seconds(), 0.0)
+    async with docket:
+        for path in tasks:
+            docket.register_collection(path, unique=True)
+        worker = make_worker(
+            docket,
+            fallback_task=load_object(fallback_task) if fallback_task else None,
+            dependencies=load_object(dependencies) if dependencies and isinstance(dependencies, str) else dependencies,
+            **settings,
+        )
+        async with worker:
+            with (
+                stopped_by_signals(worker.stop),
+                instrumentation.metrics_server(port=metrics_port),
+                instrumentation.healthcheck_server(
+                    port=healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
+                ),
+            ):
+                await (worker.run_until_finished() if until_finished else worker.run_forever())
