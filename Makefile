@@ -14,7 +14,7 @@ STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-stress check lint faults bench bench-quick probe docs clean
+.PHONY: help demo test test-clients test-large test-redis-py test-stress check lint faults bench bench-quick probe docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ test-clients: $(READY) ## run FastMCP and Prefect themselves on docket, each in 
 
 test-large: $(READY) ## run the tests of large sizes
 	$(BIN)/python -m pytest -n 0 --timeout 7200 -m large -s
+
+test-redis-py: $(READY) ## run the tests that depend on redis-py with its oldest and its newest release
+	bash tests/redis_py.sh $(abspath $(BIN)/python) -n $(WORKERS) $(PYTEST_FLAGS)
 
 test-stress: $(READY) ## run everything twice and the fault tests ten times, beside two busy loops
 	STRESS_ALL=$(STRESS_ALL) STRESS_FAULTS=$(STRESS_FAULTS) bash tests/stress.sh $(PYTEST)
@@ -59,7 +62,7 @@ docs: $(READY) ## check that every relative link in the documentation resolves
 	$(BIN)/python docs/check_links.py
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .redis-py .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on PATH may be a shim that cannot run, and a Python may lack venv: try each before choosing.
