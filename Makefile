@@ -17,7 +17,7 @@ STRESS_FAULTS ?= 10
 .PHONY: help demo test test-clients test-large test-redis-py test-stress check lint faults bench bench-quick probe docs clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
 
 demo: $(READY) ## run the demo
 	$(BIN)/python examples/demo.py
