@@ -23,7 +23,7 @@ EVERY_SECONDS = 300.0
 
 def shared_settings(docket: Docket) -> dict[str, Any]:
     """The settings that must agree, as JSON has them."""
-    storage = docket.result_storage
+    storage = docket.given_result_storage
     return {
         "execution_ttl": duration_ms(docket.execution_ttl),
         "max_losses": docket.max_losses,

@@ -16,7 +16,7 @@ def settings_of(docket: Docket) -> dict[str, Any]:
         "heartbeat_interval": docket.heartbeat_interval,
         "missed_heartbeats": docket.missed_heartbeats,
         "execution_ttl": docket.execution_ttl,
-        "result_storage": docket.result_storage,
+        "result_storage": docket.given_result_storage,
         "enable_internal_instrumentation": docket.enable_internal_instrumentation,
         "credential_provider": docket.server.credential_provider,
         "max_payload": docket.max_payload,
