@@ -86,6 +86,9 @@ class Proxy:
         self.bytes_per_second: float | None = None
         self._turns = {True: asyncio.Lock(), False: asyncio.Lock()}
         self.attempts: list[float] = []
+        # A path that carries small packets only: connections with larger ones get stuck. Likewise with these bytes in them.
+        self.largest: int | None = None
+        self.swallowed: bytes | None = None
         self.port = 0
 
     @property
@@ -232,6 +235,9 @@ class Proxy:
                     return
                 if outbound and (self.refusal is not None or link.incomplete):
                     data = self._refused(link, data)
+                too_large = outbound and self.largest is not None and len(data) > self.largest
+                if too_large or (outbound and self.swallowed is not None and self.swallowed in data):
+                    link.frozen = True
                 if link.frozen:
                     # Whoever waits for this waits for ever.
                     await asyncio.Event().wait()

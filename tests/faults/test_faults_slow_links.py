@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, Worker
+from docket.storage import scripts
 from docket.storage import server as storage_server
 from docket.worker import settling
 
@@ -206,3 +208,56 @@ async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_exp
     async with docket.redis() as redis:
         (name,) = [name async for name in redis.scan_iter(match=f"{docket.name}:payload:=*")]
         assert 0 < await redis.pttl(name) <= 3_600_000
+
+
+@pytest.mark.parametrize("size", [20_000, 100_000], ids=["in its ending", "stored apart"])
+async def test_a_task_whose_result_never_arrives_is_delivered_again(stage: Stage, impatient: None, size: int) -> None:
+    """A path that carries small packets and no large one: renewals pass, and this ending never does."""
+    server, starts, released = stage.server(), list[bool](), asyncio.Event()
+    # Scripts are known to the server: they would be large packets, too.
+    for script in (Path(scripts.__file__).parent / "lua").glob("*.lua"):
+        server.run("SCRIPT", "LOAD", scripts.load(script.stem).source)
+
+    async def large(execution: Execution = CurrentExecution()) -> bytes:
+        starts.append(execution.redelivered)
+        await released.wait()
+        return bytes(size) if len(starts) == 1 else b"small"
+
+    async with Proxy(server) as proxy:
+        docket = await stage.docket(url=proxy.url, lease=1)
+        docket.register(large)
+        worker = await stage.worker(docket)
+        async with working(worker):
+            execution = await docket.add(large)()
+            await until(lambda: starts, "it runs")
+            proxy.largest = 8_000
+            released.set()
+            name = worker.id
+            assert await execution.get_result(timeout=MINUTE * 1.5) == b"small"
+            assert worker.id == name, "the lease was kept all the time"
+    assert starts == [False, True]
+
+
+async def test_a_worker_that_cannot_even_hand_back_lets_its_lease_go(stage: Stage, impatient: None) -> None:
+    server = stage.server()
+    starts: list[str] = []
+
+    async def task(worker: Worker = CurrentWorker()) -> str:
+        starts.append(worker.name)
+        return worker.name
+
+    async with Proxy(server) as proxy:
+        far, near = await stage.docket(url=proxy.url, lease=1), await stage.docket(url=server.url, lease=1)
+        far.register(task)
+        near.register(task)
+        proxy.swallowed = scripts.load("settle").sha.encode()
+        worker = await stage.worker(far, name="far")
+        async with working(worker):
+            execution = await near.add(task)()
+            await until(lambda: starts, "it runs")
+            name = worker.id
+            await until(lambda: worker.id != name, "it lets its lease go", 60)
+            proxy.swallowed = None
+            async with working(await stage.worker(near, name="near")):
+                assert await execution.get_result(timeout=MINUTE) in ("far", "near")
+            assert await (await near.add(task)()).get_result(timeout=MINUTE) == "far", "it works again"

@@ -107,15 +107,15 @@ class LeaseKeeper:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._wake = threading.Condition()
-        self._stopping = False
+        self._stopping = self._asked = False
         # The event loop is gone: nobody but this thread can take the worker off the roster.
         self._abandoned = False
         self._loop_ran_at = steady_seconds()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._asked = False
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
-        self._renewed_at = steady_seconds()
+        # And for how long the lease has been kept; an outage counts for half a lease at most.
+        self._renewed_at, self.kept_seconds = steady_seconds(), 0.0
         self._loop_asked_at: float | None = None
         self._loop_blocked_told = False
         self.block_threshold = 2.0
@@ -270,6 +270,7 @@ class LeaseKeeper:
             self._renewed_at = -math.inf
             self._tell(self._events.lost)
             return renewal
+        self.kept_seconds += min(sent_at - self._renewed_at, self._lease_ms / 2000)
         self._renewed_at = sent_at
         if not renewal.on_roster:
             self._tell(self._events.off_roster)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import logging
 import time
 from typing import Any
 
@@ -16,13 +18,17 @@ from docket.storage.faults import PASSING
 
 from .backoff import Backoff
 from .runs import Run
+from .write_limits import WriteLimits
+
+logger = logging.getLogger("docket.worker")
 
 
 class Results:
     """Puts a value into its ending, or stores it where the ending can name it."""
 
-    def __init__(self, docket: Docket) -> None:
+    def __init__(self, docket: Docket, limits: WriteLimits) -> None:
         self._docket = docket
+        self._limits = limits
         self._ttl_ms = docket.ledger.ttl_ms
 
     def encode(self, result: Any) -> bytes:
@@ -74,19 +80,29 @@ class Results:
         return payload
 
     async def store(self, run: Run, payload: Payload) -> None:
-        """Until it is stored, with growing patience; the run is cancelled if that takes too long for somebody."""
+        """Until it is stored, with growing patience; the run is cancelled if that takes too long for somebody.
+
+        Raises CancelledError itself if the value never arrives while the lease is renewed: then the run goes back.
+        """
         patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
+        clock = self._limits.clock(len(payload.data))
         run.storing_since = time.monotonic()
         try:
             while True:
                 try:
                     await self._docket.ledger.payloads.store(payload, patience=patience)
                     outages.passed(run)
-                    run.storing_since = None
                     return
                 except PASSING as error:
                     outages.failed(run, f"storing {len(payload.data):,} bytes for task {run.key!r}", error)
                     patience *= 2
+                    if clock.is_over:
+                        logger.error(
+                            "%s bytes for task %r could not be stored for %.0f s; the task goes back to be run again",
+                            f"{len(payload.data):,}", run.key, clock.seconds,
+                        )  # fmt: skip
+                        raise asyncio.CancelledError("docket: the result cannot be stored") from error
                     await outages.pause(backoff.next_pause())
         finally:
+            run.storing_since = None
             outages.forget(run)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from docket.ledger import Answer, Ledger, Settlement
+from docket.ledger import Answer, Ledger, Settlement, hand_back
 from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.ledger import BATCH
 from docket.model.errors import NotOpen
@@ -18,6 +18,7 @@ from docket.storage.faults import PASSING
 from docket.storage.server import ANSWER_SECONDS
 
 from .backoff import Backoff
+from .write_limits import StuckClock, WriteLimits
 
 logger = logging.getLogger("docket.worker")
 
@@ -41,6 +42,10 @@ class Item:
     since: float
     # How much longer than usual its answer may take; doubled each time it was late alone.
     patience: float = 1.0
+    # How long it could not be written, from its first failure alone.
+    stuck: StuckClock | None = None
+    # It stands for an ending that could not be written.
+    is_last_resort: bool = False
 
 
 def _weight(item: Item) -> int:
@@ -51,13 +56,15 @@ class Settler:
     """Flushes at once when the line is idle; while a flush is under way, endings gather for the next.
 
     What cannot be written now is tried again until it is answered: the epoch makes a repeat harmless. A batch that was not
-    answered is halved. A single ending that was not answered goes behind the others, and its answer may take twice as long.
+    answered is halved. A single ending that was not answered goes behind the others, and its answer may take twice as long;
+    one that never arrives while the lease is renewed is given up in the end (`_shrunk`).
     Only the worker ends that, with `close()`: an event loop that ends cancels every task, and endings are to be written all
     the same.
     """
 
-    def __init__(self, ledger: Ledger, name: str) -> None:
+    def __init__(self, ledger: Ledger, name: str, limits: WriteLimits) -> None:
         self._ledger = ledger
+        self._limits = limits
         self._outages = ledger.server.outages
         self._name = name
         self._waiting: list[Item] = []
@@ -180,7 +187,27 @@ class Settler:
         else:
             batch[0].patience *= 2
             self._most = 1
-            self._waiting += batch
+            self._waiting += self._shrunk(batch[0])
+
+    def _shrunk(self, item: Item) -> list[Item]:
+        """What is to be tried next in place of an ending that failed alone. One that never arrives while the lease is renewed
+        becomes a hand-back of a few bytes; if not even that arrives, the worker lets its lease go."""
+        if item.stuck is None:
+            item.stuck = self._limits.clock(item.settlement.weight)
+        if not item.stuck.is_over:
+            return [item]
+        key, seconds = item.settlement.key, item.stuck.seconds
+        if item.is_last_resort:
+            logger.error("task %r could not be handed back for %.0f s; the lease is let go", key, seconds)
+            _tell(item, Answer.LOST)
+            self._limits.let_go()
+            return []
+        logger.error(
+            "the ending of task %r could not be written for %.0f s; it goes back to be run again", key, seconds
+        )
+        small = hand_back(key, item.settlement.epoch, begun=True)
+        small.worker = item.settlement.worker
+        return [Item(small, lambda _: _tell(item, Answer.LOST), item.since, is_last_resort=True)]
 
     def _give_up(self, batch: list[Item], error: NotOpen) -> None:
         logger.error("%d ending(s) could not be written: %s; others will run those tasks again", len(batch), error)

@@ -76,6 +76,14 @@ class Tenure:
     def lapsed(self) -> bool:
         return self.keeper.lapsed
 
+    @property
+    def kept_seconds(self) -> float:
+        return self.keeper.kept_seconds
+
+    def let_go(self) -> None:
+        """Gives up a lease that is renewed in vain: others get the work of this worker, which starts over."""
+        self._lost()
+
     def renew_now(self) -> None:
         self.keeper.renew_now()
 

@@ -53,6 +53,7 @@ from .task_list import log_start
 from .tenure import Tenure, TenureEvents
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
+from .write_limits import WriteLimits
 
 logger = logging.getLogger("docket.worker")
 
@@ -297,10 +298,13 @@ class Worker:
         self.draining = Draining(self.runs, self.grace_period.total_seconds(), lambda: self.keeper.lapsed)
         self.slots = Slots(self.concurrency)
         self.waiting_bodies = WaitingBodies(self.name, self.slots)
-        self.settler = Settler(docket.ledger, docket.name)
         self.lease_ms = lease_length_ms(
             self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats
         )
+        self.write_limits = WriteLimits(
+            self.lease_ms / 1000, lambda: self.tenure.kept_seconds, lambda: self.tenure.let_go()
+        )
+        self.settler = Settler(docket.ledger, docket.name, self.write_limits)
         self.unknown_functions = UnknownFunctions(self, has_to_end=lambda: self._has_to_end)
         self.runner = Runner(self)
         for lifecycle in lifecycles(self):
