@@ -200,7 +200,7 @@ async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_exp
     async def die(order: object) -> None:
         raise asyncio.CancelledError
 
-    scheduling = docket._open_scheduling()
+    scheduling = docket.scheduling
     scheduling._batcher.call = die  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await docket.add(consume, key="task")(b"a" * 100_000)
