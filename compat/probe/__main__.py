@@ -1,6 +1,6 @@
 """`make probe`: run the scenarios on both sides and list the differences.
 
-    python -m compat.probe [--peer-again] [GROUP...]
+    python -m compat.probe [--side pydocket|docket] [GROUP...]
 
 Exits with 1 if a difference is not in the table of docs/pydocket.md, with 0 if every difference is.
 """
@@ -72,7 +72,7 @@ def observe(environment: Environment, url: str, groups: list[str]) -> Path:
     """The observations of one side, in a file."""
     python = environment.prepare()
     file = FOLDER / f"observed-{environment.name}.jsonl"
-    file.unlink(missing_ok=True)
+    _forget(file, groups)
     print(f"running {environment.name} ...", flush=True)
     for group in groups:
         done = subprocess.run(
@@ -86,6 +86,13 @@ def observe(environment: Environment, url: str, groups: list[str]) -> Path:
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps([f"{group}.exit", done.returncode]) + "\n")
     return file
+
+
+def _forget(file: Path, groups: list[str]) -> None:
+    """Drops the observations of these groups: a run of some groups leaves those of the others as they are."""
+    lines = file.read_text("utf-8").splitlines(keepends=True) if file.exists() else []
+    kept = [line for line in lines if json.loads(line)[0].split(".")[0] not in groups]
+    file.write_text("".join(kept), "utf-8")
 
 
 def report(comparison: Comparison) -> int:
@@ -128,7 +135,9 @@ def main() -> int:
         for side in ("pydocket", "docket")
     )
     table = TABLE.read_text("utf-8") if TABLE.exists() else ""
-    return report(compare(theirs, ours, read_deliberate(HERE / "differences.toml"), table))
+    comparison = compare(theirs, ours, read_deliberate(HERE / "differences.toml"), table)
+    comparison.unused = [pattern for pattern in comparison.unused if pattern.split(".")[0] in chosen.groups]
+    return report(comparison)
 
 
 if __name__ == "__main__":

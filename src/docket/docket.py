@@ -99,6 +99,7 @@ class Docket(Places):
         self.given_result_storage = result_storage
         self._result_store: Any = None
         self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.credential_provider = credential_provider
         self.max_payload = max_payload
         self.add_patience = add_patience
         self.max_losses = check_max_losses("Docket(max_losses=…)", max_losses)

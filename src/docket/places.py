@@ -26,11 +26,11 @@ class Places:
     def stream_key(self) -> str:
         return self.keys.stream
 
-    def runs_key(self, key: str) -> str:
-        return self.keys.run(key)
+    def runs_key(self, task_key: str) -> str:
+        return self.keys.run(task_key)
 
-    def cancel_channel(self, key: str) -> str:
-        return self.keys.task_channel(key).decode("utf-8", "surrogatepass")
+    def cancel_channel(self, task_key: str) -> str:
+        return self.keys.task_channel(task_key).decode("utf-8", "surrogatepass")
 
     @property
     def results_collection(self) -> str:
@@ -44,8 +44,8 @@ class Places:
     def workers_set(self) -> str:
         return self.keys.leases
 
-    def worker_tasks_set(self, worker: str) -> str:
-        return self.keys.worker_tasks(worker)
+    def worker_tasks_set(self, worker_name: str) -> str:
+        return self.keys.worker_tasks(worker_name)
 
-    def task_workers_set(self, task: str) -> str:
-        return self.keys.task_workers(task)
+    def task_workers_set(self, task_name: str) -> str:
+        return self.keys.task_workers(task_name)

@@ -74,7 +74,7 @@ async def mistakes(place: Place) -> dict[str, Any]:
             "missing_collection": ("worker", "--tasks", "probe_tasks:nothing", "--until-finished"),
             "bad_operator": ("strike", "greet", "name", "~", "x"),
             "half_a_strike": ("strike", "greet", "name"),
-            "unknown_key": ("watch", "no-such-key"),
+            "unknown_key": ("watch", "no-such-key", "--docket", place.name, "--url", place.url),
             "empty_dependencies": ("worker", "--until-finished", "--dependencies", ""),
             "empty_fallback": ("worker", "--until-finished", "--fallback-task", ""),
         }
@@ -231,7 +231,7 @@ async def watching(place: Place) -> dict[str, Any]:
         async with place.docket() as docket:
             docket.register(function)
             await docket.add(function, key=f"a-{name}")()
-            process = await begin("watch", f"a-{name}", "--docket", place.name, url=place.url)
+            process = await begin("watch", f"a-{name}", "--docket", place.name, "--url", place.url)
             assert process.stdout is not None
             first = await asyncio.wait_for(process.stdout.readline(), 30)
             await run_all(docket)
@@ -248,6 +248,6 @@ async def watching(place: Place) -> dict[str, Any]:
         docket.register(greet)
         await docket.add(greet, key="cancelled", when=later())()
         await docket.cancel("cancelled")
-    ran = await command("watch", "cancelled", "--docket", place.name, url=place.url, seconds=30)
+    ran = await command("watch", "cancelled", "--docket", place.name, "--url", place.url, seconds=30)
     seen["cancelled.code"] = ran.code
     return seen

@@ -290,9 +290,9 @@ class Execution(TaskIdentity, Generic[Result_co]):
 
     # Showing
 
-    def get_argument(self, name: str) -> Any:
+    def get_argument(self, parameter: str) -> Any:
         """The argument passed for a parameter. Raises KeyError if none was."""
-        return get_signature(self.function).bind_partial(*self.args, **self.kwargs).arguments[name]
+        return get_signature(self.function).bind_partial(*self.args, **self.kwargs).arguments[parameter]
 
     def call_repr(self) -> str:
         """`name(args…){key}`, with only `Logged` arguments shown."""

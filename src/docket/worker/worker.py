@@ -110,6 +110,7 @@ class Worker:
         self.name_json = as_json(self.name)
         self.concurrency = concurrency
         self.redelivery_timeout = redelivery_timeout
+        self.message_batch = message_batch
         self.reconnection_delay = reconnection_delay
         self.minimum_check_interval = minimum_check_interval
         self.scheduling_resolution = scheduling_resolution
