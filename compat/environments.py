@@ -59,7 +59,7 @@ class Environment:
             self._install(*self.requirements)
             self._note(self._metadata(), "installed")
             self._note(self._sources(), "sources")
-        elif self._needs(self._sources(), "sources"):
+        elif self._has_a_copy and self._needs(self._sources(), "sources"):
             self._install("--no-deps", "--force-reinstall", ".")
             self._note(self._sources(), "sources")
         return self.python
@@ -90,13 +90,21 @@ class Environment:
         files = [ROOT / "pyproject.toml", ROOT / "compat" / "pydocket" / "pyproject.toml"] if self.ours else []
         return _fingerprint([sys.version, *self.requirements], files)
 
+    @property
+    def _has_a_copy(self) -> bool:
+        """Whether the environment has a copy of our sources; in editable form it has the sources themselves."""
+        return "." in self.requirements
+
     def _sources(self) -> str:
-        """The sources that the environment has a copy of; none if it has them in editable form."""
-        copied = self.ours and "." in self.requirements
-        return _fingerprint([], sorted(ROOT.glob("src/docket/**/*.[lp][uy]*")) if copied else [])
+        return _fingerprint([], sorted(ROOT.glob("src/docket/**/*.[lp][uy]*")))
 
 
 def _fingerprint(texts: list[str], files: list[Path]) -> str:
     return hashlib.sha256(
         b"\n".join([*(text.encode() for text in texts), *(file.read_bytes() for file in files)])
     ).hexdigest()
+
+
+# What the probe needs on both sides.
+EXTRAS = ("opentelemetry-sdk>=1.30", "py-key-value-aio[memory]>=0.3")
+PYDOCKET = Environment("pydocket", ("pydocket==0.27.*", *EXTRAS))

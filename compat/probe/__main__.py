@@ -19,13 +19,11 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from compat.environments import FOLDER, ROOT, Environment, IndexUnreachable
+from compat.environments import EXTRAS, FOLDER, PYDOCKET, ROOT, Environment, IndexUnreachable
 from compat.probe.comparing import Comparison, compare, read_deliberate, read_observations
 
 HERE = Path(__file__).parent
 TABLE = ROOT / "docs" / "pydocket.md"
-EXTRAS = ("opentelemetry-sdk>=1.30", "py-key-value-aio[memory]>=0.3")
-PEER = Environment("pydocket", ("pydocket==0.27.*", *EXTRAS))
 OURS = Environment("docket", ("-e", str(ROOT), *EXTRAS), ours=True)
 SIDE_SECONDS = 1200
 
@@ -118,7 +116,7 @@ def main() -> int:
     files = {}
     try:
         with server() as url:
-            for environment in (PEER, OURS):
+            for environment in (PYDOCKET, OURS):
                 if chosen.side in (None, environment.name):
                     files[environment.name] = observe(environment, url, chosen.groups)
                 else:
