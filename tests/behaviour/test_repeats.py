@@ -1,0 +1,29 @@
+"""What a call looks like when it is sent again after a failure."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from docket.ledger import Order, Receipt
+from docket.model.errors import ServerUnreachable
+from docket.model.states import ExecutionState
+from docket.repeating import Repeater
+
+FIFTEEN_MINUTES = 900_000
+
+
+@pytest.mark.parametrize("maybe_stored", [False, True], ids=["not sent", "answer lost"])
+async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stored: bool) -> None:
+    """Meanwhile the caller may have given up and sent the same call in another batch."""
+    error = ServerUnreachable("gone")
+    error.maybe_stored = maybe_stored
+    sent: list[tuple[bool, bool]] = []
+
+    async def send(orders: Sequence[Order]) -> list[Receipt]:
+        sent.extend((order.fresh, order.unanswered) for order in orders)
+        return [Receipt(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in orders]
+
+    (receipt,) = await Repeater(2.0, FIFTEEN_MINUTES).repeat(send, [Order("k", "work", b"", fresh=True)], error)
+
+    assert isinstance(receipt, Receipt)
+    assert sent == [(False, maybe_stored)]
