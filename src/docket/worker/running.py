@@ -6,13 +6,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from uncalled_for import Dependency
 
 from docket.dependencies import (
     AdmissionBlocked,
@@ -26,10 +23,8 @@ from docket.dependencies import (
     current_worker,
     governing,
     plan_for,
-    resolve,
-    resolve_immediately,
 )
-from docket.execution import Execution, TaskFunction
+from docket.execution import Execution
 from docket.execution.execution import NextRun, from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
@@ -48,12 +43,13 @@ from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
+from .calling import call
 from .endings import Endings
 from .loading import Loader
-from .own_dependencies import check_conflicts
 from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
 from .run_endings import RunEndings
+from .run_limits import SPENT, RunLimits
 from .runs import CancelReason, Run
 from .unknown_functions import not_registered
 
@@ -65,7 +61,6 @@ logger = logging.getLogger("docket.worker")
 # A task nobody here can run comes back after up to this long, for a worker that can.
 LONGEST_HAND_BACK_MS = 500
 BLOCKED_DELAY = timedelta(milliseconds=100)
-SPENT = "run_at_most allows no further run"
 
 
 def hand_back_delay_ms() -> float:
@@ -91,9 +86,8 @@ class Runner:
         self._runs = worker.runs
         self._settler = worker.settler
         self._report = worker.reporter
-        self._worker_level: Mapping[str, Dependency[Any]] = worker.dependencies
         self._task_prefix = f"{worker.docket.name} - task:"
-        self._starts: dict[str, int] = {}
+        self._limits = RunLimits(worker.run_limits)
         # Runs that were given up while the server could not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
@@ -231,7 +225,7 @@ class Runner:
         if not strikes.is_empty and strikes.is_stricken(execution):
             self._report.struck(execution)
             reason = "struck"
-        elif self._is_spent(run):
+        elif self._limits.is_spent(run.key):
             reason = SPENT
         else:
             return False
@@ -262,8 +256,7 @@ class Runner:
         current_docket.set(self._docket)
         current_worker.set(self._worker)
         current_execution.set(execution)
-        if run.key in self._worker.run_limits:
-            self._starts[run.key] = self._starts.get(run.key, 0) + 1
+        self._limits.begin(run.key)
         assert execution.started_at is not None
         self._report.started(execution, execution.started_at)
         if not is_tracing():
@@ -296,7 +289,7 @@ class Runner:
         result: Any = None
         error: BaseException | None = None
         try:
-            result = await self._call(execution, resolved)
+            result = await call(self._worker, execution, resolved)
         except AdmissionBlocked as blocked:
             self._report.over(execution, time.perf_counter() - began)
             await self._blocked(run, execution, blocked)
@@ -317,27 +310,6 @@ class Runner:
         outcome = TaskOutcome(timedelta(seconds=seconds), result, error)
         await self._decide(run, execution, resolved, outcome)
         return outcome.exception
-
-    async def _call(self, execution: Execution, resolved: Resolved) -> Any:
-        function = execution.function
-        plan = plan_for(function)
-        if plan.is_plain and not self._worker_level:
-            return await function(*execution.args, **execution.kwargs)
-        at_hand = plan.is_immediate and not self._worker_level
-        if at_hand and resolve_immediately(resolved, plan, execution, self._worker):
-            return await self._body(function, execution, resolved)
-        check_conflicts(function, plan, self._worker_level)
-        self._worker.shared.enter_context()
-        async with AsyncExitStack() as stack:
-            await resolve(resolved, stack, plan, execution, self._worker_level)
-            return await self._body(function, execution, resolved)
-
-    async def _body(self, function: TaskFunction, execution: Execution, resolved: Resolved) -> Any:
-        args = execution.args if resolved.args is None else resolved.args
-        kwargs = {**execution.kwargs, **resolved.values}
-        if resolved.runtime is not None:
-            return await resolved.runtime.run(execution, function, args, kwargs)
-        return await function(*args, **kwargs)
 
     # Decide
 
@@ -361,7 +333,7 @@ class Runner:
             self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=delay_ms, begun=True))
             return
         # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
-        cut_off = execution.next_run is not None and self._is_spent(run)
+        cut_off = execution.next_run is not None and self._limits.is_spent(run.key)
         next_run = None if cut_off else execution.next_run
         # It has attempts left, so it has not failed for good.
         cancelled = retried and cut_off
@@ -391,11 +363,6 @@ class Runner:
         )
         self._settle(run, execution, settlement, tally)
 
-    def _is_spent(self, run: Run) -> bool:
-        """Whether run_at_most allows no further run of this key."""
-        limit = self._worker.run_limits.get(run.key)
-        return limit is not None and self._starts.get(run.key, 0) >= limit
-
     def _let_go(self, run: Run, execution: Execution) -> None:
         """Cancelled after its body has ended: what cannot be written is left to others."""
         if run.reason in _GIVEN_UP:
@@ -413,9 +380,8 @@ class Runner:
     # What is no ending of the task's own
 
     async def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
-        if run.key in self._starts and (blocked.handled or blocked.reschedule):
-            # It will be back, and has not run.
-            self._starts[run.key] -= 1
+        if blocked.handled or blocked.reschedule:
+            self._limits.take_back(run.key)
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
             if execution.next_run is not None:
@@ -439,7 +405,7 @@ class Runner:
     async def _drop(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
         """A dropped task ends. One that perpetuates itself skips this run only, and comes back when it may run."""
         perpetual = governing(plan_for(execution.function), execution, Perpetual)
-        if perpetual is not None and not self._is_spent(run):
+        if perpetual is not None and not self._limits.is_spent(run.key):
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
         if next_run is None:

@@ -1,0 +1,37 @@
+"""Calls the function of a task with its arguments and dependencies."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from docket.dependencies import Resolved, plan_for, resolve, resolve_immediately
+from docket.execution import Execution, TaskFunction
+
+from .own_dependencies import check_conflicts
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+async def call(worker: Worker, execution: Execution, resolved: Resolved) -> Any:
+    """The result of the body. `resolved` is filled as far as its dependencies could be resolved."""
+    function, worker_level = execution.function, worker.dependencies
+    plan = plan_for(function)
+    if plan.is_plain and not worker_level:
+        return await function(*execution.args, **execution.kwargs)
+    if plan.is_immediate and not worker_level and resolve_immediately(resolved, plan, execution, worker):
+        return await _body(function, execution, resolved)
+    check_conflicts(function, plan, worker_level)
+    worker.shared.enter_context()
+    async with AsyncExitStack() as stack:
+        await resolve(resolved, stack, plan, execution, worker_level)
+        return await _body(function, execution, resolved)
+
+
+async def _body(function: TaskFunction, execution: Execution, resolved: Resolved) -> Any:
+    args = execution.args if resolved.args is None else resolved.args
+    kwargs = {**execution.kwargs, **resolved.values}
+    if resolved.runtime is not None:
+        return await resolved.runtime.run(execution, function, args, kwargs)
+    return await function(*args, **kwargs)

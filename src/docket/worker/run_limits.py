@@ -1,0 +1,28 @@
+"""How often `run_at_most` lets each key run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SPENT = "run_at_most allows no further run"
+
+
+class RunLimits:
+    """Counts the runs of the keys that have a limit."""
+
+    def __init__(self, most: Mapping[str, int]) -> None:
+        self._most = most
+        self._begun = dict.fromkeys(most, 0)
+
+    def begin(self, key: str) -> None:
+        if key in self._begun:
+            self._begun[key] += 1
+
+    def take_back(self, key: str) -> None:
+        """The run was not let in, and comes back."""
+        if key in self._begun:
+            self._begun[key] -= 1
+
+    def is_spent(self, key: str) -> bool:
+        """Whether no further run of this key is allowed."""
+        return key in self._most and self._begun[key] >= self._most[key]
