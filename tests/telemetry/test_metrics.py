@@ -50,7 +50,8 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
             first_working = asyncio.create_task(first.run_at_most({"chain": 5}))
             second_working = asyncio.create_task(second.run_forever())
             await begun.wait()
-            await docket.cancel("s9")
+            for n in range(5, 10):
+                await docket.cancel(f"s{n}")
             await docket.replace(slow, datetime.now(UTC), "held")()
             go_on.set()
             while (await docket.ledger.census()).unfinished > 4:

@@ -138,6 +138,10 @@ class Reporter:
             extra=self._ending_extra(execution, seconds),
         )
 
+    def never_began(self) -> None:
+        """A task was cancelled after the worker had claimed it, and before its run began."""
+        TASKS_CANCELLED.add(1, self.labels)
+
     def struck(self, execution: Execution) -> None:
         TASKS_STRICKEN.add(1, {**self.attributes(execution), "docket.where": "worker"})
         logger.warning("🗙 %s", execution.call_repr(), extra=self._extra(execution))

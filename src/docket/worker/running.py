@@ -452,6 +452,8 @@ class Runner:
         def answered(answer: Answer) -> None:
             self._runs.remove(run)
             if execution is None:
+                if answer is Answer.CANCELLED:
+                    self._report.never_began()
                 return
             if answer is Answer.LOST and run.reason not in _GIVEN_UP:
                 self._report.superseded(execution, "worker" if tally is None else tally.where)
