@@ -40,7 +40,7 @@ async def under_way(line: Line, *words: bytes | str | int) -> asyncio.Task[Any]:
 async def until_gone(blocking: Any, number: int) -> None:
     """Returns when the server has no such connection any more."""
     async with asyncio.timeout(SECONDS):
-        while blocking.client_list(client_id=[number]):
+        while blocking.client_list(client_id=[str(number)]):
             await asyncio.sleep(0.005)
 
 

@@ -20,6 +20,7 @@ from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .faults import mark_sent
+from .replies import error_parser
 
 Words = tuple[bytes | str | int, ...]
 # Its stub knows commands of one word only.
@@ -41,7 +42,7 @@ class Wire(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
-            replyError=connection._parser.parse_error,
+            replyError=error_parser(connection._parser),
             notEnoughData=_NOTHING,
         )
         # Per request: when its answer counts as late, on the loop's clock, who waits for it, its bytes, the caller's patience.

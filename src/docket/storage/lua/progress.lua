@@ -2,7 +2,7 @@
 -- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add or false, current or false,
 --   total or false, message as JSON or false}.
 -- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer counts, 1 if there is no such task.
-local LOST, NOT_FOUND = 0, 1
+local NOT_RUNNING, NOT_FOUND = 0, 1
 insist()
 local now, items, answer = server_ms(), cmsgpack.unpack(ARGV[2]), {}
 
@@ -23,7 +23,7 @@ for i, item in ipairs(items) do
   local run = call('HGET', RUNNING, key)
   local task = epoch == 0 and call('HGET', TASKS, key)
   if epoch ~= 0 and (not run or unpack_run(run).epoch ~= epoch) then
-    answer[i] = LOST
+    answer[i] = NOT_RUNNING
   elseif epoch == 0 and not task then
     answer[i] = NOT_FOUND
   else
