@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docket.model.errors import NotOpen
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # Longer than a worker takes to leave a body behind that ignores its cancel.
 LONGEST_WAIT = 8.0

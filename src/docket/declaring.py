@@ -43,7 +43,7 @@ class Declaring:
         self._own = Declaration(PRODUCER, f"{socket.gethostname()}#{os.getpid()}", shared_settings(docket))
         self._timer: asyncio.TimerHandle | None = None
         self._call: asyncio.Task[None] | None = None
-        self.begun = False
+        self.begun: bool = False
 
     def begin(self) -> None:
         """Nobody waits for the call."""

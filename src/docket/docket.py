@@ -102,14 +102,14 @@ class Docket(Places):
         self.credential_provider = credential_provider
         self.max_payload = max_payload
         self.add_patience = add_patience
-        self.max_losses = check_max_losses("Docket(max_losses=…)", max_losses)
-        self.strike_list = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
-        self.registry = Registry()
+        self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
+        self.strike_list: StrikeList = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
+        self.registry: Registry = Registry()
         for function in standard_tasks:
             self.registry.register(function)
-        self.server = Server(url, credential_provider)
-        self.keys = self._name_keys()
-        self.attached = AttachedWorkers()
+        self.server: Server = Server(url, credential_provider)
+        self.keys: Keys = self._name_keys()
+        self.attached: AttachedWorkers = AttachedWorkers()
         self._ledger: Ledger | None = None
         self._subscriptions: Subscriptions | None = None
         self._hand_runs: HandRuns | None = None

@@ -81,7 +81,7 @@ class StoreTries:
         self._seconds = seconds
         self._until: float | None = None
         self._pause = _FIRST_PAUSE
-        self.patience = 1.0
+        self.patience: float = 1.0
 
     async def another(self) -> bool:
         """After a pause; False if it is too late."""

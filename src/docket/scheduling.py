@@ -20,7 +20,7 @@ from docket.repeating import Repeater, StoreTries, told
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-logger = logging.getLogger("docket.docket")
+logger: logging.Logger = logging.getLogger("docket.docket")
 
 
 # A handful of large calls make a batch: the first of them shall not wait for its script for long.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 from weakref import WeakValueDictionary
 
 from docket.execution import Execution
@@ -39,9 +39,9 @@ class RunningExecution(Execution):
 
     def __init__(self, execution: Execution, worker: str, started: datetime) -> None:
         self.__dict__.update(execution.__dict__)
-        self.worker = worker
+        self.worker: str | None = worker
         self.started = started
-        self.started_at = started
+        self.started_at: datetime | None = started
         self.state = ExecutionState.RUNNING
 
 
@@ -85,7 +85,7 @@ class WaitingExecutions(Sequence[Execution]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(cast(Sequence[Any], other))
 
-    __hash__ = None  # type: ignore[assignment] - as a list
+    __hash__: ClassVar[None] = None  # type: ignore[assignment] - as a list
 
     def __repr__(self) -> str:
         return f"<{len(self):,} waiting executions>" if len(self) > 10 else repr(list(self))

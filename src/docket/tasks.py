@@ -8,7 +8,7 @@ from typing import Annotated
 
 from docket.annotations import Logged
 from docket.dependencies import CurrentDocket, CurrentExecution, CurrentWorker, Retry, TaskLogger, WorkerView
-from docket.execution import Execution
+from docket.execution import Execution, TaskFunction
 from docket.execution.context import TaskHome
 
 Logger = logging.LoggerAdapter[logging.Logger]
@@ -47,4 +47,4 @@ def _way(docket: TaskHome, worker: WorkerView, execution: Execution) -> str:
     return f"{execution.key!r} on docket {docket.name!r}, due {late:.3f} s ago, runs on worker {worker.name!r}"
 
 
-standard_tasks = [trace, fail, sleep]
+standard_tasks: list[TaskFunction] = [trace, fail, sleep]

@@ -1,6 +1,7 @@
 """What type checkers say about a program that uses docket."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -212,6 +213,15 @@ def test_right_programs_pass_and_each_mistake_is_flagged_on_its_line(
     assert flagged["wrong.py"].keys() == mistakes, flagged["wrong.py"]
 
 
+def test_every_type_of_the_package_is_known_to_type_checkers(tmp_path: Path) -> None:
+    output = run("basedpyright", "--verifytypes", "docket", "--ignoreexternal", "--outputjson", folder=tmp_path)
+    completeness = json.loads(output)["typeCompleteness"]
+
+    assert completeness["exportedSymbolCounts"]["withKnownType"] > 1000, "the package was not found"
+    assert [symbol["name"] for symbol in completeness["symbols"] if not symbol["isTypeKnown"]] == []
+    assert completeness["completenessScore"] == 1
+
+
 def test_every_error_can_be_imported_from_the_package() -> None:
     defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
 
@@ -222,6 +232,8 @@ def run(module: str, *arguments: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
+        # Where pyright looks for the Python whose packages it checks.
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=250,

@@ -7,8 +7,8 @@ try:
 except KeyboardInterrupt:
     # Loading takes a tenth of a second, in which a user may change their mind.
     sys.exit(130)
-except ModuleNotFoundError as error:
-    if error.name != "typer":
+except ModuleNotFoundError as _missing:
+    if _missing.name != "typer":
         raise
     sys.exit("docket: the command line needs the package typer: pip install typer rich")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -34,7 +35,7 @@ COMMANDS = {
 
 
 class Commands(LazyCommands):
-    entries = COMMANDS
+    entries: ClassVar[Mapping[str, Entry]] = COMMANDS
 
 
 class Application(typer.Typer):
@@ -47,7 +48,7 @@ class Application(typer.Typer):
             sys.exit(INTERRUPTED)
 
 
-app = Application(cls=Commands, name="docket", no_args_is_help=True, pretty_exceptions_enable=False)
+app: Application = Application(cls=Commands, name="docket", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _show_version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from docket._version import __version__
 from docket.cli.logs import Format
 from docket.worker import Worker
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 @dataclass(frozen=True)

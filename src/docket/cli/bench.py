@@ -22,7 +22,7 @@ from docket.cli.output import write_json
 from docket.docket import Docket
 from docket.settings import change_settings
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 # Finished tasks of a bench are of no use to anybody, so the server forgets them soon.
 REMEMBERED = timedelta(seconds=10)

@@ -10,7 +10,7 @@ from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -21,7 +21,7 @@ from docket.model.errors import DocketError
 from docket.settings import change_settings, is_open
 from docket.storage.urls import hide_password
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 R = TypeVar("R")
 

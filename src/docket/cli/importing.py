@@ -15,7 +15,7 @@ from docket.docket import Docket
 from docket.ledger.foreign import Imported, import_foreign
 from docket.ledger.foreign import logger as warnings
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 MOST_SHOWN = 10
 

@@ -24,5 +24,5 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str | int], i
     return read
 
 
-positive = whole_number(1)
-port = whole_number(0, 65535)
+positive: Callable[[str | int], int] = whole_number(1)
+port: Callable[[str | int], int] = whole_number(0, 65535)

@@ -104,7 +104,7 @@ class Observer:
 
     def __init__(self, docket: Docket) -> None:
         self._docket = docket
-        self.sight = Sight()
+        self.sight: Sight = Sight()
         self._progress: dict[str, tuple[int | None, int, str | None]] = {}
         self._unnamed: list[Failure] = []
         self._at = time.monotonic()

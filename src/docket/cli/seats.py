@@ -15,7 +15,7 @@ from docket.cli.failures import FAILED, WRONG_USAGE
 from docket.cli.worker_options import WorkerOptions
 from docket.storage.cancelling import cancel_and_wait
 
-logger = logging.getLogger("docket.supervisor")
+logger: logging.Logger = logging.getLogger("docket.supervisor")
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 # A process that lived this long has earned a quick restart.
@@ -40,8 +40,8 @@ class Seat:
 
     def __init__(self, options: WorkerOptions, *, patient: bool) -> None:
         self.options = options
-        self.name = str(options.name)
-        self.well_once = asyncio.Event()
+        self.name: str = str(options.name)
+        self.well_once: asyncio.Event = asyncio.Event()
         self._patient = patient
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False

@@ -26,7 +26,7 @@ from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 
 class State(enum.StrEnum):

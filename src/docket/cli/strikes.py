@@ -15,8 +15,8 @@ from docket.cli.output import write_json
 from docket.docket import Docket
 from docket.strikelist import Operator, Restore, Strike, StrikeInstruction
 
-strike_app = typer.Typer(add_completion=False)
-restore_app = typer.Typer(add_completion=False)
+strike_app: typer.Typer = typer.Typer(add_completion=False)
+restore_app: typer.Typer = typer.Typer(add_completion=False)
 
 ANY = "*"
 

@@ -16,7 +16,7 @@ from docket.cli.seats import GaveUp, Seat
 from docket.cli.worker_options import WorkerOptions
 from docket.instrumentation import healthcheck_server
 
-logger = logging.getLogger("docket.supervisor")
+logger: logging.Logger = logging.getLogger("docket.supervisor")
 
 
 class Supervisor:

@@ -15,7 +15,7 @@ from docket.docket import Docket
 from docket.registry import did_you_mean
 from docket.worker.own_dependencies import worker_dependencies
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 def find_modules_here() -> None:

@@ -18,7 +18,7 @@ from docket.cli.task_modules import check_tasks
 from docket.docket import Docket
 from docket.execution import Disposition, Execution
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="List the tasks that a worker would know, or schedule a built-in one.",

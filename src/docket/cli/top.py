@@ -22,7 +22,7 @@ from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
 from docket.docket import Docket
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 Interval = Annotated[
     timedelta,

@@ -6,7 +6,7 @@ import typer
 
 from docket._version import __version__
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 
 @app.command()

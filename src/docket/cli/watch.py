@@ -21,7 +21,7 @@ from docket.docket import Docket
 from docket.execution import ExecutionState, ProgressEvent, StateEvent
 from docket.storage.cancelling import cancel_and_wait
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 # A task that keeps no record, and whose last message was lost, would be waited for in vain.
 LOOK_SECONDS = 15.0

@@ -17,9 +17,9 @@ from docket.cli.supervising import Supervisor
 from docket.cli.worker_options import WorkerOptions
 from docket.cli.working import check_can_be_shared, run_worker, warn_of_tasks
 
-logger = logging.getLogger("docket.supervisor")
+logger: logging.Logger = logging.getLogger("docket.supervisor")
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 DEFAULT = WorkerOptions()
 
 

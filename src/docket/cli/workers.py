@@ -14,7 +14,7 @@ from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.docket import Docket, WorkerInfo
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="See who works on a docket.")
+app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="See who works on a docket.")
 
 
 @app.command("ls")

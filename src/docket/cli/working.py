@@ -20,7 +20,7 @@ from docket.storage.urls import Kind, parse
 from docket.worker import Worker
 from docket.worker.program import run_program
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # Options that are the command's own.
 _OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "processes_beside")

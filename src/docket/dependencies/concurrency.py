@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LOST, _ACQUIRED = 0, 1
 
-logger = logging.getLogger("docket.dependencies")
+logger: logging.Logger = logging.getLogger("docket.dependencies")
 
 
 class Claim(NamedTuple):
@@ -70,8 +70,8 @@ class ConcurrencyLimit(Admission):
         super().__init__(scope)
         named = isinstance(argument_name, str)
         most = max_concurrent if named or argument_name is None else argument_name
-        self.argument_name = argument_name if named else None
-        self.max_concurrent = positive_count("ConcurrencyLimit", "max_concurrent", most)
+        self.argument_name: str | None = argument_name if named else None
+        self.max_concurrent: int = positive_count("ConcurrencyLimit", "max_concurrent", most)
 
     def validate_for(self, function: Callable[..., Any], parameter: str) -> None:
         super().validate_for(function, self.argument_name or parameter)

@@ -28,7 +28,7 @@ class MaxLosses(Dependency[Any]):
     single = True
 
     def __init__(self, count: int) -> None:
-        self.count = check_max_losses("MaxLosses", count)
+        self.count: int = check_max_losses("MaxLosses", count)
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         return self

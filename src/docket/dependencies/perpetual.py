@@ -31,7 +31,7 @@ class Perpetual(CompletionHandler[Any]):
         self.automatic = automatic
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
-        self.cancelled = False
+        self.cancelled: bool = False
         self._delay: timedelta | None = None
         self._when: datetime | None = None
         self._call_changed = False

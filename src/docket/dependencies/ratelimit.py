@@ -27,7 +27,7 @@ class RateLimit(Admission):
     def __init__(self, limit: int, *, per: timedelta, drop: bool = False, scope: str | None = None) -> None:
         self._per_ms = positive_ms("RateLimit", "per", per)
         super().__init__(scope, variant=self._per_ms)
-        self.limit = positive_count("RateLimit", "limit", limit)
+        self.limit: int = positive_count("RateLimit", "limit", limit)
         self.per = per
         self.drop = drop
 

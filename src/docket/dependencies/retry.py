@@ -47,10 +47,10 @@ class Retry(FailureHandler[Any]):
         if not 0 <= jitter <= 1:
             raise ValueError(f"Retry(jitter={jitter}): a share of the delay, from 0 to 1")
         self.attempts = attempts
-        self.delay = delay
+        self.delay: timedelta = delay
         self.jitter = jitter
-        self.on = (on,) if isinstance(on, type) else on
-        self.never = (never,) if isinstance(never, type) else never
+        self.on: tuple[type[BaseException], ...] | None = (on,) if isinstance(on, type) else on
+        self.never: tuple[type[BaseException], ...] = (never,) if isinstance(never, type) else never
         self.attempt = 1
         self._when: datetime | None = None
 

@@ -81,11 +81,11 @@ class Execution(TaskIdentity, Generic[Result_co]):
         self._args = args
         self._kwargs = kwargs
         self._key = key
-        self.when = when
-        self.attempt = attempt
+        self.when: datetime = when
+        self.attempt: int = attempt
         self.trace_context = trace_context
-        self.redelivered = redelivered
-        self.generation = generation
+        self.redelivered: bool = redelivered
+        self.generation: int = generation
         self._message_id = message_id
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
-meter = metrics.get_meter("docket")
+meter: metrics.Meter = metrics.get_meter("docket")
 
 Attributes = Mapping[str, str]
 Record = Callable[[Any, Attributes], None]

@@ -15,7 +15,7 @@ class PrometheusMirror:
     """Collects every instrument's values. A metric's labels are those of its first value."""
 
     def __init__(self) -> None:
-        self.registry = prometheus.CollectorRegistry()
+        self.registry: prometheus.CollectorRegistry = prometheus.CollectorRegistry()
         self._metrics: dict[str, tuple[Any, tuple[str, ...]]] = {}
         for instrument in instruments():
             instrument.mirror = self._mirror(instrument)

@@ -10,7 +10,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.propagators.textmap import Getter, Setter
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
-tracer = trace.get_tracer("docket")
+tracer: trace.Tracer = trace.get_tracer("docket")
 
 Message = dict[bytes, bytes]
 
@@ -36,8 +36,8 @@ class MessageSetter(Setter[Message]):
         carrier[key.encode()] = value.encode()
 
 
-message_getter = MessageGetter()
-message_setter = MessageSetter()
+message_getter: MessageGetter = MessageGetter()
+message_setter: MessageSetter = MessageSetter()
 
 
 def is_tracing() -> bool:

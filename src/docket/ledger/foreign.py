@@ -16,7 +16,7 @@ from docket.storage.keys import bytes_text, text_bytes
 from .ledger import Ledger
 from .payloads import LARGEST_CALL, Payload, call_payload
 
-logger = logging.getLogger("docket.foreign")
+logger: logging.Logger = logging.getLogger("docket.foreign")
 
 # Scores below are seconds since 1970, those above milliseconds.
 _SECONDS = 10**11

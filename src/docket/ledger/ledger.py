@@ -67,7 +67,7 @@ class Ledger:
         self._root = [keys.root]
         # For the event loop; threads that renew leases pack with a buffer of their own.
         self._pack = script_packer()
-        self.payloads = Payloads(server, keys)
+        self.payloads: Payloads = Payloads(server, keys)
         self._max_losses = max_losses
         self._lost_endings = lost_endings()
 

@@ -21,7 +21,7 @@ class StrikeBook:
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
         self._key = text_bytes(keys.strikes)
-        self.channel = keys.strike_channel
+        self.channel: bytes = keys.strike_channel
 
     async def write(self, changes: Sequence[Change]) -> tuple[int, int]:
         """The version of the change, and how many rules it touched."""

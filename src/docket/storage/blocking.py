@@ -34,7 +34,7 @@ class BlockingLine:
         self._commands = 0
         self._asked = self._waiting = self._unwanted = False
         self._interrupting: asyncio.Task[None] | None = None
-        self.was_cut = False
+        self.was_cut: bool = False
 
     async def ask(self, *words: bytes | str | int, patience: float) -> Any:
         """The answer, or None if the wait was ended."""

@@ -69,24 +69,24 @@ class Keys:
     """The names of everything one docket stores."""
 
     def __init__(self, name: str, *, database: int = 0, cluster: bool = False) -> None:
-        self.prefix = f"{{{name}}}" if cluster else name
+        self.prefix: str = f"{{{name}}}" if cluster else name
         self.database = database
-        self.all = [text_bytes(self.key(suffix)) for suffix in _FIXED]
+        self.all: list[bytes] = [text_bytes(self.key(suffix)) for suffix in _FIXED]
         # What they all begin with: the one key that scripts are given. It has the slot of them all, and nothing is stored there.
-        self.root = text_bytes(self.key(""))
-        self.stream = self.key("stream")
-        self.front = self.key("front")
-        self.queue = self.key("queue")
-        self.leases = self.key("leases")
-        self.offers = self.key("offers")
-        self.tasks = self.key("tasks")
-        self.running = self.key("running")
-        self.dead = self.key("dead")
-        self.dead_records = self.key("dead-records")
+        self.root: bytes = text_bytes(self.key(""))
+        self.stream: str = self.key("stream")
+        self.front: str = self.key("front")
+        self.queue: str = self.key("queue")
+        self.leases: str = self.key("leases")
+        self.offers: str = self.key("offers")
+        self.tasks: str = self.key("tasks")
+        self.running: str = self.key("running")
+        self.dead: str = self.key("dead")
+        self.dead_records: str = self.key("dead-records")
         # Not plain "strikes": a docket of that name that another client has used before keeps a stream there.
-        self.strikes = self.key("strike-rules")
-        self.results = self.key("results")
-        self.channels = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
+        self.strikes: str = self.key("strike-rules")
+        self.results: str = self.key("results")
+        self.channels: str = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
 
     def key(self, suffix: str) -> str:
         return f"{self.prefix}:{suffix}"

@@ -12,7 +12,7 @@ from docket.model.errors import DocketError
 
 from .faults import PASSING
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 class Outages:

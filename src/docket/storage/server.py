@@ -66,13 +66,14 @@ class Server:
     ) -> None:
         self.url = url
         self.address: Address = parse(url)
-        self.shown_url = hide_password(url)
-        self.database = self.address.database
-        self.clock = shared_clock(self.address.name) if self.address.kind is Kind.MEMORY else TaskClock()
+        self.shown_url: str = hide_password(url)
+        self.database: int = self.address.database
+        self.clock: TaskClock = shared_clock(self.address.name) if self.address.kind is Kind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
-        self.outages = Outages()
+        self.outages: Outages = Outages()
         self.engine_name, self.engine_version = "a server", "that has not answered yet"
-        self.credential_provider, self._credentials = credential_provider, credential_provider
+        self.credential_provider: CredentialProvider | None = credential_provider
+        self._credentials = credential_provider
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
@@ -384,8 +385,8 @@ class Server:
             raise ServerUnsuitable(f"{self.shown_url}: bad option in the URL: {error}") from error
         except SERVER_ERRORS as error:
             raise self.explain(error) from error
-        self.engine_name = "valkey" if "valkey_version" in info else "redis"
-        self.engine_version = str(info.get("valkey_version") or info.get("redis_version"))
+        self.engine_name: str = "valkey" if "valkey_version" in info else "redis"
+        self.engine_version: str = str(info.get("valkey_version") or info.get("redis_version"))
         if tuple(int(n) for n in str(info.get("redis_version", "7.2")).split(".")[:2]) < OLDEST_SERVER:
             raise ServerUnsuitable(
                 f"{self.shown_url}: server {self.engine_version} is too old; docket needs Redis 6.2 or Valkey 7.2"

@@ -16,7 +16,7 @@ from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
 from .wire import Wire, stay
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 Listener = Callable[[bytes], None]
 

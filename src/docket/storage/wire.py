@@ -50,7 +50,7 @@ class Wire(asyncio.Protocol):
         # Bytes of the requests that are not answered yet, and how many of them waited here when we last looked.
         self._unanswered = self._unsent = 0
         self._watch: asyncio.TimerHandle | None = None
-        self.heard_at = self._loop.time()
+        self.heard_at: float = self._loop.time()
         self._closing = False
         self.trouble: Exception | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()

@@ -90,14 +90,14 @@ class StrikeInstruction:
 class Strike(StrikeInstruction):
     """Blocks what it names."""
 
-    direction = "strike"
+    direction: ClassVar[Literal["strike", "restore"]] = "strike"
 
 
 @dataclass
 class Restore(StrikeInstruction):
     """Takes back an equal strike."""
 
-    direction = "restore"
+    direction: ClassVar[Literal["strike", "restore"]] = "restore"
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from uncalled_for import Dependency, get_signature
 
 from .instructions import Operator, Strike, StrikeInstruction, shown
 
-logger = logging.getLogger("docket.strikelist")
+logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 
 class Call(Protocol):

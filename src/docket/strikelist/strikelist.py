@@ -28,7 +28,7 @@ from .overview import ParameterStrikes, by_function, by_parameter
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
 
-logger = logging.getLogger("docket.strikelist")
+logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 Condition = Callable[[Any], bool]
 
@@ -53,7 +53,7 @@ class StrikeList:
         self.url = url
         self.name = name
         self.enable_internal_instrumentation = enable_internal_instrumentation
-        self.is_empty = True
+        self.is_empty: bool = True
         self._credentials = credential_provider
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
         self._strikes: dict[str, Strike] = {}

@@ -17,6 +17,7 @@ from docket.docket import Docket
 from docket.testing.clock import Clock
 from docket.worker import Worker
 
+async_fixture: Callable[[Any], Any]
 if importlib.util.find_spec("pytest_asyncio") is not None:
     # Its own decorator, since in its strict mode it leaves other async fixtures alone.
     async_fixture = cast(Callable[[Any], Any], importlib.import_module("pytest_asyncio").fixture)

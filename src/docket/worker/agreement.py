@@ -17,7 +17,7 @@ from .service import Service
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 EVERY_SECONDS = 30.0
 # What happens to lost tasks is decided by workers alone.

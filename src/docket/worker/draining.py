@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .runs import CancelReason, Runs
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 @dataclass(frozen=True, slots=True)

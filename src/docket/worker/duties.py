@@ -11,9 +11,9 @@ class Duties:
     """The worker's duty as it knows it. The event loop changes it; the renewal thread reads it, too."""
 
     def __init__(self) -> None:
-        self.duty = Duty.NONE
+        self.duty: Duty = Duty.NONE
         # Whether it takes a duty that is vacant: not while it stops.
-        self.willing = True
+        self.willing: bool = True
         self._changed: Callable[[], None] = _nothing
 
     @property

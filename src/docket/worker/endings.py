@@ -27,7 +27,7 @@ class Endings:
         self._max_payload = worker.docket.max_payload
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
-        self.results = Results(worker.docket, worker.write_limits)
+        self.results: Results = Results(worker.docket, worker.write_limits)
 
     async def of(self, run: Run, outcome: TaskOutcome, has_progress: bool) -> Settlement:
         """COMPLETED or FAILED. A value that cannot be stored fails the task: then that is the outcome's exception."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from docket.dependencies import current_execution
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 async def default_fallback_task(*args: Any, **kwargs: Any) -> None:

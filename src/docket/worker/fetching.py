@@ -66,7 +66,7 @@ class Fetcher(ClaimingService):
             lease.age,
             lambda: self.unknown_deliveries.look_now(),
         )
-        self.unknown_deliveries = UnknownDeliveries(
+        self.unknown_deliveries: UnknownDeliveries = UnknownDeliveries(
             ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, self._claims_under_way
         )
         self._isolation = Isolation(ledger, slots, runs, self._intake.ahead.give_up, self._intake.process)
@@ -79,9 +79,9 @@ class Fetcher(ClaimingService):
         self._functions: set[str] = set()
         # Whether the last `take` was sent before there was a reason for another one.
         self._must_look_again = False
-        self.worker = ""
-        self.worker_json = ""
-        self.last_step = 0.0
+        self.worker: str = ""
+        self.worker_json: str = ""
+        self.last_step: float = 0.0
 
     async def run(self) -> None:
         try:

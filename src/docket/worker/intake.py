@@ -12,7 +12,7 @@ from docket.storage.cancelling import cancel_and_wait
 from docket.storage.records import is_suspect
 
 from .ahead import Ahead
-from .process_runs import this_process
+from .process_runs import ProcessRuns, this_process
 from .running import Runner
 from .runs import Run, Runs
 from .slots import Slots
@@ -47,9 +47,9 @@ class Intake:
         self._late_starts: set[asyncio.Task[None]] = set()
         # In the order in which they were adopted.
         self._adopted: dict[int, None] = {}
-        self.ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
+        self.ahead: Ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
         self.worker = ""
-        self.process = this_process()
+        self.process: ProcessRuns = this_process()
 
     def is_known(self, epoch: int) -> bool:
         """Whether this run is under way here, or was adopted before."""

@@ -18,7 +18,7 @@ from .process_runs import ProcessRuns
 from .runs import Runs
 from .slots import Slots
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # A worker that has no room for a suspect leaves the front stream to the others for a moment of this length, in seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
@@ -59,7 +59,7 @@ class Isolation:
         slots.on_release = self._opened
         self._opening: asyncio.Task[None] | None = None
         # Filled by the ledger with every claim.
-        self.notes = SuspectNotes()
+        self.notes: SuspectNotes = SuspectNotes()
         self.reserved: Entry | None = None
 
     def ready_notes(self) -> SuspectNotes:

@@ -25,7 +25,7 @@ from .backoff import Backoff
 from .duties import Duties
 from .server_clock import ServerClock, steady_seconds
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # However slow the heart beats: so often a worker looks for others that are lost.
 LONGEST_BEAT = 5.0
@@ -114,11 +114,12 @@ class LeaseKeeper:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
-        # And for how long the lease has been kept; an outage counts for half a lease at most.
-        self._renewed_at, self.kept_seconds = steady_seconds(), 0.0
+        self._renewed_at = steady_seconds()
+        # For how long the lease has been kept; an outage counts for half a lease at most.
+        self.kept_seconds: float = 0.0
         self._loop_asked_at: float | None = None
         self._loop_blocked_told = False
-        self.block_threshold = 2.0
+        self.block_threshold: float = 2.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:

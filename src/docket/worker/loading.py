@@ -20,7 +20,7 @@ from .runs import Run
 from .service import Service
 from .slots import Slots
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # A run whose turn has not come by then is handed back: another worker may be quicker.
 LONGEST_WAIT = 3.0

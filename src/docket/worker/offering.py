@@ -16,7 +16,7 @@ from docket.storage.subscriptions import Subscriptions
 
 from .slots import Slots
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # How long a worker that stops waits for a hand-over that is on its way.
 LAST_WAIT_SECONDS = 1.0
@@ -73,7 +73,7 @@ class Offering:
         self._in_doubt = False
         # The hand-over that is on its way; None unless the state is DUE.
         self.due_epoch: int | None = None
-        self.state = Offer.NONE
+        self.state: Offer = Offer.NONE
 
     async def open(self, worker: str) -> None:
         """Listens for this worker id, and no longer for the one before."""

@@ -25,9 +25,9 @@ from docket.instrumentation import (
     TASKS_SUPERSEDED,
 )
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 # What a task's behaviours decided, such as another run, is theirs to tell.
-behaviours = logging.getLogger("docket.dependencies")
+behaviours: logging.Logger = logging.getLogger("docket.dependencies")
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from .backoff import Backoff
 from .runs import Run
 from .write_limits import WriteLimits
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 class Results:

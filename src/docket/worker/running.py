@@ -56,7 +56,7 @@ from .unknown_functions import not_registered
 if TYPE_CHECKING:
     from .worker import Worker
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # A task nobody here can run comes back after up to this long, for a worker that can.
 LONGEST_HAND_BACK_MS = 500
@@ -94,7 +94,7 @@ class Runner:
         self._endings = Endings(worker)
         self._run_endings = RunEndings(worker, self._endings.results)
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
-        self.loader = Loader(
+        self.loader: Loader = Loader(
             worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause
         )
         self._last_claim = 0.0, from_ms(0.0)

@@ -22,7 +22,7 @@ from .service import Service
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 HEAL_SECONDS = 30.0
 # How long the worker that looks after them may be silent before another does.
@@ -53,7 +53,7 @@ class Seeder(Service):
             await self.seed()
         except PASSING as error:
             self._docket.server.outages.failed(self, self.name, error)
-            self.problem = str(error)
+            self.problem: str | None = str(error)
 
     def hurry(self) -> None:
         """The server came back empty: what is missing is put back now."""

@@ -17,7 +17,7 @@ def _steady_clock() -> Callable[[], float]:
     return lambda: time.clock_gettime(boottime)
 
 
-steady_seconds = _steady_clock()
+steady_seconds: Callable[[], float] = _steady_clock()
 
 
 class ServerClock:
@@ -29,7 +29,7 @@ class ServerClock:
     """
 
     def __init__(self) -> None:
-        self.offset_ms = 0.0
+        self.offset_ms: float = 0.0
 
     def note(self, server_ms: float, seconds: float) -> None:
         """An answer that has just arrived, `seconds` after its question was sent, brought this time of the server."""

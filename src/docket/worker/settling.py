@@ -20,7 +20,7 @@ from docket.storage.server import ANSWER_SECONDS
 from .backoff import Backoff
 from .write_limits import StuckClock, WriteLimits
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 OnAnswer = Callable[[Answer], None]
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Generator
 from typing import Any
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ class Slots:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.free = count
+        self.free: int = count
         # How often one was given back.
-        self.turnover = 0
+        self.turnover: int = 0
         self.pass_on: Callable[[], bool] | None = None
         # How many would be free if the slots were not held.
         self._held: int | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from docket.execution import compact_signature
 from docket.execution.display import resolved_signature
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 def log_start(worker: str, tasks: Mapping[str, Callable[..., Any]], labels: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from .duties import Duties
 from .lease import LeaseEvents, LeaseKeeper, Occupation
 from .server_clock import ServerClock, steady_seconds
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # To leave the roster, for a worker that has to be gone soon.
 LEAST_SECONDS, LEAVE_SECONDS = 0.2, 1.0
@@ -69,8 +69,8 @@ class Tenure:
         self._closed = False
         self.task_names: Sequence[str] = ()
         self._max_losses: Mapping[str, int] = {}
-        self.id = self._new_id()
-        self.keeper = self._new_keeper()
+        self.id: str = self._new_id()
+        self.keeper: LeaseKeeper = self._new_keeper()
 
     @property
     def lapsed(self) -> bool:

@@ -48,8 +48,8 @@ class UnknownDeliveries(ClaimingService):
         self._seen: list[UnknownEntry] = []
         self._wake = asyncio.Event()
         self._next_look = 0.0
-        self.worker = ""
-        self.worker_json = ""
+        self.worker: str = ""
+        self.worker_json: str = ""
 
     def open(self, worker: str, worker_json: str) -> None:
         self.worker, self.worker_json = worker, worker_json

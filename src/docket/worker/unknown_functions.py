@@ -17,7 +17,7 @@ from docket.model.states import ExecutionState
 if TYPE_CHECKING:
     from .worker import Worker
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 def not_registered(name: str) -> TaskNotRegistered:

@@ -9,7 +9,7 @@ from docket.execution import Execution
 
 from .slots import Slots
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # For each function.
 SECONDS_BETWEEN_WARNINGS = 60.0

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from docket.dependencies import current_docket, current_worker, max_losses_of, validate_dependencies
+from docket.dependencies import Dependency, current_docket, current_worker, max_losses_of, validate_dependencies
 from docket.docket import Docket
 from docket.execution import Execution, TaskFunction
 from docket.execution.context import TaskHome
@@ -55,7 +55,7 @@ from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
 from .write_limits import WriteLimits
 
-logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # While nothing happens here, this is how often run_until_finished asks whether others are done too.
 FINISHED_CHECK_SECONDS = 0.1
@@ -106,8 +106,8 @@ class Worker:
         if message_batch < 1:
             raise ValueError(f"message_batch={message_batch}: it must be at least 1")
         self.docket = docket
-        self.name = name or f"{socket.gethostname()}#{os.getpid()}"
-        self.name_json = as_json(self.name)
+        self.name: str = name or f"{socket.gethostname()}#{os.getpid()}"
+        self.name_json: str = as_json(self.name)
         self.concurrency = concurrency
         self.redelivery_timeout = redelivery_timeout
         self.message_batch = message_batch
@@ -118,10 +118,10 @@ class Worker:
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.fallback_task = fallback_task
         self.grace_period = grace_period
-        self.dependencies = worker_dependencies(dependencies)
+        self.dependencies: dict[str, Dependency[Any]] = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
-        self.reporter = Reporter(self.labels(), {})
-        self.server_clock = ServerClock()
+        self.reporter: Reporter = Reporter(self.labels(), {})
+        self.server_clock: ServerClock = ServerClock()
         self._stack: AsyncExitStack | None = None
         self._working = self._served = self._draining = self._has_to_end = False
         self._stop = asyncio.Event()
@@ -151,7 +151,7 @@ class Worker:
             validate_dependencies(self.fallback_task)
         async with AsyncExitStack() as stack:
             self._stop = asyncio.Event()
-            self.shared = SharedValues()
+            self.shared: SharedValues = SharedValues()
             # Left last: values that are closed may look at the worker.
             stack.callback(BlockContext(self._variables()).leave)
             stack.push_async_callback(self.shared.aclose)
@@ -295,47 +295,49 @@ class Worker:
         """Opens what the services need; whatever was opened is closed in reverse, to the end."""
         docket = self.docket
         labels, pause = self.labels(), max(self.reconnection_delay.total_seconds(), 0.05)
-        self.runs = Runs()
-        self.draining = Draining(self.runs, self.grace_period.total_seconds(), lambda: self.keeper.lapsed)
-        self.slots = Slots(self.concurrency)
-        self.waiting_bodies = WaitingBodies(self.name, self.slots)
-        self.lease_ms = lease_length_ms(
+        self.runs: Runs = Runs()
+        self.draining: Draining = Draining(self.runs, self.grace_period.total_seconds(), lambda: self.keeper.lapsed)
+        self.slots: Slots = Slots(self.concurrency)
+        self.waiting_bodies: WaitingBodies = WaitingBodies(self.name, self.slots)
+        self.lease_ms: int = lease_length_ms(
             self.redelivery_ms, duration_ms(docket.heartbeat_interval), docket.missed_heartbeats
         )
-        self.write_limits = WriteLimits(
+        self.write_limits: WriteLimits = WriteLimits(
             self.lease_ms / 1000, lambda: self.tenure.kept_seconds, lambda: self.tenure.let_go()
         )
-        self.settler = Settler(docket.ledger, docket.name, self.write_limits)
-        self.unknown_functions = UnknownFunctions(self, has_to_end=lambda: self._has_to_end)
-        self.runner = Runner(self)
+        self.settler: Settler = Settler(docket.ledger, docket.name, self.write_limits)
+        self.unknown_functions: UnknownFunctions = UnknownFunctions(self, has_to_end=lambda: self._has_to_end)
+        self.runner: Runner = Runner(self)
         for lifecycle in lifecycles(self):
             await stack.enter_async_context(lifecycle)
         await warn_of_eviction(docket.server, docket.keys.root)
-        self.duties = Duties()
-        self.tenure = self._new_tenure()
-        self.fetcher = Fetcher(
+        self.duties: Duties = Duties()
+        self.tenure: Tenure = self._new_tenure()
+        self.fetcher: Fetcher = Fetcher(
             docket.ledger, docket.subscriptions, self.slots, self.runner, self.runs, self.tenure, labels, pause
         )
         await self.tenure.open(list(docket.tasks), max_losses_of(docket.tasks))
         stack.push_async_callback(self._leave)
         stack.push_async_callback(self.settler.close)
-        self.orders = Orders(docket.ledger, docket.subscriptions, self.runs, lambda name: self._functions_wait([name]))
+        self.orders: Orders = Orders(
+            docket.ledger, docket.subscriptions, self.runs, lambda name: self._functions_wait([name])
+        )
         await self.tenure.patiently(lambda: self.orders.open(self.id))
         stack.push_async_callback(self.orders.close)
         stack.push_async_callback(self.fetcher.close)
         await self.tenure.patiently(lambda: self.fetcher.open(self.id, self.name_json))
         self.settler.offers = self.fetcher
-        self.stager = Stager(
+        self.stager: Stager = Stager(
             docket.ledger, docket.subscriptions, self.duties, lambda: self.id, self.now_ms, labels, pause
         )
         await self.stager.open()
         stack.push_async_callback(self.stager.close)
-        self.sampler = Sampler(docket.ledger, docket.labels(), labels, pause)
+        self.sampler: Sampler = Sampler(docket.ledger, docket.labels(), labels, pause)
         self.sampler.worker = self.id
         stack.callback(self.sampler.clear)
-        self.agreement = Agreement(docket, self.name, self.duties, labels, pause)
+        self.agreement: Agreement = Agreement(docket, self.name, self.duties, labels, pause)
         await self.agreement.begin()
-        self.seeder = Seeder(docket, self.now, labels, pause)
+        self.seeder: Seeder = Seeder(docket, self.now, labels, pause)
         self.seeder.worker = self.id
         await docket.wait_for_strikes_loaded()
         if self.schedule_automatic_tasks:

@@ -30,7 +30,7 @@ from docket.docket import Docket
 from docket.storage.cancelling import cancel_and_wait
 from docket.worker import Worker
 
-app = typer.Typer(add_completion=False)
+app: typer.Typer = typer.Typer(add_completion=False)
 
 WORKERS = ("Ada", "Grace")
 SHORTEST = timedelta(seconds=2)

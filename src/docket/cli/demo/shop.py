@@ -17,7 +17,7 @@ from docket.dependencies import (
     Progress,
 )
 from docket.docket import Docket
-from docket.execution import Execution, ExecutionProgress
+from docket.execution import Execution, ExecutionProgress, TaskFunction
 
 COURIERS = ("Falcon", "Heron", "Swift")
 COURIER_LINES = 2
@@ -38,7 +38,7 @@ class Diary:
     indexed_at: float = 0.0
 
 
-diary = Diary()
+diary: Diary = Diary()
 
 
 def lateness(execution: Execution) -> float:
@@ -120,7 +120,7 @@ async def call_the_old_warehouse(order: Annotated[str, Logged]) -> None:
     raise RuntimeError("the old warehouse has been torn down")
 
 
-tasks = [
+tasks: list[TaskFunction] = [
     place_order,
     charge_card,
     book_courier,

@@ -34,7 +34,7 @@ class Stage(Protocol):
 class ScreenStage:
     """The same view as `docket top`, with captions."""
 
-    interval = 0.25
+    interval: float = 0.25
 
     def __init__(self, sight: Sight, seconds: float, url: str) -> None:
         self._view = Dashboard("docket demo: a small shop", sight)
@@ -62,7 +62,7 @@ class ScreenStage:
 class LineStage:
     """Captions and counts, for logs."""
 
-    interval = 2.0
+    interval: float = 2.0
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight

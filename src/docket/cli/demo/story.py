@@ -20,8 +20,8 @@ class Story:
         self._docket = docket
         self._seconds = seconds
         self._say = say
-        self.orders = 0
-        self.index_began = 0.0
+        self.orders: int = 0
+        self.index_began: float = 0.0
 
     async def tell(self) -> None:
         loop = asyncio.get_running_loop()
