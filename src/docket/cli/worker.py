@@ -83,8 +83,8 @@ def worker(
         processes_beside=max(processes, processes_beside),
     )
     _check(options, processes, reload)
-    supervised = None if report_to is None else name
-    with logging_to_stdout(options.logging_level, options.logging_format, supervised):
+    one_of_several = name if processes_beside > 1 else None
+    with logging_to_stdout(options.logging_level, options.logging_format, one_of_several):
         if processes == 1 and not reload:
             return run_worker(options, report_to)
         return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
