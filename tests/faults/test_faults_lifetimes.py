@@ -159,6 +159,23 @@ async def test_cancelling_twice_hands_back_what_runs(stage: Stage) -> None:
     assert pulse.finished["running"] == 1
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 10, 20])
+async def test_a_second_cancel_counts_however_soon_it_comes(stage: Stage, turns: int) -> None:
+    """Also while the worker still ends its services."""
+    docket = await stage.docket(lease=60.0)
+    pulse = Pulse(docket)
+    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    await docket.add(pulse.long, key="running")()
+    await until(lambda: pulse.starts["running"] == 1, "it runs")
+    working.cancel()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    working.cancel()
+    await ends(working, 60)
+    assert pulse.cancelled["running"] == 1
+    await docket.clear()
+
+
 async def test_a_worker_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stage) -> None:
     docket = await stage.docket()
     before = threading.active_count()

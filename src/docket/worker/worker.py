@@ -377,8 +377,12 @@ class Worker:
         finally:
             failure = _first_failure([*staff, *ends])
             self._tell_that_it_stops()
-            with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await cancel_and_wait([*staff, *ends], "docket: the worker stops", session.services_are_late)
+            except asyncio.CancelledError:
+                # Told again: it hands back what runs.
+                cancelled = True
+                self.draining.hurry()
             if isinstance(failure, NotOpen):
                 logger.warning("the docket was closed under worker %s, which stops", self.name)
                 session.hand_back()
@@ -388,6 +392,7 @@ class Worker:
                         await self.fetcher.withdraw()
             except asyncio.CancelledError:
                 cancelled = True
+                self.draining.hurry()
             cancelled = await self.draining.run() or cancelled
         if cancelled:
             forget_cancels()
