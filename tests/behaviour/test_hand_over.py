@@ -332,6 +332,13 @@ async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(hall: Hall) 
     assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 1, Offer.NONE)
 
 
+async def test_what_is_handed_over_to_a_worker_that_begins_to_stop_goes_back(hall: Hall) -> None:
+    hall.offer()
+    hall.offering.refuse_from_now()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free) == ([], [7], 2)
+
+
 @pytest.mark.parametrize("offered", [True, False])
 async def test_a_message_that_is_late_begins_nothing_and_keeps_a_slot_until_the_server_was_asked(
     hall: Hall, offered: bool

@@ -170,6 +170,10 @@ class Fetcher(ClaimingService):
     def is_offering(self) -> bool:
         return self._offering.state is Offer.OFFERED
 
+    def begin_nothing(self) -> None:
+        """The worker begins to stop."""
+        self._offering.refuse_from_now()
+
     async def withdraw(self) -> None:
         """Nothing is to come any more."""
         await self._isolation.close(self.worker, self.worker_json)

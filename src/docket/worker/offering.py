@@ -145,6 +145,10 @@ class Offering:
 
     # The end
 
+    def refuse_from_now(self) -> None:
+        """The worker begins to stop: what is still handed over goes back untouched."""
+        self._closed = True
+
     async def withdraw(self) -> None:
         """The worker stops: nothing more shall come, and what is on its way is waited for."""
         self._closed = True

@@ -402,6 +402,7 @@ class Worker:
     def _tell_that_it_stops(self) -> None:
         """At once: if the process is killed before it has drained, its tasks are not to blame."""
         self._draining = True
+        self.fetcher.begin_nothing()
         if len(self.runs):
             self.tenure.renew_now()
 
