@@ -110,11 +110,10 @@ class LeaseKeeper:
         self._stopping = self._asked = False
         # The event loop is gone: nobody but this thread can take the worker off the roster.
         self._abandoned = False
-        self._loop_ran_at = steady_seconds()
+        self._loop_ran_at = self._renewed_at = steady_seconds()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._client: Any = None
         self._backoff = Backoff(first=0.05, most=min(1.0, self._beat))
-        self._renewed_at = steady_seconds()
         # For how long the lease has been kept; an outage counts for half a lease at most.
         self.kept_seconds: float = 0.0
         self._loop_asked_at: float | None = None
