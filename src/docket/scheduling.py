@@ -11,7 +11,7 @@ from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.batching import BATCH_BYTES
-from docket.ledger.ledger import BATCH
+from docket.ledger.ledger import ENQUEUE_BATCH
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.model.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.model.times import from_ms, to_ms
@@ -36,7 +36,7 @@ class Scheduling:
         self._docket = docket
         self._ledger = ledger
         self._batcher: Batcher[Order, Receipt] = Batcher(
-            ledger.enqueue, most=BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
+            ledger.enqueue, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
         self._declaring = Declaring(docket, ledger)
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms)
@@ -93,7 +93,7 @@ class Scheduling:
             if order is None:
                 continue
             weight = order.weight if order.payload is None else LARGE_CALL_WEIGHT
-            if batch and (weight > room or len(batch) == BATCH):
+            if batch and (weight > room or len(batch) == ENQUEUE_BATCH):
                 await self._send(batch, replace)
                 batch, room = [], BATCH_BYTES
             batch.append((execution, order))

@@ -47,6 +47,8 @@ from .values import (
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
+# New tasks cost the server more each, above all those with keys that it has to look up.
+ENQUEUE_BATCH = 200
 # How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
 OFFER_MS = 8000
 _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
