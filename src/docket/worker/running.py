@@ -429,9 +429,7 @@ class Runner:
             self._report.superseded(execution)
             self._give_up(run, begun=True)
             return
-        task = asyncio.current_task()
-        from_outside = run.reason is None and task is not None and task.cancelling() > 0
-        if run.reason is CancelReason.SHUTDOWN or from_outside:
+        if run.reason is CancelReason.SHUTDOWN or (run.reason is None and _is_cancelled(run)):
             self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
             return
         self._report.cancelled(execution, seconds)
@@ -487,5 +485,8 @@ class Runner:
 
 def _is_cancelled(run: Run) -> bool:
     """Whether somebody cancels the run. If not, a CancelledError is the word of whoever raised it."""
+    if run.reason is not None:
+        # A body that was left behind may be torn down when no event loop runs: then there is no current task to ask for.
+        return True
     task = asyncio.current_task()
-    return run.reason is not None or (task is not None and task.cancelling() > 0)
+    return task is not None and task.cancelling() > 0
