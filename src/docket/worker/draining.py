@@ -78,7 +78,8 @@ class Draining:
         is_first = self._handed_back_at is None
         if is_first:
             self._handed_back_at = now if since is None else since
-        if is_first or self._patience is USUAL:
+        # Told again in the same way, the deadlines stay: else they would move on with every look at them.
+        if is_first or (self._patience is USUAL and patience is not USUAL):
             self._patience = patience
             assert self._handed_back_at is not None
             self._bodies_until = max(self._handed_back_at + patience.body, now + LEAST_SECONDS)
