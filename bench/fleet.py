@@ -29,7 +29,7 @@ from redis import Redis
 from docket import Docket
 
 from .fleet_host import DOCKET, hold, tick
-from .script_times import ScriptLog, script_name, time_scripts
+from .script_times import ScriptLog, script_name, timed_scripts
 from .server import BenchServer, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -237,8 +237,11 @@ def _go_before_others(pid: int) -> None:
 def measure(
     workers: int, *, idle: float, stalls: tuple[float, ...], aftermath: float, tasks: int, hosts: int = HOSTS
 ) -> Figures:
-    time_scripts()
-    with tempfile.TemporaryDirectory(prefix="fleet-") as folder, running_server(Path(folder)) as server:
+    with (
+        timed_scripts(),
+        tempfile.TemporaryDirectory(prefix="fleet-") as folder,
+        running_server(Path(folder)) as server,
+    ):
         with Redis.from_url(server.url) as client:
             pid = int(client.info("server")["process_id"])
         _go_before_others(pid)

@@ -19,7 +19,7 @@ from typing import Any
 from docket import Docket, Worker
 from docket.storage.server import Server
 
-from .script_times import time_scripts
+from .script_times import timed_scripts
 
 DOCKET = "fleet"
 SLOTS = 20
@@ -59,9 +59,9 @@ async def report(path: Path) -> None:
 
 
 async def host(url: str, name: str, workers: int, folder: Path) -> None:
-    time_scripts()
     count_scripts()
     async with AsyncExitStack() as stack:
+        stack.enter_context(timed_scripts())
         docket = await stack.enter_async_context(Docket(DOCKET, url))
         docket.register(hold)
         docket.register(tick)

@@ -6,8 +6,10 @@ can ask for the CPU time of its process, so each one is wrapped: calls that take
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -21,9 +23,14 @@ _LINE = re.compile(r"script-cpu (\w+) ([\d.]+)")
 _load = scripts.load
 
 
-def time_scripts() -> None:
-    """All scripts that this process sends from now on are timed."""
+@contextlib.contextmanager
+def timed_scripts() -> Generator[None]:
+    """All scripts that this process sends meanwhile are timed."""
     server.load = _timed
+    try:
+        yield
+    finally:
+        server.load = _load
 
 
 @cache

@@ -174,7 +174,7 @@ def test_a_fallback_that_is_no_function_is_refused(shop: str, start: Start) -> N
 
 def test_a_port_in_use_is_one_line(start: Start, port: int) -> None:
     first = start("worker", "--url", "memory://", "--healthcheck-port", str(port))
-    first.says("starts")
+    first.says("Starting worker")
     second = start("worker", "--url", "memory://", "--healthcheck-port", str(port), "--no-banner")
     assert second.ends() == 1
     assert second.output.count("\n") == 1, second.output

@@ -19,7 +19,7 @@ from docket import Worker  # noqa: E402
 
 
 async def main() -> None:
-    await asyncio.gather(*(work(number) for number in range(settings["workers"])))
+    await asyncio.gather(*(work(number) for number in range(settings.get("workers", 1))))
 
 
 async def work(number: int) -> None:
