@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from docket import Docket, ExecutionCancelled, ExecutionState, Worker
+from docket import Docket, Execution, ExecutionCancelled, ExecutionState, Perpetual, Worker
 from docket.codec import decode_error
 from docket.codec.envelope import seal
-from docket.model.errors import ResultExpired, TaskFailed
+from docket.model.errors import ResultExpired, TaskFailed, Unserializable
 
-from .waiting import eventually, later, now, run_everything, running, soon, within
+from .waiting import eventually, later, now, run_everything, running, soon, within, worker_for
 
 
 async def answer() -> int:
@@ -231,3 +231,135 @@ async def test_asking_for_a_result_whose_record_expired_raises(name: str, url: s
 
         assert isinstance(caught.value, ResultExpired)
         assert time.monotonic() - asked < 8
+
+
+# A docket that keeps no records tells those who listen
+
+
+@pytest.fixture
+async def forgetful(name: str, url: str) -> AsyncGenerator[Docket]:
+    async with Docket(name=name, url=url, execution_ttl=timedelta(0)) as docket:
+        yield docket
+
+
+async def listening_for(execution: Execution[Any]) -> "asyncio.Task[Any]":
+    """A waiter that is known to listen."""
+    docket = execution.docket
+    waiter = asyncio.create_task(execution.get_result())
+    async with docket.redis() as redis:
+        channel = docket.ledger.keys.task_channel(execution.key)
+
+        async def is_heard() -> bool:
+            return (await redis.pubsub_numsub(channel))[0][1] > 0
+
+        await eventually(is_heard)
+    # The look that follows the subscription is answered before this one.
+    await docket.get_execution(execution.key)
+    return waiter
+
+
+async def test_a_waiter_learns_of_a_cancel_where_no_record_is_kept(forgetful: Docket) -> None:
+    waiter = await listening_for(await forgetful.add(answer, key="k", when=later())())
+    await forgetful.cancel("k")
+
+    with pytest.raises(ExecutionCancelled):
+        await within(waiter)
+
+
+async def test_a_waiter_learns_of_the_cancel_of_a_run_where_no_record_is_kept(forgetful: Docket) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    execution = await forgetful.add(work, key="k")()
+    async with worker_for(forgetful) as worker, running(worker):
+        await within(begun.wait())
+        waiter = await listening_for(execution)
+        await forgetful.cancel("k")
+
+        with pytest.raises(ExecutionCancelled):
+            await within(waiter)
+
+
+@pytest.mark.parametrize("value", ["last", "x" * 3_000, "x" * 100_000], ids=["small", "medium", "large"])
+async def test_a_waiter_gets_the_value_of_a_chains_last_run_where_no_record_is_kept(
+    forgetful: Docket, value: str
+) -> None:
+    async def work(perpetual: Perpetual = Perpetual()) -> str:
+        perpetual.cancel()
+        return value
+
+    waiter = await listening_for(await forgetful.add(work, when=soon(300))())
+    await run_everything(forgetful)
+
+    assert await within(waiter) == value
+
+
+async def test_a_waiter_gets_value_and_failure_of_a_plain_task_where_no_record_is_kept(forgetful: Docket) -> None:
+    good = await listening_for(await forgetful.add(answer, when=soon(300))())
+    bad = await listening_for(await forgetful.add(burn, when=soon(300))())
+    await run_everything(forgetful)
+
+    assert await within(good) == 42
+    with pytest.raises(Smoke):
+        await within(bad)
+
+
+async def test_a_value_that_cannot_be_stored_fails_only_its_waiter_where_no_record_is_kept(forgetful: Docket) -> None:
+    async def work() -> Any:
+        return (number for number in range(3))
+
+    execution = await forgetful.add(work, when=soon(300))()
+    ready = asyncio.Event()
+    states: list[ExecutionState] = []
+
+    async def follow() -> None:
+        async for event in execution.subscribe(ready):
+            if event["type"] == "state":
+                states.append(event["state"])
+
+    follower = asyncio.create_task(follow())
+    await within(ready.wait())
+    waiter = await listening_for(execution)
+    await run_everything(forgetful)
+    await within(follower)
+
+    assert states[-1] is ExecutionState.COMPLETED
+    with pytest.raises(Unserializable):
+        await within(waiter)
+
+
+async def test_an_earlier_ending_that_arrives_late_is_not_taken_for_the_tasks_own(forgetful: Docket) -> None:
+    """Without records, the generation of a key begins anew: the subscription delivers the first task's ending again."""
+    heard: list[bytes] = []
+    channel = forgetful.ledger.keys.task_channel("k")
+    await forgetful.subscriptions.listen(channel, heard.append)
+    await forgetful.add(answer, key="k", when=later())()
+    await forgetful.cancel("k")
+
+    async def has_ended() -> bool:
+        return any(b"cancelled" in message for message in heard)
+
+    await eventually(has_ended)
+    execution = await forgetful.add(answer, key="k", when=soon(500))()
+    states: list[ExecutionState] = []
+    ready = asyncio.Event()
+
+    async def follow() -> None:
+        async for event in execution.subscribe(ready):
+            if event["type"] == "state":
+                states.append(event["state"])
+
+    follower = asyncio.create_task(follow())
+    await within(ready.wait())
+    waiter = await listening_for(execution)
+    async with forgetful.redis() as redis:
+        await redis.publish(channel, next(message for message in heard if b"cancelled" in message))
+    await run_everything(forgetful)
+    await within(follower)
+
+    assert await within(waiter) == 42
+    assert ExecutionState.CANCELLED not in states
+    assert states[-1] is ExecutionState.COMPLETED

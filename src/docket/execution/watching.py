@@ -14,7 +14,7 @@ from docket.ledger.ledger import worker_name
 from docket.model.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import FinishedRecord, read_finished
+from docket.storage.records import FinishedRecord, TaskRecord, read_finished
 
 from .progress import ProgressEvent, progress_event, read_progress
 from .run_context import note_wait
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # A waiter looks for itself this often, in case the message it waits for was lost with a connection.
 SAFETY_SECONDS = 15.0
 OUTAGE_SECONDS = 0.5
+# Submissions are counted modulo this.
+_SUBMISSIONS = 2**32
 
 
 class StateEvent(TypedDict):
@@ -89,7 +91,7 @@ async def wait_finished(
                     )
                 if look.run is None:
                     note_wait(docket, key)
-                told = await _something_decisive(inbox, generation)
+                told = await _something_decisive(inbox, generation, look.task)
                 if told is not None:
                     return told
     except ResultExpired:
@@ -98,7 +100,9 @@ async def wait_finished(
         raise TimeoutError(f"task {key!r} has not finished") from None
 
 
-async def _something_decisive(inbox: asyncio.Queue[bytes | None], generation: int) -> FinishedRecord | None:
+async def _something_decisive(
+    inbox: asyncio.Queue[bytes | None], generation: int, seen: TaskRecord
+) -> FinishedRecord | None:
     """Returns when an event says that the task has ended, with the record if that came along, or when it is time to look."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SAFETY_SECONDS):
@@ -109,13 +113,20 @@ async def _something_decisive(inbox: asyncio.Queue[bytes | None], generation: in
                 text, _, record = message.partition(b"\n")
                 if record:
                     finished = read_finished(record)
-                    if finished.task.generation < generation:
+                    if finished.task.generation < generation or _is_earlier(finished.task, seen):
                         continue
                     return finished
                 event = json.loads(text)
                 if event["type"] == "state" and ExecutionState(event["state"]).finished:
                     return None
     return None
+
+
+def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
+    """Whether it was submitted before the task that was seen. Where no records are kept, both have the same generation."""
+    if task.generation != seen.generation:
+        return task.generation < seen.generation
+    return (task.submission - seen.submission) % _SUBMISSIONS >= _SUBMISSIONS // 2
 
 
 async def watch(
@@ -139,7 +150,7 @@ async def watch(
             if event["type"] == "progress":
                 sight.progress = progress_event(key, event)
                 yield sight.progress
-            elif not record or read_finished(record).task.generation >= sight.generation:
+            elif not record or not _is_earlier(read_finished(record).task, sight.task):
                 sight.state = _merge(sight.state, event)
                 finished = sight.state["state"].finished and not event.get("goes_on")
                 sight.ended = finished and (bool(record) or not await _is_there(docket, key))
@@ -152,7 +163,7 @@ class _Sight:
 
     state: StateEvent
     progress: ProgressEvent
-    generation: int
+    task: TaskRecord
     ended: bool
 
 
@@ -163,7 +174,7 @@ async def _look(docket: TaskHome, key: str) -> _Sight:
         raise TaskNotFound(f"there is no task {key!r}: it was never scheduled, or it has ended and its record is gone")
     stored = look.progress or (look.finished.progress if look.finished else None)
     progress = progress_event(key, read_progress(stored) if stored else {})
-    return _Sight(_state_event(key, look), progress, task.generation, look.task is None)
+    return _Sight(_state_event(key, look), progress, task, look.task is None)
 
 
 async def _is_there(docket: TaskHome, key: str) -> bool:
@@ -185,7 +196,7 @@ async def _look_again(docket: TaskHome, sight: _Sight) -> list[StateEvent | Prog
         missed.append(now.state)
     if now.progress != sight.progress:
         missed.append(now.progress)
-    sight.state, sight.progress, sight.generation, sight.ended = now.state, now.progress, now.generation, now.ended
+    sight.state, sight.progress, sight.task, sight.ended = now.state, now.progress, now.task, now.ended
     return missed
 
 

@@ -12,6 +12,7 @@ from docket.ledger.payloads import Payload
 from docket.model.states import ExecutionState
 
 from .results import Results
+from .run_endings import RunEndings
 from .runs import Run
 
 if TYPE_CHECKING:
@@ -28,12 +29,16 @@ class Endings:
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
         self.results: Results = Results(worker.docket, worker.write_limits)
+        self.run_endings: RunEndings = RunEndings(worker, self.results)
 
     async def of(self, run: Run, outcome: TaskOutcome, has_progress: bool) -> Settlement:
         """COMPLETED or FAILED. A value that cannot be stored fails the task: then that is the outcome's exception."""
+        if not self._ttl_ms:
+            told, state = await self.run_endings.told(run, outcome)
+            return self._settlement(run, state, told, has_progress)
         if outcome.exception is not None:
             return await self._failed(run, outcome.exception, has_progress)
-        if outcome.result is None or not self._ttl_ms:
+        if outcome.result is None:
             return self.completed(run, has_progress)
         ending = Ending(self._worker.name)
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from docket.codec import encode_result
 from docket.docket import Docket
 from docket.ledger import Ending
-from docket.ledger.endings import APART, ELSEWHERE, NOTHING, VALUE
+from docket.ledger.endings import APART, ELSEWHERE, VALUE
 from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_payload, result_payload
 from docket.model.errors import PayloadTooLarge
 from docket.storage.faults import PASSING
@@ -61,10 +61,6 @@ class Results:
     async def store_apart(self, run: Run, ending: Ending) -> Payload | None:
         """Takes a large value or exception out of the ending, which names it from now on."""
         if len(ending.payload) <= LARGEST_RESULT:
-            return None
-        if not self._ttl_ms:
-            # No record is kept that could name it.
-            ending.kind, ending.payload = NOTHING, b""
             return None
         payload = result_payload(run.epoch, ending.payload, self._ttl_ms)
         await self.store(run, payload)

@@ -1,4 +1,4 @@
-"""How runs end that are followed by another."""
+"""How runs end that no record is kept of: another run follows, or the docket keeps no records."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ class RunEndings:
         self._results = results
 
     async def of(self, run: Run, outcome: TaskOutcome) -> RunEnding:
+        """The ending of a run that is followed by another."""
+        ending, state = await self.told(run, outcome)
+        return run_ending(ending, state, self._worker.name_json, self._worker.now_ms())
+
+    async def told(self, run: Run, outcome: TaskOutcome) -> tuple[Ending, ExecutionState]:
         """Never fails for a value that cannot be stored: whoever asks for the value gets that error."""
         ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
         if outcome.exception is not None:
@@ -40,7 +45,7 @@ class RunEndings:
                 ending.kind, ending.payload = ERROR, encode_error(error)
         if len(ending.payload) > LARGEST_RESULT:
             await self._store_apart(run, ending)
-        return run_ending(ending, state, self._worker.name_json, self._worker.now_ms())
+        return ending, state
 
     async def _store_apart(self, run: Run, ending: Ending) -> None:
         """A large value is stored only if somebody listens: every run of a chain would leave one."""

@@ -48,7 +48,6 @@ from .endings import Endings
 from .loading import Loader
 from .redelivery import RedeliveryDelays
 from .reporting import CANCELLED, Tally
-from .run_endings import RunEndings
 from .run_limits import SPENT, RunLimits
 from .runs import CancelReason, Run
 from .unknown_functions import not_registered
@@ -92,7 +91,7 @@ class Runner:
         self._given_up: list[tuple[Run, bool]] = []
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
         self._endings = Endings(worker)
-        self._run_endings = RunEndings(worker, self._endings.results)
+        self._run_endings = self._endings.run_endings
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
             worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause

@@ -32,24 +32,21 @@ local function otherwise()
 
   local function end_later(item, run, task_bytes)
     local key, state, ttl, tail, event = item[1], item[4], item[5], item[6], item[7]
-    local record
     local made_progress = item[9] == 1 or has_progress(string.byte(task_bytes, 3) or 0)
-    if ttl > 0 or item[8] == 1 then
-      local progress = made_progress and call('HGET', PROGRESS, key) or ''
-      local stored = item[10] and RESULT_APART or 0
-      record = pack_finished(state + stored, run.epoch, run.started, now, task_bytes, progress, tail)
-      if item[10] then
-        local result = result_payload(run.epoch)
-        call('PEXPIRE', result, ttl + spread_ms(result, 30000))
-      end
-      if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
-      if item[8] == 1 then keep_dead_letter(key, now, record) end
+    local progress = made_progress and call('HGET', PROGRESS, key) or ''
+    local stored = item[10] and RESULT_APART or 0
+    local record = pack_finished(state + stored, run.epoch, run.started, now, task_bytes, progress, tail)
+    if item[10] then
+      local result = result_payload(run.epoch)
+      call('PEXPIRE', result, ttl + spread_ms(result, 30000))
     end
+    if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
+    if item[8] == 1 then keep_dead_letter(key, now, record) end
     end_payload(key, task_bytes, ttl)
     if item[8] == 2 then keep_chain_cancelled(key) end
     over[#over + 1] = key
     if made_progress then over_progress[#over_progress + 1] = key end
-    publish_ending(key, event, ttl > 0 and record)
+    publish_ending(key, event, record, ttl)
   end
 
   -- Within a batch, the workers that know a function are told once.
@@ -185,7 +182,7 @@ for i, item in ipairs(items) do
     ended[key], ended_keys[n], over[#over + 1] = true, key, key
     stream_ids[#stream_ids + 1] = string.format('%.0f-%.0f', ms, seq)
     call('SET', RUNS .. segment(key), record, 'PX', ttl)
-    publish_ending(key, item[7], record)
+    publish_ending(key, item[7], record, ttl)
     answer[i + 1] = DONE
   else
     settle_otherwise = settle_otherwise or otherwise()

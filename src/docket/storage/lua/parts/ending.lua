@@ -1,20 +1,17 @@
 -- Ends a task for good: its record moves from the books to a finished record with a time to live.
 
--- A small record goes along with the event: whoever waits for the end need not ask for it.
+-- A small record goes along with the event: whoever waits for the end need not ask for it. One that is not stored goes along in any case.
 local LARGEST_TOLD = 2048
 
-local function publish_ending(key, event, record)
-  if record and #record <= LARGEST_TOLD then event = event .. '\n' .. record end
+local function publish_ending(key, event, record, ttl)
+  if #record <= LARGEST_TOLD or ttl <= 0 then event = event .. '\n' .. record end
   publish(key, event)
 end
 
 local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, event)
-  local record
-  if ttl > 0 then
-    local progress = call('HGET', PROGRESS, key) or ''
-    record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
-    call('SET', RUNS .. segment(key), record, 'PX', ttl)
-  end
+  local progress = call('HGET', PROGRESS, key) or ''
+  local record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
+  if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
   call('HDEL', TASKS, key)
   call('HDEL', PROGRESS, key)
   end_payload(key, task_bytes, ttl)
@@ -22,7 +19,7 @@ local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, ev
     --- parts
     leave_group(key)
   end
-  publish_ending(key, event, record)
+  publish_ending(key, event, record, ttl)
 end
 
 -- The chain of an automatic task is ended on purpose: workers leave it at that until a newer deploy starts.
