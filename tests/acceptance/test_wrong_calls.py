@@ -16,6 +16,7 @@ import pytest
 from docket import (
     Agenda,
     ConcurrencyLimit,
+    Cooldown,
     Cron,
     Depends,
     Docket,
@@ -26,7 +27,7 @@ from docket import (
     Timeout,
     Worker,
 )
-from docket.dependencies import _parameter_cache
+from docket.dependencies import FailureHandler, TaskOutcome, _parameter_cache
 from docket.execution import _signature_cache
 from docket.model.errors import TaskNotRegistered, Unserializable
 
@@ -229,6 +230,85 @@ async def test_a_behaviour_is_passed_by_keyword(docket: Docket) -> None:
     execution = await docket.add(work)(retry=Retry(attempts=2))
 
     assert isinstance(execution.kwargs["retry"], Retry)
+
+
+class Own(FailureHandler[Any]):
+    async def __aenter__(self) -> "Own":
+        return self
+
+    async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        return False
+
+
+async def behaving(
+    name: str,
+    retry: Retry = Retry(attempts=2),
+    timeout: Timeout = Timeout(SECOND),
+    perpetual: Perpetual = Perpetual(),
+    limit: ConcurrencyLimit = ConcurrencyLimit(1),
+    value: object = Depends(lambda: 1),
+) -> None: ...
+
+
+def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    return wrapper
+
+
+@pytest.mark.parametrize("verb", [add, replace, call, on_an_agenda])
+@pytest.mark.parametrize("function", [behaving, decorated(behaving)], ids=["plain", "decorated"])
+@pytest.mark.parametrize(
+    "passed",
+    [
+        {"retry": "often"},
+        {"retry": Retry},
+        {"retry": ConcurrencyLimit(2)},
+        {"timeout": 3},
+        {"timeout": SECOND},
+        {"perpetual": True},
+        {"limit": 5},
+    ],
+)
+async def test_what_is_not_a_behaviour_is_refused_for_one(
+    docket: Docket, verb: Calls, function: Any, passed: dict[str, Any]
+) -> None:
+    docket.register(function)
+    (name,) = passed
+    with pytest.raises(TypeError, match=rf"behaving\(\) .*'{name}'"):
+        verb(docket, function)("a", **passed)
+
+    assert (await docket.snapshot()).total_tasks == 0
+
+
+async def test_what_is_not_a_behaviour_is_refused_by_position_too(docket: Docket) -> None:
+    async def work(own: Own = Own()) -> None: ...
+
+    with pytest.raises(TypeError, match="'retry'"):
+        docket.add(behaving)("a", cast(Any, "often"))
+    with pytest.raises(TypeError, match="'own'"):
+        docket.add(work)(cast(Any, 0))
+
+
+@pytest.mark.parametrize(
+    "passed",
+    [
+        {"retry": None, "timeout": None, "perpetual": None, "limit": None},
+        {"retry": Own(), "timeout": Timeout(SECOND), "perpetual": Cron("0 4 * * *")},
+        {"limit": ConcurrencyLimit(2)},
+        {"limit": Cooldown(SECOND)},
+        {"value": "anything"},
+        {"value": Retry},
+    ],
+)
+async def test_behaviours_none_and_values_of_plain_dependencies_are_accepted(
+    docket: Docket, passed: dict[str, Any]
+) -> None:
+    docket.register(behaving)
+
+    assert docket.call(behaving)("a", **passed).kwargs == passed
 
 
 # Other mistakes of the first week

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Collection
+import reprlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from uncalled_for import get_signature
+from uncalled_for import Dependency, get_signature
 from uncalled_for.introspection import (
     _signature_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
 )
 
+from .admission import Admission
+from .passed import BEHAVIOURS
 from .plan import plan_for
 
 Check = Callable[..., None]
+
+# A name that no parameter has.
+_REFUSAL = "_docket_check_behaviour"
 
 _checks: dict[Callable[..., Any], tuple[inspect.Signature, Check]] = {}
 
@@ -44,14 +51,44 @@ def _compiled(function: Callable[..., Any]) -> Check:
     A decorator may inject arguments, and `__wrapped__` only tells what the inner function takes. So it does not count.
     """
     signature = inspect.signature(function, follow_wrapped=False)
-    text = _parameter_list(list(signature.parameters.values()), plan_for(function).parameters)
+    parameters, declared = list(signature.parameters.values()), plan_for(function).parameters
+    name = getattr(function, "__name__", "task")
     try:
-        check: Check = eval(f"lambda {text}: None")
+        check: Check = eval(
+            f"lambda {_parameter_list(parameters, declared)}: {_behaviour_checks(parameters, declared)}",
+            {_REFUSAL: functools.partial(_check_behaviour, name, declared)},
+        )
     except SyntaxError:
         # A signature made by hand may have names that Python does not take.
         return _accept
-    check.__name__ = check.__qualname__ = getattr(function, "__name__", "task")
+    check.__name__ = check.__qualname__ = name
     return check
+
+
+def _behaviour_checks(parameters: list[inspect.Parameter], declared: Mapping[str, Dependency[Any]]) -> str:
+    """An expression that looks at each parameter with a declared behaviour. Without one there is nothing to look at."""
+    behaviours = [name for name, dependency in declared.items() if isinstance(dependency, (*BEHAVIOURS, Admission))]
+    places = {parameter.name: parameter.name for parameter in parameters}
+    free = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
+    checks: list[str] = []
+    for name in behaviours:
+        # The wrapper of a decorator takes it among its free keywords.
+        place = places.get(name) or (f"{free}.get({name!r})" if free else None)
+        if place is not None:
+            checks.append(f"{place} is None or {_REFUSAL}({name!r}, {place})")
+    return f"({', '.join(checks)},)" if checks else "None"
+
+
+def _check_behaviour(function_name: str, declared: Mapping[str, Dependency[Any]], name: str, value: Any) -> None:
+    """Any behaviour may replace one, and a limit only a limit: nothing asks it elsewhere."""
+    behaviour = declared[name]
+    if isinstance(value, BEHAVIOURS) or isinstance(value, Admission) and isinstance(behaviour, Admission):
+        return
+    kind = type(behaviour).__name__
+    raise TypeError(
+        f"{function_name}() got {reprlib.repr(value)} for '{name}', which is declared as a {kind}: "
+        f"pass another behaviour, as in {name}={kind}(…), or None"
+    )
 
 
 def _parameter_list(parameters: list[inspect.Parameter], provided: Collection[str]) -> str:
