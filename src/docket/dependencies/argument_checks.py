@@ -82,7 +82,7 @@ def _behaviour_checks(parameters: list[inspect.Parameter], declared: Mapping[str
 def _check_behaviour(function_name: str, declared: Mapping[str, Dependency[Any]], name: str, value: Any) -> None:
     """Any behaviour may replace one, and a limit only a limit: nothing asks it elsewhere."""
     behaviour = declared[name]
-    if isinstance(value, BEHAVIOURS) or isinstance(value, Admission) and isinstance(behaviour, Admission):
+    if isinstance(value, BEHAVIOURS) or (isinstance(value, Admission) and isinstance(behaviour, Admission)):
         return
     kind = type(behaviour).__name__
     raise TypeError(
