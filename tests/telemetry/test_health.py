@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -132,6 +134,31 @@ def test_a_connection_that_asks_for_nothing_is_closed() -> None:
                 answer += data
             assert answer.endswith(b"\r\n\r\nOK")
             assert silent.recv(1) == b""
+
+
+def test_a_client_that_goes_away_before_its_answer_leaves_no_trace_in_the_output(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    asked, gone = threading.Event(), threading.Event()
+    serving: list[threading.Thread] = []
+
+    def health() -> None:
+        serving.append(threading.current_thread())
+        asked.set()
+        gone.wait(60)
+
+    with healthcheck_server(host="127.0.0.1", port=0, health=health) as port:
+        client = socket.create_connection(("127.0.0.1", port or 0), timeout=60)
+        # Closing resets the connection at once.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert asked.wait(60)
+        client.close()
+        gone.set()
+        serving[0].join(60)
+
+    assert not serving[0].is_alive()
+    assert capfd.readouterr() == ("", "")
 
 
 def schedule(url: str, name: str, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,13 +52,22 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
 
+class _Server(ThreadingHTTPServer):
+    """Clients come and go: one that leaves before its answer is nobody's error."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 @contextlib.contextmanager
 def _serving(host: str, port: int, pages: dict[str, Page], content_type: str, what: str) -> Generator[int]:
     try:
-        server = ThreadingHTTPServer((host, port), functools.partial(_Handler, pages, content_type))
+        server = _Server((host, port), functools.partial(_Handler, pages, content_type))
     except OSError as error:
         raise OSError(error.errno, f"cannot serve {what} on {host}:{port}: {error.strerror}") from None
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name=f"docket - {what}", daemon=True)
     thread.start()
     try:
