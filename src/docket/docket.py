@@ -415,8 +415,8 @@ class Docket(Places):
         """Blocks tasks by function, by a parameter's value, or by both, before they are scheduled and before they run.
 
         Returns when the server has the strike and this process applies it; other processes do within milliseconds.
-        A task that runs already goes on. Raises ValueError if nothing is named or the operator is unknown,
-        Unserializable if the value cannot be stored.
+        A task that runs already goes on. Raises ValueError if nothing is named, the operator is unknown or the
+        value of `between` is not a pair, Unserializable if the value cannot be stored.
         """
         await self._instruct(Strike(_name_or_none(function), parameter, Operator.read(operator), value))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from docket.codec import open_envelope, seal
 from docket.codec.packing import pack, unpack
@@ -68,6 +69,11 @@ class StrikeInstruction:
         """It names nothing, so it is about no task."""
         return self.function is None and self.parameter is None
 
+    def check(self) -> None:
+        """Raises ValueError for an order that cannot be meant."""
+        if self.is_void:
+            raise ValueError(f"a {self.direction} names a function, a parameter, or both")
+
     def call_repr(self) -> str:
         """The calls it is about: `function(parameter > 5)`."""
         function = self.function or "*"
@@ -92,12 +98,21 @@ class Strike(StrikeInstruction):
 
     direction: ClassVar[Literal["strike", "restore"]] = "strike"
 
+    def check(self) -> None:
+        super().check()
+        if self.operator is Operator.BETWEEN and not _is_pair(self.value):
+            raise ValueError(f"strike {self.call_repr()}: the value of 'between' is a pair, as in (1, 5)")
+
 
 @dataclass
 class Restore(StrikeInstruction):
     """Takes back an equal strike."""
 
     direction: ClassVar[Literal["strike", "restore"]] = "restore"
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(cast(Sequence[Any], value)) == 2
 
 
 @dataclass(slots=True)

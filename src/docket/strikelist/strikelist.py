@@ -143,7 +143,8 @@ class StrikeList:
     ) -> None:
         """Blocks a function, a parameter's values, or both together.
 
-        Raises ValueError if neither is named or the operator is unknown, Unserializable if the value cannot be stored.
+        Raises ValueError if neither is named, the operator is unknown or the value of `between` is not a pair,
+        Unserializable if the value cannot be stored.
         """
         await self.send_instruction(Strike(function, parameter, Operator.read(operator), value))
 
@@ -159,8 +160,7 @@ class StrikeList:
 
     async def send_instruction(self, instruction: StrikeInstruction) -> None:
         """Tells every process of the docket, and applies it here."""
-        if instruction.is_void:
-            raise ValueError(f"a {instruction.direction} names a function, a parameter, or both")
+        instruction.check()
         if self.url is None:
             self.update(instruction)
             return
