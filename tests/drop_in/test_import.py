@@ -14,6 +14,7 @@ import pytest
 from acceptance.waiting import eventually, run_everything, running, worker_for
 
 from docket import Docket, ExecutionState
+from docket.cli.importing import show
 from docket.ledger.foreign import Imported, count_foreign, import_foreign
 
 from .leftovers import LATER, leave_queued, leave_scheduled, leave_taken, left, now
@@ -133,8 +134,48 @@ async def test_a_key_that_docket_has_a_task_for_keeps_it(knowing: Docket) -> Non
     imported = await import_foreign(knowing.ledger)
     await run_everything(knowing)
 
-    assert imported == Imported(already_there=1)
+    assert imported == Imported(already_there=["same"])
     assert seen == [(("ours",), {})]
+
+
+@pytest.mark.parametrize("leave", [leave_queued, leave_taken])
+async def test_a_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing: Docket, leave: Any) -> None:
+    await leave(knowing, "same", "note", "theirs")
+    await knowing.add(note, key="same")("ours")
+    first = await import_foreign(knowing.ledger)
+    await run_everything(knowing)
+    second = await import_foreign(knowing.ledger)
+    await run_everything(knowing)
+
+    assert first == Imported(already_there=["same"])
+    assert second == Imported(queued=1)
+    assert seen == [(("ours",), {}), (("theirs",), {})]
+    assert await left(knowing) == []
+
+
+async def test_a_scheduled_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing: Docket) -> None:
+    await leave_scheduled(knowing, "same", "note", "theirs", when=now() - timedelta(seconds=1))
+    await knowing.add(note, key="same")("ours")
+    first = await import_foreign(knowing.ledger)
+    await run_everything(knowing)
+    ran = list(seen)
+    second = await import_foreign(knowing.ledger)
+    await run_everything(knowing)
+
+    assert first == Imported(already_there=["same"])
+    assert ran == [(("ours",), {})]
+    assert second == Imported(queued=1)
+    assert seen == [(("ours",), {}), (("theirs",), {})]
+    assert await left(knowing) == []
+
+
+def test_the_summary_names_the_keys_that_docket_has_tasks_for(capsys: pytest.CaptureFixture[str]) -> None:
+    show("shop", Imported(already_there=[f"k{number}" for number in range(12)]))
+    told = capsys.readouterr().out
+
+    assert "12 stay" in told
+    assert "'k0', 'k1'" in told
+    assert "'k10'" not in told
 
 
 async def test_large_arguments_are_taken_over(knowing: Docket) -> None:

@@ -33,7 +33,7 @@ def import_tasks(docket: Docket, json: Json = False) -> None:
     if json:
         write_json({"docket": docket.name, **dataclasses.asdict(imported)})
     else:
-        _show(docket.name, imported)
+        show(docket.name, imported)
 
 
 async def _import(docket: Docket) -> Imported:
@@ -41,18 +41,27 @@ async def _import(docket: Docket) -> Imported:
         return await import_foreign(docket.ledger)
 
 
-def _show(name: str, imported: Imported) -> None:
+def show(name: str, imported: Imported) -> None:
     moved = imported.scheduled + imported.queued
     tasks = "task" if moved == 1 else "tasks"
     typer.echo(
         f"Took over {moved:,} {tasks} ({imported.scheduled:,} scheduled, {imported.queued:,} queued) of {name!r}"
     )
     if imported.already_there:
-        typer.echo(f"{imported.already_there:,} more had keys that docket has tasks for: those stay as they are")
+        typer.echo(
+            f"{len(imported.already_there):,} stay, since docket has tasks of the same keys; import them when those have "
+            f"ended: {_first_of(imported.already_there)}"
+        )
     if imported.unreadable:
-        shown = ", ".join(repr(key) for key in imported.unreadable[:MOST_SHOWN])
-        typer.echo(f"{len(imported.unreadable):,} cannot be read and stay where they are: {shown}")
+        typer.echo(
+            f"{len(imported.unreadable):,} cannot be read and stay where they are: {_first_of(imported.unreadable)}"
+        )
     if imported.strikes:
         typer.echo(
             f"{imported.strikes:,} strike instructions are not taken over: strike again what is still to be blocked"
         )
+
+
+def _first_of(keys: list[str]) -> str:
+    shown = ", ".join(repr(key) for key in keys[:MOST_SHOWN])
+    return shown if len(keys) <= MOST_SHOWN else f"{shown}, …"

@@ -42,11 +42,12 @@ class ForeignCount:
 
 @dataclass(slots=True)
 class Imported:
-    """What became of them. `unreadable` ones were left where they are; so were `strikes`, a number of instructions."""
+    """What became of them. `unreadable` ones were left where they are; so were `strikes`, a number of instructions.
+    Those that are `already_there`, by key, are kept until docket's own tasks of these keys have ended."""
 
     scheduled: int = 0
     queued: int = 0
-    already_there: int = 0
+    already_there: list[str] = field(default_factory=list[str])
     unreadable: list[str] = field(default_factory=list[str])
     strikes: int = 0
 
@@ -91,6 +92,8 @@ async def warn_of_foreign(ledger: Ledger, name: str) -> None:
 async def import_foreign(ledger: Ledger) -> Imported:
     """Moves every task that can be read, each with one script call: interrupted, the next import goes on with the rest."""
     imported = Imported()
+    # One that is set aside on the way is met again: a key counts once.
+    already_there: dict[str, None] = {}
     async for page in _pages(ledger, imported):
         if not page:
             continue
@@ -102,11 +105,12 @@ async def import_foreign(ledger: Ledger) -> Imported:
             if answer == _PAYLOAD_MISSING:
                 answer = await _adopt_again(ledger, task)
             if answer == _ALREADY_THERE:
-                imported.already_there += 1
+                already_there[bytes_text(task.key)] = None
             elif answer == _TAKEN and task.source == "queue":
                 imported.scheduled += 1
             elif answer == _TAKEN:
                 imported.queued += 1
+    imported.already_there = list(already_there)
     imported.strikes = await _count_strikes(ledger)
     return imported
 

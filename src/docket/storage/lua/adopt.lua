@@ -1,7 +1,7 @@
 -- Takes over tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md).
 -- ARGV[2]: msgpack list of {source: 'queue', 'stream' or 'foreign', entry id or '', key, due ms, function name, call, attempt,
 --   whether the call is the reference to a payload that was stored before (0/1)}.
--- Returns per task: 1 it is docket's now, 2 its key has a task of docket's, which stays, 0 it is no longer there, 3 its payload is
+-- Returns per task: 1 it is docket's now, 2 its key has a task of docket's, so both stay, 0 it is no longer there, 3 its payload is
 --   missing (nothing was changed).
 local SECONDS = 1e11
 local STREAMS = {stream = STREAM, foreign = FOREIGN}
@@ -11,7 +11,7 @@ local first = now_us % 2 ^ 32
 local function is_there(source, id, key)
   if source ~= 'queue' then return #call('XRANGE', STREAMS[source], id, id) > 0 end
   local score = call('ZSCORE', QUEUE, key)
-  return score and tonumber(score) < SECONDS and call('HEXISTS', TASKS, key) == 0
+  return score and tonumber(score) < SECONDS
 end
 
 local function remove(source, id, key)
@@ -32,13 +32,21 @@ local function forget(key)
   if type(state) == 'string' then call('DEL', P .. 'runs:' .. key, P .. 'progress:' .. key) end
 end
 
+-- A key has one place in the queue, and docket has a task for it: the other program's call goes to the stream of those set aside.
+local function keep_scheduled(key, ours)
+  if redis.pcall('HGET', P .. key, 'key') ~= key then return end
+  set_aside_scheduled(key)
+  call('DEL', P .. key)
+  if unpack_task(ours).place ~= SCHEDULED then call('ZREM', QUEUE, key) end
+end
+
 local function adopt(source, id, key, due, name, call_bytes, attempt, stored)
   if not is_there(source, id, key) then return 0 end
   local payload = stored == 1 and named_payload(call_bytes)
-  if call('HEXISTS', TASKS, key) == 1 then
+  local ours = call('HGET', TASKS, key)
+  if ours then
     if payload then free_payload(payload) end
-    remove(source, id, key)
-    forget(key)
+    if source == 'queue' then keep_scheduled(key, ours) end
     return 2
   end
   if payload and not adopt_payload(payload) then return 3 end
