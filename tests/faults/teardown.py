@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -122,8 +123,57 @@ async def hangs() -> None:
     """The server goes on to take connections, and says nothing any more."""
     async with new_docket() as docket, Worker(docket) as worker:
         await begin(docket, worker)
-        os.kill(int(os.environ["SERVER_PID"]), signal.SIGSTOP)
-        closing()
+        hang()
+        raise Trouble
+
+
+def hang() -> None:
+    os.kill(int(os.environ["SERVER_PID"]), signal.SIGSTOP)
+    closing()
+
+
+async def hangs_in_grace() -> None:
+    """The task does not end within the grace period."""
+    async with new_docket() as docket, Worker(docket, grace_period=timedelta(seconds=1)) as worker:
+        running = await begin(docket, worker)
+        hang()
+        worker.stop()
+        await running
+        check(running)
+
+
+async def hangs_and_told_twice() -> None:
+    async with new_docket() as docket, Worker(docket) as worker:
+        running = await begin(docket, worker)
+        hang()
+        worker.stop()
+        await asyncio.sleep(0.5)
+        worker.stop()
+        await running
+        check(running)
+
+
+async def hangs_and_cancelled_twice() -> None:
+    async with new_docket() as docket, Worker(docket) as worker:
+        running = await begin(docket, worker)
+        hang()
+        running.cancel()
+        await asyncio.sleep(0.5)
+        running.cancel()
+        await asyncio.wait([running])
+        check(running)
+
+
+async def five_workers_hang() -> None:
+    async with AsyncExitStack() as stack:
+        docket = await stack.enter_async_context(new_docket())
+        for number in range(5):
+            worker = await stack.enter_async_context(Worker(docket, name=f"worker-{number}", concurrency=1))
+            started.clear()
+            await docket.add(body, key=f"task-{number}")()
+            runs.append(asyncio.create_task(worker.run_forever()))
+            await started.wait()
+        hang()
         raise Trouble
 
 

@@ -129,6 +129,38 @@ async def test_a_server_that_hangs_keeps_nothing_from_closing(stage: Stage, monk
     assert closed_after(process) < 4.0, process.output
 
 
+@pytest.mark.parametrize(
+    ("order", "seconds"),
+    [
+        # Promised are the grace period of a second and five more.
+        ("hangs_in_grace", 9.0),
+        # Half a second after the first order comes the second, and then two more are promised.
+        ("hangs_and_told_twice", 5.0),
+        ("hangs_and_cancelled_twice", 5.0),
+    ],
+)
+async def test_a_server_that_hangs_keeps_no_worker_from_stopping(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, order: str, seconds: float
+) -> None:
+    """Endings, the place on the roster and connections are waited for together, not one after the other."""
+    server = stage.server(tcp=True)
+    monkeypatch.setenv("SERVER_PID", str(server.pid))
+    process = program(stage, order)
+    await process.ended(SECONDS)
+    assert "the run returned" in process.output
+    assert closed_after(process) < seconds, process.output
+
+
+async def test_five_workers_share_one_deadline_when_the_server_hangs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = stage.server(tcp=True)
+    monkeypatch.setenv("SERVER_PID", str(server.pid))
+    process = program(stage, "five_workers_hang")
+    await process.ended(SECONDS)
+    assert closed_after(process) < 4.0, process.output
+
+
 async def test_two_workers_whose_tasks_ignore_their_cancel_share_one_deadline(stage: Stage) -> None:
     stage.server(tcp=True)
     process = program(stage, "two_workers", "stubborn")
