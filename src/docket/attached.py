@@ -38,6 +38,8 @@ class AttachedWorkers:
         self._closed = False
         # When the last end of several workers began, and when one of them was last heard of.
         self._began_at = self._heard_at = -math.inf
+        # Whether the server did not answer a worker that took part in that end.
+        self.is_silent = False
 
     def open(self) -> None:
         self._closed = False
@@ -56,7 +58,7 @@ class AttachedWorkers:
         """The moment from which the end of a worker that ends at once is counted."""
         now = time.monotonic()
         if now - self._heard_at > TOGETHER_SECONDS or now - self._began_at > LONGEST_TOGETHER:
-            self._began_at = now
+            self._began_at, self.is_silent = now, False
         self._heard_at = now
         return self._began_at
 

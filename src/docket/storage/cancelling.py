@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _AGAIN_SECONDS = 0.2
+# The time for tasks that are cancelled when it is too late to wait for them.
+_LATE_SECONDS = 0.05
 
 
 async def cancel_and_wait(
     tasks: Iterable[asyncio.Task[Any]], message: str, is_late: Callable[[], bool] = lambda: False
 ) -> None:
-    """Cancels the tasks and returns when all have ended, however they did, or when it is too late to wait for them.
+    """Cancels the tasks and returns when all have ended, however they did, or when it is too late to wait for them. They are
+    cancelled once at least.
 
     One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses, swallows one that comes in
     the moment in which what it waits for is done. A cancel of the caller is put off until the tasks have ended.
@@ -21,11 +24,13 @@ async def cancel_and_wait(
     # A task whose event loop is closed has ended, though nobody told it.
     pending = {task for task in tasks if not task.done() and not task.get_loop().is_closed()}
     interrupted: asyncio.CancelledError | None = None
-    while pending and not is_late():
+    is_last = False
+    while pending and not is_last:
+        is_last = is_late()
         for task in pending:
             task.cancel(message)
         try:
-            _, pending = await asyncio.wait(pending, timeout=_AGAIN_SECONDS)
+            _, pending = await asyncio.wait(pending, timeout=_LATE_SECONDS if is_last else _AGAIN_SECONDS)
         except asyncio.CancelledError as error:
             interrupted = error
             pending = {task for task in pending if not task.done()}

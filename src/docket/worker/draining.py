@@ -23,9 +23,10 @@ class Patience:
     closes_bodies: bool = False
 
 
-USUAL = Patience(body=5.0, ending=5.0)
-# Something the run needs is being closed: its process should end in two seconds, in five if a body ignores its cancel. The rest
-# of that time is for leaving the roster.
+# After the grace period the worker should be gone in five seconds. The last of them is for leaving the roster.
+USUAL = Patience(body=5.0, ending=4.0)
+# Something the run needs is being closed, or the worker was told to stop again: its process should end in two seconds, in five if
+# a body ignores its cancel. The rest of that time is for leaving the roster.
 AT_ONCE = Patience(body=3.5, ending=1.2)
 # The event loop waits for every task. A body that ignores its cancel gets a GeneratorExit.
 LOOP_ENDS = Patience(body=3.5, ending=1.2, closes_bodies=True)
@@ -43,7 +44,10 @@ class Draining:
         self._grace_seconds = grace_seconds
         self._is_lapsed = is_lapsed
         self._patience = USUAL
-        self._handed_back_at: float | None = None
+        self._grace_until: float | None = None
+        # From this moment the deadlines of a hand-back are counted.
+        self.handed_back_at: float | None = None
+        self._least = LEAST_SECONDS
         self._bodies_until = self._endings_until = math.inf
         self._is_announced = False
 
@@ -51,12 +55,17 @@ class Draining:
     def bodies(self) -> set[asyncio.Task[None]]:
         return self._runs.tasks()
 
-    async def run(self) -> bool:
-        """Returns when nothing runs any more, or nothing can be done about it. True if it was cancelled meanwhile."""
+    def begin(self) -> None:
+        """The grace period begins."""
+        self._grace_until = time.monotonic() + self._grace_seconds
+
+    async def run(self, hand_back: Callable[[], None]) -> bool:
+        """Returns when nothing runs any more, or nothing can be done about it. True if it was cancelled meanwhile, which calls
+        `hand_back`."""
         interrupted = False
-        deadline = time.monotonic() + self._grace_seconds
+        deadline = time.monotonic() + self._grace_seconds if self._grace_until is None else self._grace_until
         self._announce()
-        if self._handed_back_at is not None:
+        if self.handed_back_at is not None:
             # What began after the order was given goes back, too.
             self._runs.cancel_all(CancelReason.SHUTDOWN)
         while len(self._runs) and not self._is_hopeless():
@@ -65,32 +74,33 @@ class Draining:
                 await asyncio.wait([waiting], timeout=self._pause(deadline))
             except asyncio.CancelledError:
                 interrupted = True
-                self.hurry()
+                hand_back()
             finally:
                 waiting.cancel()
             if time.monotonic() >= deadline:
-                self.hurry()
+                self.hurry(since=deadline)
         return interrupted
 
-    def hurry(self, patience: Patience = USUAL, since: float | None = None) -> None:
-        """Hands back what still runs. `since`: when the end began for which this worker is one of several."""
+    def hurry(self, patience: Patience = USUAL, *, since: float, least: float = LEAST_SECONDS) -> None:
+        """Hands back what still runs. `since`: when the grace period was over, or when the end began for which this worker is
+        one of several. However long ago that is, bodies and endings get `least` seconds."""
         now = time.monotonic()
-        is_first = self._handed_back_at is None
+        is_first = self.handed_back_at is None
         if is_first:
-            self._handed_back_at = now if since is None else since
+            self.handed_back_at = since
         # Told again in the same way, the deadlines stay: else they would move on with every look at them.
         if is_first or (self._patience is USUAL and patience is not USUAL):
-            self._patience = patience
-            assert self._handed_back_at is not None
-            self._bodies_until = max(self._handed_back_at + patience.body, now + LEAST_SECONDS)
-            self._endings_until = max(self._handed_back_at + patience.ending, now + LEAST_SECONDS)
+            self._patience, self._least = patience, least
+            assert self.handed_back_at is not None
+            self._bodies_until = max(self.handed_back_at + patience.body, now + least)
+            self._endings_until = max(self.handed_back_at + patience.ending, now + least)
         if is_first:
             self._announce()
             self._runs.cancel_all(CancelReason.SHUTDOWN)
 
     def _pause(self, deadline: float) -> float:
-        if self._handed_back_at is not None:
-            return LOOK_SECONDS
+        if self.handed_back_at is not None:
+            return min(LOOK_SECONDS, self._least)
         return min(max(deadline - time.monotonic(), LOOK_SECONDS), 1.0)
 
     def _announce(self) -> None:
@@ -103,6 +113,8 @@ class Draining:
         """Whether waiting longer would change nothing: a body ignores its cancel, or endings cannot be written."""
         now, bodies = time.monotonic(), self.bodies
         if bodies:
+            # However late they end, their endings get a moment.
+            self._endings_until = max(self._endings_until, now + self._least)
             return now > self._bodies_until and not self._leave_behind(bodies)
         if self._is_lapsed() or now > self._endings_until:
             logger.error("%d ending(s) could not be written; others will run those tasks again", len(self._runs))

@@ -5,15 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from docket.attached import AttachedWorkers
 
 from .draining import AT_ONCE, LOOP_ENDS, Draining
 
-# Of a worker that ends at once, after that began: its services have stopped, its offer is withdrawn, it has left the roster.
-SERVICES_SECONDS, WITHDRAW_SECONDS, ALL_SECONDS = 0.6, 1.0, 1.8
-# The least for leaving the roster, after a body that ignored its cancel.
-LEAST_SECONDS = 0.4
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds until the services have stopped, the offer is withdrawn, and the worker has left the roster."""
+
+    services: float
+    withdraw: float
+    all: float
+
+
+# After the end began; to leave the roster, after the grace period.
+USUAL = Limits(services=2.0, withdraw=3.0, all=5.0)
+# After the worker was told to end at once.
+AT_ONCE_LIMITS = Limits(services=0.6, withdraw=1.0, all=1.8)
+# The least for each wait, and for a worker whose server did not answer the worker that ended just before.
+LEAST_SECONDS, SILENT_SECONDS = 0.4, 0.05
+# To leave the roster, for a worker whose tasks have finished.
+LEAVE_SECONDS = 2.0
 
 
 class Session:
@@ -28,12 +43,20 @@ class Session:
         self._over = asyncio.Event()
         # None during set-up.
         self._draining: Draining | None = None
-        # When the end began, if the worker ends at once.
+        # When the end began.
+        self._began: float | None = None
+        # The same, if the worker ends at once.
         self._since: float | None = None
 
     def begin(self, draining: Draining) -> None:
         """Set-up is done: the worker serves."""
         self._draining = draining
+
+    def begin_end(self) -> None:
+        """The worker stops: the grace period begins."""
+        self._began = time.monotonic()
+        if self._draining is not None:
+            self._draining.begin()
 
     def is_over(self) -> None:
         self._draining = None
@@ -65,17 +88,35 @@ class Session:
         if self._since is None:
             self._since = self._attached.end_began()
         if self._draining is not None:
-            self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE, self._since)
+            self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE, since=self._since, least=self._least)
+
+    @property
+    def _least(self) -> float:
+        return SILENT_SECONDS if self._attached.is_silent else LEAST_SECONDS
+
+    def _clock(self) -> tuple[float, Limits]:
+        if self._since is not None:
+            return self._since, AT_ONCE_LIMITS
+        return time.monotonic() if self._began is None else self._began, USUAL
 
     def services_are_late(self) -> bool:
         """Whether the worker has to go on without waiting for its services."""
-        return self._since is not None and time.monotonic() > self._since + SERVICES_SECONDS
+        start, limits = self._clock()
+        return time.monotonic() > start + limits.services
 
-    def seconds_left(self, of: float = ALL_SECONDS) -> float | None:
-        """Until the worker should be gone, or has to go on; None if it does not end at once."""
+    def seconds_to_withdraw(self) -> float:
+        """Until the worker has to go on without having withdrawn its offer."""
+        start, limits = self._clock()
+        return max(start + limits.withdraw - time.monotonic(), self._least)
+
+    def seconds_to_leave(self) -> float:
+        """Until the worker should be gone."""
+        start, limits = self._clock()
+        least = self._least
         if self._since is None:
-            return None
-        return max(self._since + of - time.monotonic(), LEAST_SECONDS)
+            handed_back_at = self._draining.handed_back_at if self._draining is not None else None
+            start, least = (start, LEAVE_SECONDS) if handed_back_at is None else (handed_back_at, LEAST_SECONDS)
+        return max(start + limits.all - time.monotonic(), least)
 
     def end_set_up(self) -> None:
         """Nothing runs yet, and a server or a dependency that has to open may take long."""

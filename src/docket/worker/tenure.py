@@ -111,22 +111,26 @@ class Tenure:
     def start(self) -> None:
         self.keeper.start()
 
-    async def close(self, seconds: float | None = None) -> None:
-        """Renewal is the last service to stop; then the worker leaves the roster, if there is time for that."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+    async def close(self, seconds: float) -> bool:
+        """Renewal is the last service to stop; then the worker leaves the roster. False if the server did not answer in
+        time."""
+        deadline = time.monotonic() + seconds
         self._closed = True
         errand, self._errand = self._errand, None
         try:
             if errand is not None:
                 await cancel_and_wait([errand], "docket: the worker stops")
-            await self.keeper.stop(None if seconds is None else seconds / 2)
+            await self.keeper.stop(seconds / 2)
         finally:
-            await self.leave(None if deadline is None else max(deadline - time.monotonic(), LEAST_SECONDS))
+            left = await self.leave(max(deadline - time.monotonic(), min(seconds / 2, LEAST_SECONDS)))
+        return left
 
-    async def leave(self, patience: float | None = None) -> None:
+    async def leave(self, patience: float) -> bool:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(patience):
                 await self._ledger.leave(self.id)
+            return True
+        return False
 
     def _new_id(self) -> str:
         return worker_id(self._name, secrets.token_hex(4))

@@ -44,7 +44,7 @@ from .sampling import Sampler
 from .seeding import Seeder
 from .server_clock import ServerClock
 from .service import Service
-from .session import WITHDRAW_SECONDS, Session
+from .session import Session
 from .settling import Settler
 from .sharing import SharedValues
 from .slots import Slots
@@ -222,11 +222,11 @@ class Worker:
 
     def stop(self) -> None:
         """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
-        if self._stop.is_set() and self._served:
-            self.draining.hurry()
-        self._stop.set()
         if self._session is not None:
+            if self._stop.is_set() and self._served:
+                self._session.hand_back()
             self._session.end_set_up()
+        self._stop.set()
 
     async def _never(self) -> None:
         await asyncio.Event().wait()
@@ -376,24 +376,25 @@ class Worker:
                 session.hand_back(loop_ends=True)
         finally:
             failure = _first_failure([*staff, *ends])
+            session.begin_end()
             self._tell_that_it_stops()
             try:
                 await cancel_and_wait([*staff, *ends], "docket: the worker stops", session.services_are_late)
             except asyncio.CancelledError:
                 # Told again: it hands back what runs.
                 cancelled = True
-                self.draining.hurry()
+                session.hand_back()
             if isinstance(failure, NotOpen):
                 logger.warning("the docket was closed under worker %s, which stops", self.name)
                 session.hand_back()
             try:
                 with contextlib.suppress(NotOpen, TimeoutError):
-                    async with asyncio.timeout(session.seconds_left(WITHDRAW_SECONDS)):
+                    async with asyncio.timeout(session.seconds_to_withdraw()):
                         await self.fetcher.withdraw()
             except asyncio.CancelledError:
                 cancelled = True
-                self.draining.hurry()
-            cancelled = await self.draining.run() or cancelled
+                session.hand_back()
+            cancelled = await self.draining.run(session.hand_back) or cancelled
         if cancelled:
             forget_cancels()
         if failure is not None and not isinstance(failure, NotOpen):
@@ -489,7 +490,8 @@ class Worker:
         )
 
     async def _leave(self) -> None:
-        await self.tenure.close(self._session.seconds_left() if self._session is not None else None)
+        if self._session is not None:
+            self.docket.attached.is_silent = not await self.tenure.close(self._session.seconds_to_leave())
 
     def _occupation(self) -> Occupation:
         return Occupation(len(self.runs), self.fetcher.is_offering, self.is_stopping, self.fetcher.reading_client)
