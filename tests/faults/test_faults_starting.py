@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redis.exceptions
 
 from docket import Docket, Worker
 from docket.model.errors import ServerUnreachable, ServerUnsuitable
+from docket.storage import line
 
 from .conftest import Stage
 from .processes import ends
@@ -126,3 +129,49 @@ async def test_worker_run_does_not_wait_for_another_password(stage: Stage) -> No
     with pytest.raises(ServerUnsuitable):
         async with asyncio.timeout(20):
             await Worker.run(stage.name, stage.url, wait=timedelta(hours=1))
+
+
+@pytest.mark.parametrize("opened", ["before", "while"])
+async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
+    stage: Stage, opened: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many wait, one connection at a time is tried, and none of them waits for the attempts of the others."""
+    attempts: list[float] = []
+    real = line.open_wire
+
+    async def counted(*args: Any) -> Any:
+        attempts.append(asyncio.get_running_loop().time())
+        return await real(*args)
+
+    monkeypatch.setattr(line, "open_wire", counted)
+    server = stage.server(tcp=True)
+    if opened == "while":
+        server.pause()
+    docket = await stage.docket(add_patience=timedelta(0))
+    pulse = Pulse(docket)
+    if opened == "before":
+        await pulse.add("before")
+        server.pause()
+    attempts.clear()
+
+    async def ask(key: str) -> None:
+        with pytest.raises(redis.exceptions.RedisError):
+            await docket.get_execution(key)
+
+    await asyncio.gather(*(ask(f"k{n}") for n in range(12)))
+    assert len(attempts) <= 2, "one for the calls; the strikes may have begun another"
+
+
+async def test_a_cluster_url_that_leads_to_a_plain_server_is_told_to_callers_and_not_to_asyncio(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = stage.server(tcp=True)
+    server.kill()
+    async with Docket(stage.name, f"redis+cluster://127.0.0.1:{server.port}/0"):
+        server.start()
+        strikes = next(task for task in asyncio.all_tasks() if task.get_name().endswith(" - strikes"))
+        # Nobody asks for its outcome.
+        await until(strikes.done, "the strikes cannot be loaded")
+        del strikes
+    gc.collect()
+    assert not [r for r in caplog.records if r.name == "asyncio"]

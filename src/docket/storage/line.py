@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .attempts import SharedAttempt
 from .scripts import Script
 from .wire import Wire
 
@@ -22,7 +23,7 @@ class Line:
         self._client = client
         self._answer_seconds = answer_seconds
         self._wire: Wire | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting = SharedAttempt(self._connect, answer_seconds, "docket - connecting")
         self._given_up = self._closed = False
 
     @property
@@ -43,7 +44,7 @@ class Line:
         """One command, answered as the server answers it."""
         wire = self._wire
         if wire is None or wire.trouble is not None:
-            wire = await self._connected()
+            wire = await self._connecting.join()
         try:
             return await wire.ask(words, patience or self._answer_seconds)
         except ReadOnlyError:
@@ -72,6 +73,7 @@ class Line:
 
     async def aclose(self) -> None:
         self._closed = True
+        self._connecting.stop()
         if self._wire is not None:
             self._wire.close()
         await self._client.aclose()
@@ -87,34 +89,31 @@ class Line:
         if self._wire is wire:
             self._wire = None
 
-    async def _connected(self) -> Wire:
-        async with self._connecting:
-            while self._wire is None or self._wire.trouble is not None:
-                self._given_up = False
-                wire = await open_wire(self._client, self._answer_seconds)
-                if self._closed:
-                    wire.close()
-                    raise RedisConnectionError("the connection was closed")
-                if self._given_up:
-                    # Moved or hung up meanwhile: it may lead to the wrong place.
-                    wire.close()
-                else:
-                    self._wire = wire
-            return self._wire
+    async def _connect(self) -> Wire:
+        while self._wire is None or self._wire.trouble is not None:
+            self._given_up = False
+            wire = await open_wire(self._client, self._answer_seconds)
+            if self._closed:
+                wire.close()
+                raise RedisConnectionError("the connection was closed")
+            if self._given_up:
+                # Moved or hung up meanwhile: it may lead to the wrong place.
+                wire.close()
+            else:
+                self._wire = wire
+        return self._wire
 
 
 async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Wire:
     """A connection as that client makes them."""
     connection = client.connection_pool.make_connection()
-    # Twice: connecting has a deadline of its own, and then the server has to answer our greeting.
-    patience = answer_seconds * 2
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(answer_seconds):
             await connection.connect()
         return Wire(connection, on_message)
     except BaseException as error:
         with contextlib.suppress(RedisError, OSError):
             await connection.disconnect(nowait=True)
         if isinstance(error, TimeoutError) and not isinstance(error, RedisError):
-            raise RedisTimeoutError(f"no answer within {patience:g} s") from None
+            raise RedisTimeoutError(f"no answer within {answer_seconds:g} s") from None
         raise

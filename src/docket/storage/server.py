@@ -22,11 +22,13 @@ from redis.retry import Retry
 from docket.model.clock import TaskClock, shared_clock
 from docket.model.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 
+from .attempts import SharedAttempt
 from .blocking import BlockingLine
 from .connections import ThreadedClient, async_class
 from .credentials import for_all_connections
 from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerGone, is_about_certificates, is_from_the_wrong_node, translate
+from .greeting import engine_of
 from .keys import text_bytes
 from .line import Line, open_wire
 from .nodes import Nodes, Place, nodes_of
@@ -45,7 +47,6 @@ CONNECTIONS = 8
 ANSWER_SECONDS = 5.0
 # How long the server may hold a blocking read.
 BLOCK_SECONDS = 5.0
-OLDEST_SERVER = (6, 2)
 # Between two attempts to reach a server that has to be there.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # The ways of large values: to the server, and from it.
@@ -83,6 +84,7 @@ class Server:
         self._bulk_turns = (asyncio.Lock(), asyncio.Lock())
         self._places: dict[int, Place] = {}
         self._locating = asyncio.Lock()
+        self._greeting = SharedAttempt(self._examine, ANSWER_SECONDS, "docket - greeting")
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
         # Entered, greeted and not closed.
         self._is_usable = False
@@ -103,6 +105,7 @@ class Server:
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
             self._lines, self._places, self._locating = {}, {}, asyncio.Lock()
             self._bulk_lines, self._bulk_turns = ({}, {}), (asyncio.Lock(), asyncio.Lock())
+            self._stack.callback(self._greeting.stop)
             await self._reach()
             self.client = self._client_for_users()
             self._stack.push_async_callback(self.client.aclose)
@@ -368,33 +371,26 @@ class Server:
 
     async def _greet_within(self, seconds: float) -> None:
         """The usual time for an answer if there is none to spare."""
-        seconds = seconds if seconds > 0 else ANSWER_SECONDS
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds if seconds > 0 else None):
                 await self._greet()
         except TimeoutError:
             raise ServerGone(f"{self.shown_url}: no answer within {seconds:.0f} s") from None
 
     async def _greet(self) -> None:
-        """Finds out whether this is a server that docket can use; nothing else is asked before that."""
+        """Greets the server before anything else is asked. All who wait share one attempt, and its failure."""
         if self._closed:
             raise self._not_open()
         try:
-            info = parse_info(await self._introduce())
+            await self._greeting.join()
         except TypeError as error:
             raise ServerUnsuitable(f"{self.shown_url}: bad option in the URL: {error}") from error
         except SERVER_ERRORS as error:
             raise self.explain(error) from error
-        self.engine_name: str = "valkey" if "valkey_version" in info else "redis"
-        self.engine_version: str = str(info.get("valkey_version") or info.get("redis_version"))
-        if tuple(int(n) for n in str(info.get("redis_version", "7.2")).split(".")[:2]) < OLDEST_SERVER:
-            raise ServerUnsuitable(
-                f"{self.shown_url}: server {self.engine_version} is too old; docket needs Redis 6.2 or Valkey 7.2"
-            )
+
+    async def _examine(self) -> None:
+        """Finds out whether this is a server that docket can use."""
+        said = await self._introduce()
+        self.engine_name, self.engine_version = engine_of(said, self.shown_url)
         self._is_usable = not self._closed
         self.outages.passed(self)
-
-
-def parse_info(text: bytes) -> dict[str, str]:
-    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
-    return {name: value for name, colon, value in lines if colon}

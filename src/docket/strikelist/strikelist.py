@@ -96,6 +96,7 @@ class StrikeList:
         self._stale.set()
         subscriptions.on_gap(self, self._stale.set)
         self._following = asyncio.create_task(self._keep_loaded(server.outages), name=f"{self.name} - strikes")
+        self._following.add_done_callback(_look)
         if server.is_reached:
             await self._wait_for(self._tried)
 
@@ -359,3 +360,9 @@ def _as_strike(instruction: StrikeInstruction) -> Strike | None:
     if isinstance(instruction, Restore):
         return None
     return Strike(instruction.function, instruction.parameter, instruction.operator, instruction.value)
+
+
+def _look(following: asyncio.Task[None]) -> None:
+    """Those who wait for strikes are told its failure; asyncio shall not complain if nobody does."""
+    if not following.cancelled():
+        following.exception()
