@@ -13,6 +13,7 @@ import redis.exceptions
 from docket import Docket, Worker
 from docket.model.errors import ServerUnreachable, ServerUnsuitable
 from docket.storage import line
+from docket.storage import server as storage_server
 
 from .conftest import Stage
 from .processes import ends
@@ -144,6 +145,7 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
         return await real(*args)
 
     monkeypatch.setattr(line, "open_wire", counted)
+    monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
     server = stage.server(tcp=True)
     if opened == "while":
         server.pause()
@@ -152,6 +154,9 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
     if opened == "before":
         await pulse.add("before")
         server.pause()
+        # This one ends the connection.
+        with pytest.raises(redis.exceptions.RedisError):
+            await docket.snapshot()
     attempts.clear()
 
     async def ask(key: str) -> None:
