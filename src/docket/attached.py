@@ -39,7 +39,7 @@ class AttachedWorkers:
         # When the last end of several workers began, and when one of them was last heard of.
         self._began_at = self._heard_at = -math.inf
         # Whether the server did not answer a worker that took part in that end.
-        self.is_silent = False
+        self.is_silent: bool = False
 
     def open(self) -> None:
         self._closed = False

@@ -72,7 +72,8 @@ class Server:
         self.clock: TaskClock = shared_clock(self.address.name) if self.address.kind is Kind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
         self.outages: Outages = Outages()
-        self.engine_name, self.engine_version = "a server", "that has not answered yet"
+        self.engine_name: str = "a server"
+        self.engine_version: str = "that has not answered yet"
         self.credential_provider: CredentialProvider | None = credential_provider
         self._credentials = credential_provider
         self._stack = AsyncExitStack()
