@@ -40,6 +40,7 @@ class Scheduling:
         )
         self._declaring = Declaring(docket, ledger)
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms)
+        self._labels_by_function: dict[str, dict[str, str]] = {}
 
     async def drain(self) -> None:
         await self._batcher.drain()
@@ -196,7 +197,11 @@ class Scheduling:
         TASKS_SCHEDULED.add(1, labels)
 
     def _labels(self, execution: Execution) -> dict[str, str]:
-        return {"docket.name": self._docket.name, "docket.task": execution.function_name}
+        name = execution.function_name
+        labels = self._labels_by_function.get(name)
+        if labels is None:
+            labels = self._labels_by_function[name] = {"docket.name": self._docket.name, "docket.task": name}
+        return labels
 
 
 def _weight(order: Order) -> int:

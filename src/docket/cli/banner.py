@@ -15,7 +15,7 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 @dataclass(frozen=True)
 class Introduction:
-    """Who works where. The worker itself logs its tasks."""
+    """The worker, its docket and its server, for the first line of the log. The worker logs its tasks itself."""
 
     worker: str
     docket: str

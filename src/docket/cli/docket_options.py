@@ -34,7 +34,7 @@ _PANEL = "Settings of the docket"
 
 @dataclass(frozen=True)
 class DocketOptions:
-    """What the user said of the docket. None: as the application has it or, without one, as docket has it by default."""
+    """The settings of a docket that the user gave. None leaves a setting to the application or, without one, to its default."""
 
     app: str | None = None
     docket: str | None = None

@@ -55,8 +55,8 @@ def worker(
 ) -> int:
     """Run a worker.
 
-    It takes tasks from the docket until it is told to stop: on SIGTERM or Ctrl-C it finishes what runs, told again it
-    hands that back. Every option may be given by its environment variable instead.
+    The worker takes tasks from the docket until a signal stops it. After SIGTERM or Ctrl-C it finishes its running tasks;
+    after a second signal it gives them back. Each option can also be set by its environment variable.
     """
     options = WorkerOptions(
         **vars(docket),
@@ -83,11 +83,15 @@ def worker(
         processes_beside=max(processes, processes_beside),
     )
     _check(options, processes, reload)
-    one_of_several = name if processes_beside > 1 else None
-    with logging_to_stdout(options.logging_level, options.logging_format, one_of_several):
-        if processes == 1 and not reload:
-            return run_worker(options, report_to)
-        return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
+    name_in_log = name if processes_beside > 1 else None
+    with logging_to_stdout(options.logging_level, options.logging_format, name_in_log):
+        return (
+            run_worker(options, report_to) if processes == 1 and not reload else _supervise(options, processes, reload)
+        )
+
+
+def _supervise(options: WorkerOptions, processes: int, reload: bool) -> int:
+    return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
 
 
 def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
@@ -95,7 +99,7 @@ def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
     if options.redelivery_timeout <= timedelta(0):
         raise typer.BadParameter("it must be longer than nothing", param_hint="'--redelivery-timeout'")
     if options.uvloop and not has_uvloop():
-        raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or leave the option away")
+        raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or omit the option")
     if os.name == "nt" and (processes > 1 or reload):
         raise WrongUsage("--processes and --reload do not work on Windows: start several workers instead")
     if options.app is None and options.url is not None:

@@ -61,7 +61,7 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _arguments(options: WorkerOptions) -> dict[str, Any]:
-    """What the worker itself is to know; its tasks are registered already."""
+    """The arguments of the worker. The docket's settings and the tasks are not among them."""
     arguments = asdict(options)
     of_the_docket = [field.name for field in fields(DocketOptions)]
     for own in (*of_the_docket, *_OWN):

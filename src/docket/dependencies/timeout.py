@@ -44,7 +44,7 @@ class Timeout(Runtime[Any]):
         return type(self)(self.base)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a task that passes its own time-out to another: the time of that one begins anew."""
+        """For a task that passes its own time-out to another: its time starts from zero."""
         return {**vars(self), "_granted": self.base, "_due": None, "_expired": False, "_alarm": None, "_task": None}
 
     def remaining(self) -> timedelta:
