@@ -8,6 +8,7 @@ from bench.chart import draw
 from bench.results import Results
 from bench.systems import ROOT
 from bench.tables import render
+from lint.prose import wrap
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- begin results: written by `python -m bench --publish` -->", "<!-- end results -->"
@@ -30,7 +31,7 @@ def publish(results: Results, page: Path = PAGE) -> list[Path]:
     _, ended, after = rest.partition(END)
     if not found or not ended:
         raise ValueError(f"{page} lacks the lines {BEGIN} and {END} between which the results belong")
-    page.write_text(f"{before}{BEGIN}\n\n{render(results)}\n\n{END}{after}", "utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{wrap(render(results))}\n\n{END}{after}", "utf-8")
     stored, picture = page.with_suffix(".json"), page.with_suffix(".svg")
     results.save(stored)
     picture.write_text(draw(results), "utf-8")

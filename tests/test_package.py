@@ -16,7 +16,7 @@ import docket
 
 ROOT = Path(__file__).parents[1]
 # Folders of the repository that tests use.
-NEEDED = ("src", "tests", "bench", "compat", "docs", "examples")
+NEEDED = ("src", "tests", "bench", "compat", "docs", "examples", "lint")
 RELATIVE_LINK = re.compile(r"\]\((?![a-z+]+:|#)")
 
 

@@ -14,6 +14,7 @@ from bench.publishing import BEGIN, END, publish
 from bench.results import Results
 from bench.systems import SYSTEMS
 from bench.tables import render
+from lint.prose import too_wide
 
 
 def results_of(**samples: dict[str, list[float]]) -> Results:
@@ -103,6 +104,15 @@ def test_publishing_replaces_only_what_lies_between_the_marks(tmp_path: Path):
     assert "9,000" in text
     assert Results.load(tmp_path / "benchmarks.json").median("drain_10", "docket") == 9_000.0
     assert (tmp_path / "benchmarks.svg").exists()
+
+
+def test_published_prose_is_wrapped_like_the_page_around_it(tmp_path: Path):
+    page = tmp_path / "benchmarks.md"
+    page.write_text(f"{BEGIN}\n{END}\n")
+    results = results_of(drain_10={"docket": [9_000.0]})
+    results.settings["docket"] = "Every task has a record with its state. " * 5
+    publish(results, page)
+    assert not list(too_wide(page.read_text()))
 
 
 def test_publishing_to_a_page_without_marks_says_what_is_missing(tmp_path: Path):
