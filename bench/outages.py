@@ -27,7 +27,7 @@ import redis
 import redis.asyncio as aioredis
 
 from docket import Docket, Worker
-from docket.model.errors import ServerUnreachable
+from docket.errors import ServerUnreachable
 from docket.storage.embedded import find_server
 
 # How long the server stays away.

@@ -66,7 +66,7 @@ def test_there_the_embedded_engine_is_one_clear_error(url: str) -> None:
     done = run(POSIX_ONLY, WORK.format(url=url))
     last = done.stderr.splitlines()[-1]
     assert last == (
-        f"docket.model.errors.ServerUnsuitable: {url}: the embedded engine cannot run on this system, "
+        f"docket.errors.ServerUnsuitable: {url}: the embedded engine cannot run on this system, "
         "which has no fcntl; name a server with redis://…"
     )
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
         Timeout,
     )
     from docket.docket import Docket
-    from docket.execution import Disposition, Execution, ExecutionProgress, ExecutionState, TaskCall
-    from docket.model.errors import (
+    from docket.errors import (
         DocketError,
         ExecutionCancelled,
         LeaseLost,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
         ServerFull,
         ServerUnreachable,
         ServerUnsuitable,
-        TaskDropped,
         TaskFailed,
         TaskNotFound,
         TaskNotRegistered,
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
         Unserializable,
         WorkerLost,
     )
+    from docket.execution import Disposition, Execution, ExecutionProgress, ExecutionState, TaskCall
     from docket.strikelist import StrikeList
     from docket.worker import Worker
 
@@ -98,7 +97,6 @@ __all__ = [
     "StrikeList",
     "TaskArgument",
     "TaskCall",
-    "TaskDropped",
     "TaskFailed",
     "TaskKey",
     "TaskLogger",
@@ -139,7 +137,6 @@ _HOMES = {
             "ServerFull",
             "ServerUnreachable",
             "ServerUnsuitable",
-            "TaskDropped",
             "TaskFailed",
             "TaskNotFound",
             "TaskNotRegistered",
@@ -149,7 +146,7 @@ _HOMES = {
             "Unserializable",
             "WorkerLost",
         ),
-        "model.errors",
+        "errors",
     ),
 }
 _MODULES = frozenset(
@@ -158,6 +155,7 @@ _MODULES = frozenset(
         "annotations",
         "dependencies",
         "docket",
+        "errors",
         "execution",
         "instrumentation",
         "strikelist",

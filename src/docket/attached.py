@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from docket.model.errors import NotOpen
+from docket.errors import NotOpen
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

@@ -8,12 +8,12 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from docket._aio import cancel_and_wait
+from docket.errors import DocketError
 from docket.instrumentation import suppress_traces
 from docket.ledger import Ledger
 from docket.ledger.settings import PRODUCER, Declaration, declare_settings
-from docket.model.errors import DocketError
 from docket.model.times import duration_ms
-from docket.storage.cancelling import cancel_and_wait
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from docket.attached import AttachedWorkers
 from docket.dependencies import argument_check
+from docket.errors import NotOpen, Undecodable
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import from_record
 from docket.execution.hand_runs import HandRuns
@@ -23,7 +24,6 @@ from docket.instrumentation import (
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.ledger import BATCH
-from docket.model.errors import NotOpen, Undecodable
 from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.task_keys import new_key
 from docket.model.times import check_durations, duration_ms, from_ms

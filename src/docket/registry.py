@@ -12,8 +12,8 @@ from types import CodeType, FunctionType
 from typing import Any, cast, get_origin, get_type_hints
 
 from docket.dependencies import validate_dependencies
+from docket.errors import TaskNotRegistered
 from docket.execution import TaskFunction
-from docket.model.errors import TaskNotRegistered
 
 TaskCollection = Iterable[TaskFunction]
 LAMBDA = "<lambda>"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from docket._aio import Backoff
+from docket.errors import ServerUnreachable
 from docket.ledger import Order, Receipt
-from docket.model.errors import ServerUnreachable
 from docket.storage.faults import ServerGone
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
@@ -37,7 +37,7 @@ class Repeater:
         left = list(range(len(orders)))
         made_up = [order.fresh for order in orders]
         deadline = time.monotonic() + self._patience
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while left:
             for at in left if error.maybe_stored else ():
                 orders[at].unanswered = True
@@ -51,8 +51,7 @@ class Repeater:
             for at in left:
                 # The caller may have sent the same call again meanwhile, so the key is looked up.
                 orders[at].fresh = False
-            await asyncio.sleep(min(random.uniform(pause / 2, pause), last - now))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(min(backoff.next_pause(), last - now))
             try:
                 receipts = await _attempt(send, [orders[at] for at in left], last)
             except ServerUnreachable as problem:
@@ -80,7 +79,7 @@ class StoreTries:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._until: float | None = None
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self.patience: float = 1.0
 
     async def another(self) -> bool:
@@ -90,8 +89,7 @@ class StoreTries:
             self._until = now + self._seconds
         if now >= self._until:
             return False
-        await asyncio.sleep(min(random.uniform(self._pause / 2, self._pause), self._until - now))
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        await asyncio.sleep(min(self._backoff.next_pause(), self._until - now))
         self.patience *= 2
         return True
 

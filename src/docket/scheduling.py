@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from docket.declaring import Declaring
+from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.batching import BATCH_BYTES
 from docket.ledger.ledger import ENQUEUE_BATCH
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
-from docket.model.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.model.times import from_ms, to_ms
 from docket.repeating import Repeater, StoreTries, told
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docket.docket import Docket
-from docket.model.errors import NotOpen
+from docket.errors import NotOpen
 
 
 def settings_of(docket: Docket) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 from weakref import WeakValueDictionary
 
+from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record
 from docket.execution.stand_in import stand_in
@@ -15,7 +16,6 @@ from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
 from docket.ledger.queries import Query, TaskRow, find_all
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 

@@ -7,7 +7,7 @@ import pytest
 
 from docket import Docket, ExecutionState, Worker
 from docket.docket import DocketSnapshot, RunningExecution, WorkerInfo
-from docket.model.errors import TaskNotRegistered
+from docket.errors import TaskNotRegistered
 
 from .waiting import eventually, later, now, run_everything, running, within
 

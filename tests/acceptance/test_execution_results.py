@@ -11,7 +11,7 @@ import pytest
 from docket import Docket, Execution, ExecutionCancelled, ExecutionState, Perpetual, Worker
 from docket.codec import decode_error
 from docket.codec.envelope import seal
-from docket.model.errors import ResultExpired, TaskFailed, Unserializable
+from docket.errors import ResultExpired, TaskFailed, Unserializable
 
 from .waiting import eventually, later, now, run_everything, running, soon, within, worker_for
 

@@ -18,8 +18,8 @@ from docket import (
     Retry,
     Worker,
 )
+from docket.errors import LeaseLost, TaskFailed
 from docket.execution import ExecutionProgress
-from docket.model.errors import LeaseLost, TaskFailed
 
 from .waiting import eventually, later, now, reaches, run_everything, running, within, worker_for
 

@@ -25,7 +25,7 @@ from docket import (
     Timeout,
     Worker,
 )
-from docket.model.errors import DocketError, NotOpen, UnknownScheme, Unserializable
+from docket.errors import DocketError, NotOpen, UnknownScheme, Unserializable
 
 SOON: Any = 5
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import docket
-from docket.model import errors
+from docket import errors
 
 RIGHT = """
 from collections.abc import AsyncGenerator

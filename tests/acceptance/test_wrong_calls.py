@@ -28,8 +28,8 @@ from docket import (
     Worker,
 )
 from docket.dependencies import FailureHandler, TaskOutcome, _parameter_cache
+from docket.errors import TaskNotRegistered, Unserializable
 from docket.execution import _signature_cache
-from docket.model.errors import TaskNotRegistered, Unserializable
 
 from .waiting import now
 

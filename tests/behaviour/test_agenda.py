@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docket import Agenda, Disposition, Docket, Worker
-from docket.model.errors import PayloadTooLarge, ServerUnreachable, TaskNotRegistered
+from docket.errors import PayloadTooLarge, ServerUnreachable, TaskNotRegistered
 from docket.testing import Clock, assert_no_tasks
 
 HOUR = timedelta(hours=1)

@@ -9,7 +9,7 @@ import pytest
 
 from docket import Docket, Execution, ExecutionState
 from docket.dependencies import CompletionHandler, TaskOutcome
-from docket.model.errors import TaskFailed, Undecodable
+from docket.errors import TaskFailed, Undecodable
 
 from .limiting import at_work, eventually
 

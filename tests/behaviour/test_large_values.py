@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, ExecutionState, Perpetual, Retry, Worker
+from docket.errors import ExecutionCancelled, Undecodable
 from docket.ledger.queries import Query, find
-from docket.model.errors import ExecutionCancelled, Undecodable
 
 from .waiting import at_work, eventually
 

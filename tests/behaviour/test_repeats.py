@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from docket.errors import ServerUnreachable
 from docket.ledger import Order, Receipt
-from docket.model.errors import ServerUnreachable
 from docket.model.states import ExecutionState
 from docket.repeating import Repeater
 

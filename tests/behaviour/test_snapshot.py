@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Worker
+from docket.errors import Undecodable
 from docket.ledger.queries import Query, find_all, tally
-from docket.model.errors import Undecodable
 
 from .waiting import at_work
 

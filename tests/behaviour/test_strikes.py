@@ -25,8 +25,8 @@ from docket import (
     Worker,
 )
 from docket.codec.packing import pack
+from docket.errors import Unserializable
 from docket.ledger.strikes import StrikeBook
-from docket.model.errors import Unserializable
 from docket.strikelist import LiteralOperator, StrikeList
 
 from .waiting import at_work, eventually

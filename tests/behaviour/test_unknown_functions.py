@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
+from docket.errors import TaskNotRegistered
 from docket.ledger import Ledger, Settlement, unknown_function
-from docket.model.errors import TaskNotRegistered
 from docket.worker import fetching, lease
 
 from .limiting import at_work, eventually

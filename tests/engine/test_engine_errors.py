@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 from docket.storage.embedded import EngineError, FolderEngine, find_server, memory_engine
 
 

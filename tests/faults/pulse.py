@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from docket import CurrentExecution, Docket, Execution, Worker
-from docket.model.errors import ServerFull, ServerUnreachable
+from docket.errors import ServerFull, ServerUnreachable
 
 from .processes import ends
 from .waiting import until

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from docket import Docket, ExecutionState
+from docket.errors import ServerFull, ServerUnreachable
 from docket.execution import Disposition
-from docket.model.errors import ServerFull, ServerUnreachable
 
 from .conftest import Stage
 from .proxy import Proxy

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import Docket, ExecutionState
-from docket.model.errors import DocketError, ServerUnreachable, ServerUnsuitable, TaskNotRegistered, UnknownScheme
+from docket.errors import DocketError, ServerUnreachable, ServerUnsuitable, TaskNotRegistered, UnknownScheme
 
 from .conftest import Stage
 from .pulse import MINUTE, working

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
-from docket.model.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
+from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
 from docket.worker import fetching, lease
 
 from . import tasks

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from docket import Docket, Worker
-from docket.model.errors import ServerUnreachable
+from docket.errors import ServerUnreachable
 from docket.storage import names
 
 from .conftest import Stage

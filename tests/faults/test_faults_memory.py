@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import Docket, ExecutionState, Perpetual
-from docket.model.errors import ServerFull
+from docket.errors import ServerFull
 
 from .conftest import Stage
 from .pulse import MINUTE, Pulse, working

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
-from docket.worker.backoff import Backoff
+from docket._aio import Backoff
 
 from .conftest import Stage
 from .processes import ends

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
-from docket.model.errors import ServerUnreachable
+from docket.errors import ServerUnreachable
 
 from .conftest import Stage
 from .pulse import MINUTE, Pulse, working

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, Perpetual
-from docket.model.errors import ServerUnreachable
+from docket.errors import ServerUnreachable
 
 from .conftest import Stage
 from .processes import ends

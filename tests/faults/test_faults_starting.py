@@ -11,7 +11,7 @@ import pytest
 import redis.exceptions
 
 from docket import Docket, Worker
-from docket.model.errors import ServerUnreachable, ServerUnsuitable
+from docket.errors import ServerUnreachable, ServerUnsuitable
 from docket.storage import line
 from docket.storage import server as storage_server
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, Execution, ExecutionState, MaxLosses
-from docket.model.errors import WorkerLost
+from docket.errors import WorkerLost
 
 from . import tasks
 from .conftest import Stage

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState
-from docket.model.errors import WorkerLost
+from docket.errors import WorkerLost
 
 from . import tasks
 from .conftest import Stage

@@ -15,7 +15,7 @@ import pytest
 import redis.asyncio
 
 from docket import Docket, ExecutionState
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 
 from .conftest import Stage
 from .limited_tasks import Note, limited_tasks, note, read_notes, slots

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from docket.errors import ServerFull
 from docket.ledger import Answer, ProgressChange, hand_back, reschedule
 from docket.ledger.payloads import call_payload, result_payload
-from docket.model.errors import ServerFull
 from docket.model.states import ExecutionState
 
 from .desk import Desk, completed, order

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from docket.errors import Undecodable
 from docket.ledger import Answer, Delivery, Order, Receipt, finish, hand_back, reschedule
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
-from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.storage.records import STORED_APART, read_task
 

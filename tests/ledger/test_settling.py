@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from docket.codec import decode_call, encode_call
+from docket.errors import Undecodable
 from docket.ledger import Answer, Delivery, ProgressChange, Unwritten, hand_back, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
-from docket.model.errors import Undecodable
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 

@@ -11,10 +11,10 @@ import pytest
 
 from docket.codec import decode_error
 from docket.codec.packing import unpack_from_script
+from docket.errors import WorkerLost
 from docket.ledger import Delivery, Entry, KeptSlot, SuspectNotes, hand_back, reschedule
 from docket.ledger.endings import read_ending
 from docket.ledger.isolating import isolate
-from docket.model.errors import WorkerLost
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from redis.exceptions import ResponseError
 
-from docket.model.errors import ServerFull, ServerUnsuitable
-from docket.storage.faults import PASSING, ServerUnavailable, translate
+from docket.errors import TRANSIENT, ServerFull, ServerUnsuitable
+from docket.storage.faults import ServerUnavailable, translate
 
 OLD = (
     "Error running script (call to f_4c9943745933dc18d487e96bcdc3f1f44991f058): "
@@ -26,7 +26,7 @@ OLD = (
 def test_a_refusal_that_passes_is_recognised(where: str, said: str, kind: type[Exception]) -> None:
     error = translate(ResponseError(where + said), "redis://here")
     assert isinstance(error, kind)
-    assert isinstance(error, PASSING)
+    assert isinstance(error, TRANSIENT)
     assert said in str(error)
 
 
@@ -49,7 +49,7 @@ NEW = " script: 4c9943745933dc18d487e96bcdc3f1f44991f058, on @user_script:272."
 )
 def test_words_that_nobody_knows_are_waited_out(said: str) -> None:
     error = translate(ResponseError(said), "redis://here")
-    assert isinstance(error, PASSING)
+    assert isinstance(error, TRANSIENT)
     assert said in str(error)
 
 
@@ -72,7 +72,7 @@ def test_words_that_nobody_knows_are_waited_out(said: str) -> None:
 def test_what_only_a_change_of_settings_mends_ends_the_worker(said: str) -> None:
     error = translate(ResponseError(said), "redis://here")
     assert isinstance(error, ServerUnsuitable)
-    assert not isinstance(error, PASSING)
+    assert not isinstance(error, TRANSIENT)
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_refusal_that_stays_is_the_servers_fault(said: str) -> None:
     for where in ("", OLD + "-"):
         error = translate(ResponseError(where + said), "redis://here")
         assert isinstance(error, ServerUnsuitable)
-        assert not isinstance(error, PASSING)
+        assert not isinstance(error, TRANSIENT)

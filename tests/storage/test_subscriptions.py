@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docket.model.errors import NotOpen, ServerUnsuitable
+from docket.errors import NotOpen, ServerUnsuitable
 from docket.storage import overhearing, subscriptions
 from docket.storage.keys import Keys
 from docket.storage.overhearing import overhear

@@ -17,7 +17,7 @@ from docket.cli.failures import WrongUsage
 from docket.cli.numbers import positive
 from docket.cli.task_modules import load
 from docket.docket import Docket
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 from docket.settings import change_settings, is_open
 from docket.storage.urls import hide_password
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from docket.model.errors import DocketError, ServerUnreachable, UnknownScheme
+from docket.errors import DocketError, ServerUnreachable, UnknownScheme
 
 FAILED, WRONG_USAGE = 1, 2
 

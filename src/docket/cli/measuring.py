@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from docket._aio import cancel_and_wait
 from docket.docket import Docket
-from docket.storage.cancelling import cancel_and_wait
 from docket.worker import Worker
 
 # A slow server is not kept busy for ever: each measurement ends after about this long, with what it has.

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from docket._aio import cancel_and_wait
 from docket.cli.listing import list_tasks
 from docket.docket import Docket, WorkerInfo
+from docket.errors import DocketError
 from docket.ledger.ledger import Census, worker_name
 from docket.ledger.queries import TaskRow
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.model.errors import DocketError
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.cancelling import cancel_and_wait
 from docket.storage.overhearing import overhear
 
 # How many running tasks and failures are kept for show.

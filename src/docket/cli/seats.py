@@ -11,9 +11,9 @@ import signal
 import sys
 import time
 
+from docket._aio import cancel_and_wait
 from docket.cli.failures import FAILED, WRONG_USAGE
 from docket.cli.worker_options import WorkerOptions
-from docket.storage.cancelling import cancel_and_wait
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
+from docket._aio import cancel_and_wait
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.failures import FAILED, CommandFailed
@@ -19,7 +20,6 @@ from docket.cli.progress_bar import ProgressBar
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.execution import ExecutionState, ProgressEvent, StateEvent
-from docket.storage.cancelling import cancel_and_wait
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
-from docket.model.errors import Undecodable, UnknownVersion
+from docket.errors import Undecodable, UnknownVersion
 
 VERSION = 1
 _HEADER = 3  # version, codec, flags

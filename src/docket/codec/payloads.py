@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from docket.model.errors import TaskFailed, Undecodable, Unserializable
+from docket.errors import TaskFailed, Undecodable, Unserializable
 
 from .envelope import open_envelope, seal
 from .packing import pack, unpack

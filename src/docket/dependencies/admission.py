@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from uncalled_for import Dependency, get_dependency_parameters, get_signature
 
+from docket._aio import Backoff
+from docket.errors import TRANSIENT
 from docket.execution.arguments import arguments_by_name
 from docket.model.times import check_durations, duration_ms
-from docket.storage.faults import PASSING
 
 from .base import AdmissionBlocked
 from .context import current_docket
@@ -125,20 +125,20 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
     harmless."""
     try:
         return await ask()
-    except PASSING as error:
+    except TRANSIENT as error:
         return await _ask_again(ask, error)
 
 
 async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception) -> T:
-    outages, pause, question = current_docket.get().ledger.server.outages, 0.05, object()
+    outages, question = current_docket.get().ledger.server.outages, object()
+    backoff = Backoff(most=_LONGEST_PAUSE)
     try:
         while True:
             outages.failed(question, "admission", error)
-            await outages.pause(random.uniform(pause / 2, pause))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await outages.pause(backoff.next_pause())
             try:
                 answer = await ask()
-            except PASSING as again:
+            except TRANSIENT as again:
                 error = again
             else:
                 outages.passed(question)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from uncalled_for import Dependency
 
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 
 if TYPE_CHECKING:
     from docket.execution import Execution

@@ -6,7 +6,7 @@ import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 from docket.model.times import check_durations
 
 from .base import FailureHandler, TaskOutcome

@@ -5,7 +5,7 @@ from uncalled_for.introspection import (
     get_signature,
 )
 
-from docket.model.errors import ExecutionCancelled
+from docket.errors import ExecutionCancelled
 from docket.model.states import Disposition, ExecutionState
 
 from .display import compact_signature

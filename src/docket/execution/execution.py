@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Generic
 from uncalled_for import get_signature
 
 from docket.codec import decode_call, encode_call, encode_error
-from docket.ledger import Answer, Ending, Look, RunEnding, Settlement, Taken, finish, read_ending
-from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
-from docket.ledger.ledger import as_json, worker_name
-from docket.ledger.payloads import LARGEST_CALL, call_payload
-from docket.model.errors import (
+from docket.errors import (
     LeaseLost,
     TaskFailed,
     Undecodable,
     UnknownVersion,
     Unserializable,
 )
+from docket.ledger import Answer, Ending, Look, RunEnding, Settlement, Taken, finish, read_ending
+from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
+from docket.ledger.ledger import as_json, worker_name
+from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import check_durations, from_ms
 from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from docket._aio import cancel_and_wait
+from docket.errors import TRANSIENT
 from docket.ledger import Ledger
 from docket.ledger.ledger import hand_id
-from docket.storage.cancelling import cancel_and_wait
-from docket.storage.faults import PASSING
 
 
 class HandRuns:
@@ -61,5 +61,5 @@ class HandRuns:
         try:
             await self._ledger.hold(list(self._hands.values()), self._lease_ms)
             self._ledger.server.outages.passed(self)
-        except PASSING as error:
+        except TRANSIENT as error:
             self._ledger.server.outages.failed(self, "renewing the leases of runs by hand", error)

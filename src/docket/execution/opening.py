@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from docket.codec import decode_error, decode_result
 from docket.codec.envelope import bare, enveloped
+from docket.errors import ExecutionCancelled, ResultExpired, TaskFailed
 from docket.ledger import read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE
-from docket.model.errors import ExecutionCancelled, ResultExpired, TaskFailed
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
 

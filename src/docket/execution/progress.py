@@ -10,10 +10,9 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from docket.errors import TRANSIENT, TaskNotFound
 from docket.ledger import ProgressChange, Unwritten
-from docket.model.errors import TaskNotFound
 from docket.model.times import from_ms
-from docket.storage.faults import PASSING
 
 if TYPE_CHECKING:
     from .context import TaskHome
@@ -115,7 +114,7 @@ class ExecutionProgress:
         whole = change if unsent is None else unsent.then(change)
         try:
             answer = await self.docket.write_progress(whole)
-        except PASSING as error:
+        except TRANSIENT as error:
             # A task must not fail because nobody could be told how far it is.
             told = unsent is not None or self.docket.ledger.server.outages.is_on
             level = logging.DEBUG if told else logging.WARNING

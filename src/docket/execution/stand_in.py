@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from docket.model.errors import TaskNotRegistered
+from docket.errors import TaskNotRegistered
 
 from .task_call import TaskFunction
 

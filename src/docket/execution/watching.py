@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.ledger import Look, read_ending
 from docket.ledger.ledger import worker_name
-from docket.model.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord, TaskRecord, read_finished

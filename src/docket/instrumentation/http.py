@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from docket.model.errors import MissingPackage
+from docket.errors import MissingPackage
 
 # A path's answer: status and text.
 Page = Callable[[], tuple[int, bytes]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from docket.codec import encode_error
 from docket.codec.packing import pack, unpack
-from docket.model.errors import Undecodable, WorkerLost
+from docket.errors import Undecodable, WorkerLost
 from docket.model.losses import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes

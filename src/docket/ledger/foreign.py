@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from docket.codec.pickled import encode_pickled_call
+from docket.errors import TRANSIENT
 from docket.model.times import to_ms
-from docket.storage.faults import PASSING
 from docket.storage.keys import bytes_text, text_bytes
 
 from .ledger import Ledger
@@ -79,7 +79,7 @@ async def warn_of_foreign(ledger: Ledger, name: str) -> None:
         return
     try:
         found = await count_foreign(ledger)
-    except PASSING:
+    except TRANSIENT:
         return
     if found.total:
         logger.warning(

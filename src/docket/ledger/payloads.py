@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from docket.model.errors import ServerFull, Undecodable
+from docket.errors import ServerFull, Undecodable
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.records import STORED_APART, Reference, TaskRecord
 from docket.storage.server import FETCHING, STORING, Server

@@ -9,7 +9,7 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 
 from .line import Line
 from .wire import Wire

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docket.model.errors import ServerUnsuitable
+from docket.errors import ServerUnsuitable
 
 if TYPE_CHECKING:
     from .embedded import EngineAddress, FolderEngine

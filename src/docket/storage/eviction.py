@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from docket.model.errors import DocketError
+from docket.errors import DocketError
 
 from .server import Server
 

@@ -26,7 +26,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from docket.model.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsuitable
+from docket.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsuitable
 
 
 class ServerGone(RedisConnectionError, ServerUnreachable):
@@ -79,8 +79,6 @@ _PASSING_PREFIXES = (
     "ERR max number of clients",
 )
 _KILLED = "Script killed by user"
-
-PASSING = (ServerUnreachable, ServerFull)
 
 # Everything redis-py raises about a server. Its cluster exceptions are no RedisError.
 SERVER_ERRORS = (RedisError, RedisClusterException, OSError, EOFError)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.model.errors import ServerUnsuitable
+from docket.errors import ServerUnsuitable
 
 OLDEST_SERVER = (6, 2)
 

@@ -8,9 +8,7 @@ import threading
 import time
 from typing import Any
 
-from docket.model.errors import DocketError
-
-from .faults import PASSING
+from docket.errors import TRANSIENT, DocketError
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -47,12 +45,12 @@ class Outages:
             if not self._failing:
                 self._began_at = time.monotonic()
             self._failing.add(who)
-            kind = type(self) if isinstance(error, PASSING) else type(error)
+            kind = type(self) if isinstance(error, TRANSIENT) else type(error)
             is_news = kind not in self._told
             self._told.add(kind)
         if not is_news:
             logger.debug("%s: %s; trying again", what, error)
-        elif isinstance(error, PASSING):
+        elif isinstance(error, TRANSIENT):
             logger.warning("%s: %s; trying again until the server is back", what, error)
         else:
             logger.error(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from docket.model.errors import UnknownVersion
+from docket.errors import UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
 _TASK = struct.Struct("<BBBIBIIddIH")

@@ -19,8 +19,8 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import MovedError, NoScriptError, ResponseError
 from redis.retry import Retry
 
+from docket.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 from docket.model.clock import TaskClock, shared_clock
-from docket.model.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 
 from .attempts import SharedAttempt
 from .blocking import BlockingLine

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from docket.model.errors import DocketError, NotOpen, ServerUnsuitable
+from docket._aio import Backoff, cancel_and_wait
+from docket.errors import DocketError, NotOpen, ServerUnsuitable
 
-from .cancelling import cancel_and_wait
 from .server import ANSWER_SECONDS, Server
 from .wire import Wire, stay
 
@@ -22,7 +21,7 @@ Listener = Callable[[bytes], None]
 
 # After this much silence the connection has to prove that it lives, within the same time.
 SILENCE_SECONDS = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_LONGEST_PAUSE = 2.0
 
 
 class Subscriptions:
@@ -116,19 +115,18 @@ class Subscriptions:
         wire.tell(command, *channels)
 
     async def _read_forever(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(most=_LONGEST_PAUSE)
         while True:
             try:
                 wire = await self._open()
-                pause = _FIRST_PAUSE
+                backoff.reset()
                 await stay(wire, SILENCE_SECONDS)
             except Exception as error:
                 # Whatever it was, the answer is a new connection.
                 self._note_trouble(error)
             finally:
                 self._hang_up()
-            await self._server.outages.pause(random.uniform(pause / 2, pause))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await self._server.outages.pause(backoff.next_pause())
 
     async def _open(self) -> Wire:
         wire = await self._server.subscription_wire(self._dispatch)

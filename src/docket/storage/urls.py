@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from redis import connection as redis_connection
 
-from docket.model.errors import UnknownScheme
+from docket.errors import UnknownScheme
 
 
 class Kind(enum.Enum):

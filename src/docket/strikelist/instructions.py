@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from docket.codec import open_envelope, seal
 from docket.codec.packing import pack, unpack
-from docket.model.errors import Undecodable, Unserializable
+from docket.errors import Undecodable, Unserializable
 from docket.storage.keys import bytes_text, text_bytes
 
 LiteralOperator = Literal["==", "!=", ">", ">=", "<", "<=", "between"]

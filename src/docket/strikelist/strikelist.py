@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from docket._aio import Backoff, cancel_and_wait
+from docket.errors import TRANSIENT, Undecodable
 from docket.instrumentation import STRIKES_IN_EFFECT
 from docket.ledger.strikes import StrikeBook, read_message
-from docket.model.errors import Undecodable
-from docket.storage.cancelling import cancel_and_wait
-from docket.storage.faults import PASSING
 from docket.storage.keys import Keys
 from docket.storage.outages import Outages
 from docket.storage.server import Server
@@ -248,20 +246,19 @@ class StrikeList:
 
     async def _keep_loaded(self, outages: Outages) -> None:
         """Loads at the start, and again whenever messages may have been missed."""
-        delay = 0.05
+        backoff = Backoff(most=_LONGEST_PAUSE)
         while True:
             await self._stale.wait()
             self._stale.clear()
             try:
                 await self._load()
-            except PASSING as error:
+            except TRANSIENT as error:
                 outages.failed(self, f"strikes of {self.name} cannot be loaded", error)
                 self._stale.set()
                 self._tried.set()
-                await outages.pause(random.uniform(delay / 2, delay))
-                delay = min(delay * 2, _LONGEST_PAUSE)
+                await outages.pause(backoff.next_pause())
             else:
-                delay = 0.05
+                backoff.reset()
                 outages.passed(self)
                 self._loaded.set()
                 self._tried.set()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from docket.declaring import shared_settings
+from docket.errors import TRANSIENT
 from docket.ledger.settings import WORKER, Declaration, declare_settings
-from docket.storage.faults import PASSING
 
 from .duties import Duties
 from .service import Service
@@ -40,7 +40,7 @@ class Agreement(Service):
         """Compares before the worker starts; if the server cannot be asked now, a later step does it."""
         try:
             await self.compare()
-        except PASSING as error:
+        except TRANSIENT as error:
             logger.debug("settings are not compared yet: %s", error)
 
     async def step(self) -> None:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from docket._aio import cancel_and_wait, wait_out
 from docket.ledger import Delivery
-from docket.storage.cancelling import cancel_and_wait, wait_out
 
 from .service import Service
 

@@ -7,8 +7,8 @@ import contextvars
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from docket._aio import cancel_and_wait
 from docket.ledger import Delivery
-from docket.storage.cancelling import cancel_and_wait
 from docket.storage.records import is_suspect
 
 from .ahead import Ahead

@@ -8,12 +8,11 @@ import logging
 import random
 from collections.abc import Callable
 
+from docket._aio import Backoff, cancel_and_wait
+from docket.errors import TRANSIENT
 from docket.ledger import Delivery, Entry, Ledger, SuspectNotes
 from docket.ledger.isolating import isolate
-from docket.storage.cancelling import cancel_and_wait
-from docket.storage.faults import PASSING
 
-from .backoff import Backoff
 from .process_runs import ProcessRuns
 from .runs import Runs
 from .slots import Slots
@@ -118,7 +117,7 @@ class Isolation:
         logger.warning("task %r was lost with its worker before: it runs alone in this worker", delivery.key)
         self.notes.alone = None
         self._slots.hold(leave=1)
-        with contextlib.suppress(TimeoutError, *PASSING):
+        with contextlib.suppress(TimeoutError, *TRANSIENT):
             # Without the mark the task is not buried: it then runs alone once more.
             async with asyncio.timeout(MARK_SECONDS):
                 await isolate(self._ledger, worker, delivery, alone=True)
@@ -138,7 +137,7 @@ class Isolation:
         while (run := self._runs.find(delivery.epoch)) is not None and not run.over:
             try:
                 await isolate(self._ledger, worker, delivery, alone=False)
-            except PASSING:
+            except TRANSIENT:
                 await backoff.pause()
                 continue
             logger.info("task %r has run alone for %.0f s: its worker takes other tasks again", delivery.key, seconds)
@@ -188,6 +187,6 @@ class Isolation:
         self._process.release(self._runs)
         entry, self.reserved = self.reserved or self.notes.reserved, None
         if entry is not None:
-            with contextlib.suppress(TimeoutError, *PASSING):
+            with contextlib.suppress(TimeoutError, *TRANSIENT):
                 async with asyncio.timeout(LAST_WAIT_SECONDS):
                     await self._ledger.claim(worker, worker_json, [entry], gives_up=True)

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from docket._aio import Backoff
+from docket.errors import DocketError, NotOpen
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Reclaimed, Renewal
 from docket.ledger.ledger import OFFER_MS
-from docket.model.errors import DocketError, NotOpen
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
-from .backoff import Backoff
 from .duties import Duties
 from .server_clock import ServerClock, steady_seconds
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from docket._aio import cancel_and_wait
+from docket.errors import Undecodable
 from docket.ledger.payloads import Payloads
-from docket.model.errors import Undecodable
-from docket.storage.cancelling import cancel_and_wait
 from docket.storage.records import TaskRecord, read_task
 
 from .runs import Run

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 
 from docket.codec.packing import unpack_from_script
+from docket.errors import TRANSIENT
 from docket.ledger import Delivery, KeptSlot, Ledger
-from docket.storage.faults import PASSING
 from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Subscriptions
 
@@ -155,7 +155,7 @@ class Offering:
         if self.state is Offer.NONE or self._worker is None:
             return
         self._resolved.clear()
-        with contextlib.suppress(TimeoutError, *PASSING):
+        with contextlib.suppress(TimeoutError, *TRANSIENT):
             async with asyncio.timeout(LAST_WAIT_SECONDS):
                 if await self._ledger.withdraw_offer(self._worker):
                     self._let_go()

@@ -8,15 +8,14 @@ import logging
 import time
 from typing import Any
 
+from docket._aio import Backoff
 from docket.codec import encode_result
 from docket.docket import Docket
+from docket.errors import TRANSIENT, PayloadTooLarge
 from docket.ledger import Ending
 from docket.ledger.endings import APART, ELSEWHERE, VALUE
 from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_payload, result_payload
-from docket.model.errors import PayloadTooLarge
-from docket.storage.faults import PASSING
 
-from .backoff import Backoff
 from .runs import Run
 from .write_limits import WriteLimits
 
@@ -89,7 +88,7 @@ class Results:
                     await self._docket.ledger.payloads.store(payload, patience=patience)
                     outages.passed(run)
                     return
-                except PASSING as error:
+                except TRANSIENT as error:
                     outages.failed(run, f"storing {len(payload.data):,} bytes for task {run.key!r}", error)
                     patience *= 2
                     if clock.is_over:

@@ -24,6 +24,7 @@ from docket.dependencies import (
     governing,
     plan_for,
 )
+from docket.errors import UnknownVersion
 from docket.execution import Execution
 from docket.execution.execution import NextRun, from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
@@ -38,7 +39,6 @@ from docket.ledger import (
     reschedule,
     unknown_function,
 )
-from docket.model.errors import UnknownVersion
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
+from docket.errors import TRANSIENT
 from docket.execution import TaskCall, TaskFunction
 from docket.ledger import Seed
 from docket.ledger.leading import lead
-from docket.storage.faults import PASSING
 
 from .deploys import deploy_fingerprint
 from .service import Service
@@ -51,7 +51,7 @@ class Seeder(Service):
         """Seeds before the worker starts; if the server cannot take it now, a later step will."""
         try:
             await self.seed()
-        except PASSING as error:
+        except TRANSIENT as error:
             self._docket.server.outages.failed(self, self.name, error)
             self.problem: str | None = str(error)
 

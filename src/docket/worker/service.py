@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import abc
 
+from docket._aio import Backoff
+from docket.errors import TRANSIENT, DocketError
 from docket.instrumentation import REDIS_DISRUPTIONS, suppress_traces
-from docket.model.errors import DocketError
-from docket.storage.faults import PASSING
 from docket.storage.outages import Outages
-
-from .backoff import Backoff
 
 
 class Service(abc.ABC):
@@ -44,7 +42,7 @@ class Service(abc.ABC):
         try:
             await self.step()
             self.is_well()
-        except PASSING as error:
+        except TRANSIENT as error:
             self.problem = str(error)
             REDIS_DISRUPTIONS.add(1, self._labels)
             self.outages.failed(self, self.name, error)

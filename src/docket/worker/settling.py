@@ -9,15 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from docket._aio import Backoff, cancel_and_wait
+from docket.errors import TRANSIENT, NotOpen
 from docket.ledger import Answer, Ledger, Settlement, hand_back
 from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.ledger import BATCH
-from docket.model.errors import NotOpen
-from docket.storage.cancelling import cancel_and_wait
-from docket.storage.faults import PASSING
 from docket.storage.server import ANSWER_SECONDS
 
-from .backoff import Backoff
 from .write_limits import StuckClock, WriteLimits
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -137,7 +135,7 @@ class Settler:
             if offering is not None and self.offers is not None:
                 # The server may have taken it, and somebody it.
                 self.offers.unsure()
-            if isinstance(error, PASSING):
+            if isinstance(error, TRANSIENT):
                 self._outages.failed(self, "settling", error)
                 self._put_back(batch)
                 await self._outages.pause(self._backoff.next_pause())
@@ -170,7 +168,7 @@ class Settler:
                 try:
                     await self._ledger.payloads.store(payload, patience=item.patience)
                     break
-                except PASSING as error:
+                except TRANSIENT as error:
                     self._outages.failed(item, "storing a result again", error)
                     item.patience *= 2
                     await self._outages.pause(backoff.next_pause())

@@ -7,8 +7,8 @@ import contextlib
 import math
 from collections.abc import Callable
 
+from docket.errors import DocketError
 from docket.ledger import Duty, Ledger
-from docket.model.errors import DocketError
 from docket.storage.subscriptions import Subscriptions
 
 from .duties import Duties

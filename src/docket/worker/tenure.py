@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from docket._aio import Backoff, cancel_and_wait
+from docket.errors import TRANSIENT
 from docket.ledger import Ledger, Renewal
 from docket.ledger.ledger import worker_id
-from docket.storage.cancelling import cancel_and_wait
-from docket.storage.faults import PASSING
 
-from .backoff import Backoff
 from .duties import Duties
 from .lease import LeaseEvents, LeaseKeeper, Occupation
 from .server_clock import ServerClock, steady_seconds
@@ -189,7 +188,7 @@ class Tenure:
                     await step()
                     outages.passed(self)
                     return
-                except PASSING as error:
+                except TRANSIENT as error:
                     outages.failed(self, "registering", error)
                     await outages.pause(backoff.next_pause())
         finally:

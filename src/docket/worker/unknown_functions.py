@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from docket.codec import encode_error, error_text
+from docket.errors import TaskNotRegistered
 from docket.instrumentation import TASKS_FAILED
 from docket.ledger import Answer, Ending
 from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
-from docket.model.errors import TaskNotRegistered
 from docket.model.states import ExecutionState
 
 if TYPE_CHECKING:

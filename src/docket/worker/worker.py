@@ -13,17 +13,16 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from docket._aio import cancel_and_wait
 from docket.dependencies import Dependency, current_docket, current_worker, max_losses_of, validate_dependencies
 from docket.docket import Docket
+from docket.errors import TRANSIENT, NotOpen
 from docket.execution import Execution, TaskFunction
 from docket.execution.context import TaskHome
 from docket.ledger import Renewal
 from docket.ledger.ledger import as_json
-from docket.model.errors import NotOpen
 from docket.model.times import check_durations, duration_ms, from_ms
-from docket.storage.cancelling import cancel_and_wait
 from docket.storage.eviction import warn_of_eviction
-from docket.storage.faults import PASSING
 
 from .agreement import Agreement
 from .block_context import BlockContext
@@ -253,7 +252,7 @@ class Worker:
             if census.unknown:
                 await self.unknown_functions.fail_waiting()
             return census.unfinished == 0
-        except PASSING:
+        except TRANSIENT:
             # Who cannot be asked now is asked again; the services say what is wrong.
             return False
 

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from docket._aio import cancel_and_wait
 from docket.cli.demo import shop
 from docket.cli.demo.stages import LineStage, ScreenStage, Stage
 from docket.cli.demo.story import Story
@@ -27,7 +28,6 @@ from docket.cli.observing import Observer
 from docket.cli.opening import run
 from docket.cli.output import is_terminal
 from docket.docket import Docket
-from docket.storage.cancelling import cancel_and_wait
 from docket.worker import Worker
 
 app: typer.Typer = typer.Typer(add_completion=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from docket.storage.cancelling import cancel_and_wait
+from docket._aio import cancel_and_wait
 
 
 async def test_tasks_are_cancelled_also_when_it_is_too_late_to_wait_for_them() -> None:

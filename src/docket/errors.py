@@ -1,0 +1,89 @@
+"""The errors of docket. Each one is also the builtin error that a caller expects."""
+
+from __future__ import annotations
+
+
+class DocketError(Exception):
+    """Root of all errors raised by docket."""
+
+
+class UnknownScheme(DocketError, ValueError):
+    """The URL names no kind of server docket knows."""
+
+
+class NotOpen(DocketError, RuntimeError):
+    """A docket or a worker was used outside its `async with`."""
+
+
+class ServerUnreachable(DocketError, ConnectionError):
+    """The server cannot be reached, or went away before it answered.
+
+    `maybe_stored`: the request was sent and its answer was lost, so it may have been done. If False, nothing was sent,
+    or the server refused: nothing was stored.
+    """
+
+    maybe_stored: bool = False
+
+
+class ServerFull(DocketError, RuntimeError):
+    """The server is out of memory and refuses writes; nothing was stored."""
+
+
+class ServerUnsuitable(DocketError, RuntimeError):
+    """The server answers, but cannot be used (wrong password, missing permission, too old)."""
+
+
+class MissingPackage(DocketError, ImportError):
+    """A package that this part of docket needs is not installed; the message says which."""
+
+
+class TaskNotRegistered(DocketError, KeyError):
+    """No function is registered under that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class TaskNotFound(DocketError, LookupError):
+    """No task has that key: it was never scheduled, or it has ended and its record is gone."""
+
+
+class Unserializable(DocketError, TypeError):
+    """An argument cannot be turned into bytes; nothing was stored."""
+
+
+class PayloadTooLarge(DocketError, ValueError):
+    """The arguments or the result are larger than the docket accepts."""
+
+
+class Undecodable(DocketError, ValueError):
+    """Stored bytes cannot be turned back into a value."""
+
+
+class UnknownVersion(Undecodable):
+    """Stored bytes were written by a newer release."""
+
+
+class WorkerLost(DocketError, RuntimeError):
+    """The task took its worker down, or lost it, too many times."""
+
+
+class TaskFailed(DocketError, RuntimeError):
+    """The task failed with an exception that could not be stored; the message shows it."""
+
+
+class ResultExpired(DocketError, LookupError, TimeoutError):
+    """The task's record is gone: it expired, or the docket keeps none (execution_ttl=0). There is no ending to wait for, so it
+    is a TimeoutError, too."""
+
+
+class ExecutionCancelled(DocketError):
+    """The task was cancelled before it finished."""
+
+
+class LeaseLost(DocketError, RuntimeError):
+    """This run no longer counts: another worker has it, or it was replaced."""
+
+
+# Errors of the server or the network that may pass. docket repeats the request where a repeat is safe.
+TRANSIENT = (ServerUnreachable, ServerFull)
