@@ -7,20 +7,27 @@ from typing import Any
 
 import pytest
 
-from docket.storage.scripts import PARTS, load
+from docket.storage.scripts import load, part, used_parts
 
 from .lua import Local, Reading, common, tokens
 
 LUA = files("docket.storage") / "lua"
 SCRIPTS = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir() if file.name.endswith(".lua"))
+PARTS = sorted(file.name.removesuffix(".lua") for file in (LUA / "parts").iterdir())
+SOURCES = {f"{name}.lua": (LUA / f"{name}.lua").read_text() for name in SCRIPTS}
+SOURCES |= {f"parts/{name}.lua": (LUA / "parts" / f"{name}.lua").read_text() for name in PARTS}
 PART_LINES = frozenset(
-    line
-    for part in PARTS
-    for line in (LUA / "parts" / f"{part}.lua").read_text().splitlines()
-    if line.startswith("local ")
+    line for name in PARTS for line in SOURCES[f"parts/{name}.lua"].splitlines() if line.startswith("local ")
 )
+PART_OF = {name: of for of in PARTS for name in part(of).definitions}
 
 every_script = pytest.mark.parametrize("name", SCRIPTS)
+every_source = pytest.mark.parametrize("path", SOURCES)
+
+
+def header(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines[: next(i for i, line in enumerate(lines) if not line.startswith("--"))])
 
 
 def definitions(reading: Reading) -> list[Local]:
@@ -28,8 +35,34 @@ def definitions(reading: Reading) -> list[Local]:
     return [local for local in reading.locals if local.line in PART_LINES]
 
 
-def test_all_parts_are_known() -> None:
-    assert sorted(PARTS) == sorted(file.name.removesuffix(".lua") for file in (LUA / "parts").iterdir())
+@every_source
+def test_a_header_names_the_parts_whose_definitions_the_source_uses_and_no_others(path: str) -> None:
+    text = SOURCES[path]
+    used = {PART_OF[name] for name in Reading(text).unknown if name in PART_OF}
+    named = used_parts(path, header(text))
+    assert len(named) == len(set(named))
+    assert set(named) == used
+
+
+@every_script
+def test_a_header_says_what_a_script_is_given_and_what_it_answers(name: str) -> None:
+    text = header(SOURCES[f"{name}.lua"])
+    assert "\n-- Returns: " in text
+    assert "ARGV[2]: " in text or "ARGV[" not in SOURCES[f"{name}.lua"].removeprefix(text)
+
+
+def test_a_name_is_defined_in_one_part() -> None:
+    names = [name for of in PARTS for name in part(of).definitions]
+    assert len(names) == len(set(names))
+
+
+def test_every_part_is_used_by_a_script_or_by_another_part() -> None:
+    assert {name for path, text in SOURCES.items() for name in used_parts(path, text)} == set(PARTS)
+
+
+def test_a_source_without_the_line_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"enqueue.*parts"):
+        used_parts("enqueue", "-- Writes down a batch of calls.\n")
 
 
 @every_script

@@ -2,6 +2,7 @@
 -- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
 -- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event, what the run took of other limits}.
 -- Returns: 1 acquired, 2 parked or 0 lost; which of the limits was full, counted from 1, else 0.
+-- uses: keys, records, moves, slots, removal, ending, admitting
 local key, epoch, limits, ttl, cancelled_tail, cancelled_event, taken = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)

@@ -1,6 +1,7 @@
 -- Cancels a task: a waiting one ends at once; a running one gets the mark, and its worker the order.
 -- ARGV[2]: msgpack {key, ttl ms, tail, event}.
 -- Returns: 0 nothing there (or in a place that only a newer release knows), 1 cancelled, 2 its worker was told.
+-- uses: keys, records, removal, ending
 local key, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)

@@ -2,6 +2,7 @@
 -- No arguments.
 -- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in use, oldest ready entry id or false,
 --   tasks whose function no worker that met them knows.
+-- uses: keys
 local slots = 0
 for i, limit in ipairs(call('HKEYS', LIMITS)) do
   if i > 1000 then break end

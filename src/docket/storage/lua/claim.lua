@@ -2,6 +2,7 @@
 -- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}, what becomes of
 --   suspects (parts/claiming.lua)}.
 -- Returns: as take.
+-- uses: keys, fleet, claiming
 local worker, worker_json, delivered, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 if not has_lease(worker) then

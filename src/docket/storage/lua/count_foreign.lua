@@ -1,6 +1,6 @@
 -- Counts the tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md). Changes nothing.
 -- Returns: scheduled ones, entries of a stream that has some, those that workers have set aside.
-local SECONDS = 1e11
+-- uses: keys, foreign
 local function is_ours(entry)
   return entry[2][1] == 'k'
 end

@@ -5,6 +5,7 @@
 --   <submission>`: is dropped when it asks.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through, or of one that was dropped '' or
 --   'overtaken'.
+-- uses: keys, records, moves, admitting
 local key, epoch, ttl, tail, event, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 insist()

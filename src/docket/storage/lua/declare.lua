@@ -1,6 +1,7 @@
 -- Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there is one now.
 -- ARGV[2]: msgpack {cursor, group, most}.
 -- Returns: next cursor ('0' at the end).
+-- uses: keys, slots
 local cursor, group, most = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', LIMITS, cursor, 'COUNT', 200)
 for i = 1, #page[2], 2 do

@@ -1,6 +1,7 @@
 -- A page of finished tasks that are still remembered, heads only.
 -- ARGV[2]: msgpack {cursor, how many keys to look at, pattern of key names, state or -1, function name or false}.
 -- Returns: next cursor ('0' at the end), then per task: name of its key, head of its finished record, bytes of the whole.
+-- uses: keys, records, payloads
 local FINISHED_HEAD, LONGEST_NAME = 30, 65535
 local cursor, count, pattern, state, name = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count)

@@ -1,6 +1,7 @@
 -- Extends the leases of runs that were claimed by hand.
 -- ARGV[2]: msgpack {lease ms, list of ids}.
 -- Returns: server ms.
+-- uses: keys
 local lease, ids = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 insist()

@@ -1,6 +1,7 @@
 -- Looks at a page of leases: a clock that was set back leaves ends that are too far ahead, which nobody else would correct.
 -- ARGV[2]: msgpack {cursor, how many to look at}.
 -- Returns: next cursor ('0' at the end).
+-- uses: keys, roster
 local LOST_FOR_MS = 86400000
 local cursor, count = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()

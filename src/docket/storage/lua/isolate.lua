@@ -2,6 +2,7 @@
 -- the mark, since the run has lived for so long that it does not keep its worker from other work any more.
 -- ARGV[2]: msgpack {worker id, key, epoch, alone (1) or not any more (0)}.
 -- Returns: 1 done, 0 the run does not count any more.
+-- uses: keys, records, suspects
 local worker, key, epoch, is_alone = unpack(cmsgpack.unpack(ARGV[2]))
 local run_bytes = call('HGET', RUNNING, key)
 local run = run_bytes and unpack_run(run_bytes)

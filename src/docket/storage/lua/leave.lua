@@ -1,6 +1,7 @@
 -- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others, uncounted.
 -- ARGV[2]: msgpack {worker id}.
 -- Returns: whether it left deliveries behind.
+-- uses: keys, fleet, moves, roster
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 strike_off(worker)

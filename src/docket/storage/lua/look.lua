@@ -1,6 +1,7 @@
 -- Everything known of one task.
 -- ARGV[2]: msgpack {key}.
 -- Returns: task record, run record, progress, finished record; false for what there is not.
+-- uses: keys
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local bytes = call('HGET', TASKS, key)
 if bytes then return {bytes, call('HGET', RUNNING, key), call('HGET', PROGRESS, key), false} end

@@ -1,6 +1,7 @@
 -- Whether anything is ready or running, and when the next task is due.
 -- No arguments.
 -- Returns: server ms, how much is ready or running, due time of the next one or -1.
+-- uses: keys
 local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 local now = server_ms()
 local busy = call('XLEN', STREAM) + call('XLEN', FRONT) + call('HLEN', RUNNING)

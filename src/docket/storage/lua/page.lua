@@ -3,6 +3,7 @@
 --   parts/choosing}.
 -- Returns: next cursor ('0' at the end), bytes looked at, then per task: key, task record, size of its call (of all
 --   where neither is cut nor chosen), run record or false.
+-- uses: keys, choosing
 local source, cursor, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', source == 1 and RUNNING or TASKS, cursor, 'COUNT', count)
 local found, keys, records = page[2], {}, {}

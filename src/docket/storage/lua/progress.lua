@@ -2,6 +2,7 @@
 -- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add or false, current or false,
 --   total or false, message as JSON or false}.
 -- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer counts, 1 if there is no such task.
+-- uses: keys, records
 local NOT_RUNNING, NOT_FOUND = 0, 1
 insist()
 local now, items, answer = server_ms(), cmsgpack.unpack(ARGV[2]), {}

@@ -4,6 +4,7 @@
 --   {tail of a lost task, its event} for counts of one, two and three digits (a # for each), tail of a cancelled task, its event}.
 -- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to declare and recover, whether
 --   consumers without a lease should be looked for, duty of the worker that asks (1 leader, 2 deputy, 0 none).
+-- uses: keys, records, fleet, foreign, suspects, moves, slots, removal, ending, roster
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, cancelled_tail, cancelled_event =
   unpack(cmsgpack.unpack(ARGV[2]))
 local FAILED_STATE, CANCELLED_STATE = 4, 5

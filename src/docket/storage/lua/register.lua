@@ -3,6 +3,7 @@
 -- ARGV[2]: msgpack {worker id, lease ms, list of task names, list of {task name, how many losses bury it} where that is declared}.
 -- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), then those of the names whose tasks wait for a worker that
 --   knows them.
+-- uses: keys, fleet
 local worker, lease, names, max_losses = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 insist()

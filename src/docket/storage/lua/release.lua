@@ -2,6 +2,7 @@
 -- later finds that the entry is not the task's any more.
 -- ARGV[2]: msgpack {worker id, how many of its deliveries to look at}.
 -- Returns: how many were put back.
+-- uses: keys, records, moves
 local worker, most = unpack(cmsgpack.unpack(ARGV[2]))
 local released = 0
 insist()

@@ -3,6 +3,7 @@
 --   after how many ms without a renewal of anybody there was a gap, was told to stop (0/1)}.
 -- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms; whether this worker should
 --   reclaim, whether it should stage; then the orders: "epoch key".
+-- uses: keys, records, fleet
 local worker, lease, busy, offer_ms, late_ms, stopping = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 -- The two marks, then the soonest leases: ours may be one of them.

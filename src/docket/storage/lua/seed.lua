@@ -1,6 +1,7 @@
 -- Which automatic tasks a worker should schedule: a chain that was cancelled stays so until a newer deploy starts.
 -- ARGV[2]: msgpack {fingerprint of the deploy, list of names, which are the keys of the chains, too}.
 -- Returns: per name: 0 schedule it (where it is there already that changes nothing), 1 it was cancelled, 2 it is a dead letter.
+-- uses: keys, records
 local SCHEDULE, CANCELLED, BURIED = 0, 1, 2
 local MOST_DEPLOYS = 100
 local deploy, names = unpack(cmsgpack.unpack(ARGV[2]))

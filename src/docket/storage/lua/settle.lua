@@ -10,6 +10,7 @@
 --   4 unknown function: only if another live worker knows it (0/1)
 -- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody knows its function), 3 cancelled instead,
 --   4 the payload is missing (nothing was changed), 5 done, and nobody knows its function.
+-- uses: keys, records, payloads, suspects, unknown, moves, slots, ending, admitting
 local FINISH, DONE = 0, 1
 local cancelled_tail, cancelled_event, cancelled_ttl, offering, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()

@@ -1,6 +1,7 @@
 -- Puts rules in force or takes them back, and tells every process in the same step.
 -- KEYS[1]: the rules in force. ARGV[1]: channel. ARGV[2]: msgpack list of {field, rule or false}.
 -- Returns: the version of the change, how many rules it touched.
+-- uses: keys
 local STRIKES, CHANNEL, changes = KEYS[1], ARGV[1], cmsgpack.unpack(ARGV[2])
 
 -- Versions grow also when the server has lost its data meanwhile, so that nobody takes a new change for an old one.

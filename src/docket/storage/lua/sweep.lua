@@ -1,6 +1,7 @@
 -- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms, tail of a cancelled task, its event}.
 -- Returns: how many were looked at, how many were mended.
+-- uses: keys, records, unknown, moves, slots, removal, ending
 local size, least, ttl, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEPT, 'at', 'cursor')

@@ -7,6 +7,7 @@
 --   then a note on suspects, if it met any (parts/claiming.lua); then, if functions were named, the list of those whose tasks
 --   still wait.
 --   offer: 0 none, 1 the slot is offered, else the epoch of a hand-over that is on its way and takes the slot.
+-- uses: keys, records, unknown, moves, claiming
 local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0

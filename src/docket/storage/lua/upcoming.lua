@@ -2,6 +2,7 @@
 -- ARGV[2]: msgpack {key and due time of the last one seen or false twice, how many to look at, with calls (0/1), filter as in
 --   parts/choosing}.
 -- Returns: key and due time of the last one looked at or false twice at the end, then per task as page.
+-- uses: keys, choosing
 local last_key, last_due, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 
 local function number(value) return string.format('%.17g', value) end

@@ -1,4 +1,5 @@
--- What scripts share that decide whether a run may begin; needs records, moves and ending.
+-- What scripts share that decide whether a run may begin.
+-- uses: keys, records, moves, slots, removal, ending
 local LOST_RUN, GO, PUT_OFF, DROP = 0, 1, 2, 3
 
 -- The run and the task of this epoch, or nothing if it no longer counts.

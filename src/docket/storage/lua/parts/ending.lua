@@ -1,4 +1,5 @@
 -- Ends a task for good: its record moves from the books to a finished record with a time to live.
+-- uses: keys, records, payloads, suspects
 
 -- A small record goes along with the event: whoever waits for the end need not ask for it. One that is not stored goes along in any case.
 local LARGEST_TOLD = 2048

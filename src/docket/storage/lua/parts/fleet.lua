@@ -1,4 +1,18 @@
--- What the fleet knows of itself: when anybody renewed last, for how long nobody may be declared dead, who leads; needs calling.
+-- What the fleet knows of itself: which workers have a lease, when anybody renewed last, for how long nobody may be declared dead,
+-- who leads.
+-- uses: keys
+
+-- Whoever renews after this time looks for lost workers.
+local function call_for_reclaiming(at)
+  call('ZADD', LEASES, math.min(tonumber(call('ZSCORE', LEASES, CALL) or at), at), CALL)
+end
+
+-- The two marks below lie among the leases.
+local MARKS = 2
+
+local function workers_with_lease()
+  return call('ZCARD', LEASES) - MARKS - (call('ZSCORE', LEASES, CALL) and 1 or 0)
+end
 
 -- Both lie before all leases: they are no workers, and their scores are times far below any.
 local RENEWED, RENEWED_AT = '\1renewed', -2e15

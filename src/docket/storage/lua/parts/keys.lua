@@ -1,4 +1,5 @@
 -- The names of keys, as storage/keys.py lists them, and the arguments every script shares. One key is passed: what they begin with.
+-- uses: nothing
 local P = KEYS[1]
 local STREAM = P .. 'stream'
 local QUEUE = P .. 'queue'

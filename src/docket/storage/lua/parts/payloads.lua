@@ -1,4 +1,5 @@
--- Calls and results that are stored apart from their records (docs/design/payloads.md); needs records.
+-- Calls and results that are stored apart from their records (docs/design/payloads.md).
+-- uses: keys, records
 
 -- A flag of task records: the call part is the size (4 bytes) and the id of a payload.
 local APART = 1

@@ -1,4 +1,5 @@
 -- Task and run records (docs/design/key-layout.md), packed as storage/records.py packs them.
+-- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
 -- Where the count of losses is in there, counted from 1.

@@ -1,4 +1,5 @@
--- Takes a worker off the roster; needs records, moves, calling and fleet.
+-- Takes a worker off the roster.
+-- uses: keys, records, fleet, suspects, slots
 
 -- A blocking read of a worker that is gone may still be answered for this long.
 local AFTERMATH_MS = 7000

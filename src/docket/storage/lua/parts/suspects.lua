@@ -1,4 +1,5 @@
 -- Suspects: tasks that lost two workers or more, in groups (docs/design/lease-protocol.md; the fields are in key-layout.md).
+-- uses: keys, fleet
 
 local SUSPECT_AFTER = 2
 

@@ -1,4 +1,5 @@
--- Tasks that wait for a worker that knows their function (docs/design/state-machine.md); needs records.
+-- Tasks that wait for a worker that knows their function (docs/design/state-machine.md).
+-- uses: keys, records
 
 -- In the order of their claims.
 local function to_unknown(key, task, epoch, now)

@@ -1,0 +1,51 @@
+-- Takes a task out of wherever it waits, and ends its run.
+-- uses: keys, records, suspects, unknown, moves, slots
+
+-- A caller that runs a task by hand: its lease is not a worker's.
+local function is_hand(worker)
+  return string.find(worker, '~hand%-%x+$')
+end
+
+local function holds_by_hand(worker)
+  return tonumber(call('ZSCORE', HAND_LEASES, worker) or '0') > (real_ms())
+end
+
+local function may_live(worker)
+  if is_hand(worker) then return holds_by_hand(worker) end
+  return call('ZSCORE', LEASES, worker) or call('SISMEMBER', DYING, worker) == 1
+end
+
+-- The run is over for the books. Its slots stay with it when its body may still be running.
+local function end_run(key, run, keep_slots)
+  call('HDEL', RUNNING, key)
+  if has_flag(run, SUSPECT) then
+    --- parts
+    stop_suspect(key, run.worker)
+  end
+  drop_entries(stream_of_run(run), {entry_id(run)})
+  if keep_slots and may_live(run.worker) then
+    if run.limits ~= '' then call('HSET', GHOSTS, string.format('%.0f', run.epoch), pack_run(run)) end
+  else
+    release_slots(run)
+  end
+end
+
+-- Takes a task out of wherever it is; a run of it loses its epoch.
+local function withdraw(key, task)
+  local run_bytes = call('HGET', RUNNING, key)
+  if run_bytes then
+    end_run(key, unpack_run(run_bytes), true)
+    call('HDEL', PROGRESS, key)
+  elseif task.place == SCHEDULED then
+    call('ZREM', QUEUE, key)
+  elseif task.place == UNKNOWN_FUNCTION then
+    leave_unknown(key, task)
+  elseif task.place ~= LINED then
+    drop_entries(stream_of_task(task), {entry_id(task)})
+  end
+  if losses_of(task) >= SUSPECT_AFTER then
+    --- parts
+    leave_group(key)
+  end
+  leave_line(key)
+end
