@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from docket._aio import Backoff
 from docket.errors import ServerUnreachable
 from docket.ledger import Order, Receipt
-from docket.storage.faults import ServerGone
+from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
 # By so much finished records have to outlast the repeats: a request may arrive after it was given up.
 _SPARE_SECONDS = 5.0
 
 
+Connect = Callable[[], Awaitable[None]]
 Send = Callable[[Sequence[Order]], Awaitable[Sequence[Receipt]]]
 
 
@@ -27,8 +28,9 @@ class Repeater:
     The record has to outlast the repeat, so there is none where `ttl_ms` is shorter.
     """
 
-    def __init__(self, patience: float, ttl_ms: int) -> None:
+    def __init__(self, patience: float, ttl_ms: int, connect: Connect) -> None:
         self._patience = patience
+        self._connect = connect
         self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
     async def repeat(self, send: Send, orders: Sequence[Order], error: ServerUnreachable) -> list[Receipt | Exception]:
@@ -53,7 +55,7 @@ class Repeater:
                 orders[at].fresh = False
             await asyncio.sleep(min(backoff.next_pause(), last - now))
             try:
-                receipts = await _attempt(send, [orders[at] for at in left], last)
+                receipts = await self._attempt(send, [orders[at] for at in left], last)
             except ServerUnreachable as problem:
                 error = problem
             except Exception as problem:
@@ -65,6 +67,20 @@ class Repeater:
                 answers |= dict(zip(left, receipts, strict=True))
                 break
         return [answers[at] for at in range(len(orders))]
+
+    async def _attempt(self, send: Send, orders: Sequence[Order], last: float) -> Sequence[Receipt]:
+        """Connects first: an attempt that ends before there is a connection has stored nothing."""
+        seconds = max(last - time.monotonic(), _FIRST_PAUSE)
+        may_be_sent = False
+        try:
+            async with asyncio.timeout(seconds):
+                await self._connect()
+                may_be_sent = True
+                return await send(orders)
+        except TimeoutError:
+            error = ServerSilent(f"no answer within {seconds:.1f} s")
+            error.maybe_stored = may_be_sent
+            raise error from None
 
     def _until(self, order: Order, made_up: bool, deadline: float) -> float:
         """Until when the call may be sent again."""
@@ -82,8 +98,8 @@ class StoreTries:
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self.patience: float = 1.0
 
-    async def another(self) -> bool:
-        """After a pause; False if it is too late."""
+    async def another(self, connect: Connect) -> bool:
+        """After a pause; False if it is too late, also to connect."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._seconds
@@ -91,18 +107,15 @@ class StoreTries:
             return False
         await asyncio.sleep(min(self._backoff.next_pause(), self._until - now))
         self.patience *= 2
+        try:
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._until - time.monotonic()):
+                await connect()
+        except (ServerSilent, TimeoutError):
+            return False
+        except ServerUnreachable:
+            # Refused: a later attempt may find it back.
+            return True
         return True
-
-
-async def _attempt(send: Send, orders: Sequence[Order], last: float) -> Sequence[Receipt]:
-    seconds = max(last - time.monotonic(), _FIRST_PAUSE)
-    try:
-        async with asyncio.timeout(seconds):
-            return await send(orders)
-    except TimeoutError:
-        error = ServerGone(f"no answer within {seconds:.1f} s")
-        error.maybe_stored = True
-        raise error from None
 
 
 def told(error: ServerUnreachable, maybe_stored: bool) -> ServerUnreachable:

@@ -39,7 +39,7 @@ class Scheduling:
             ledger.enqueue, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
         self._declaring = Declaring(docket, ledger)
-        self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms)
+        self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms, self._connect)
         self._labels_by_function: dict[str, dict[str, str]] = {}
 
     async def drain(self) -> None:
@@ -60,6 +60,9 @@ class Scheduling:
                 raise receipt from None
         self._note(execution, receipt, replace)
 
+    async def _connect(self) -> None:
+        await self._docket.server.connect(self._ledger.keys.root)
+
     async def _enqueue(self, order: Order) -> Receipt:
         for _ in range(TRIES):
             receipt = await self._batcher.call(order)
@@ -78,7 +81,7 @@ class Scheduling:
                 await self._ledger.payloads.store(payload, patience=tries.patience)
                 return
             except ServerUnreachable as error:
-                if not await tries.another():
+                if not await tries.another(self._ledger.payloads.connect):
                     raise told(error, maybe_stored=False) from error
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:

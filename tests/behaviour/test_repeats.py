@@ -12,6 +12,9 @@ from docket.repeating import Repeater
 FIFTEEN_MINUTES = 900_000
 
 
+async def connected() -> None: ...
+
+
 @pytest.mark.parametrize("maybe_stored", [False, True], ids=["not sent", "answer lost"])
 async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stored: bool) -> None:
     """Meanwhile the caller may have given up and sent the same call in another batch."""
@@ -23,7 +26,9 @@ async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stor
         sent.extend((order.fresh, order.unanswered) for order in orders)
         return [Receipt(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in orders]
 
-    (receipt,) = await Repeater(2.0, FIFTEEN_MINUTES).repeat(send, [Order("k", "work", b"", fresh=True)], error)
+    (receipt,) = await Repeater(2.0, FIFTEEN_MINUTES, connected).repeat(
+        send, [Order("k", "work", b"", fresh=True)], error
+    )
 
     assert isinstance(receipt, Receipt)
     assert sent == [(False, maybe_stored)]

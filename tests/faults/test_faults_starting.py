@@ -167,6 +167,86 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
     assert len(attempts) <= 2, "one for the calls; the strikes may have begun another"
 
 
+async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_that_it_was_not_sent(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes silent while a docket is open. No add waits for an attempt of its own after that of the others."""
+    monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
+    server = stage.server(tcp=True)
+    docket = await stage.docket(add_patience=timedelta(0))
+    pulse = Pulse(docket)
+    await pulse.add("before")
+    server.pause()
+    attempts: list[Any] = []
+    real = line.open_wire
+
+    async def counted(*args: Any) -> Any:
+        attempts.append(args)
+        return await real(*args)
+
+    monkeypatch.setattr(line, "open_wire", counted)
+
+    async def add(key: str) -> ServerUnreachable:
+        with pytest.raises(ServerUnreachable) as raised:
+            await docket.add(pulse.short, key=key)()
+        return raised.value
+
+    adding: list[asyncio.Task[ServerUnreachable]] = []
+    for n in range(12):
+        adding.append(asyncio.create_task(add(f"k{n}")))
+        # Each finds the others under way.
+        await asyncio.sleep(0.01)
+    errors = await asyncio.gather(*adding)
+    assert not attempts
+    assert [error.maybe_stored for error in errors] == [True] * 4 + [False] * 8
+
+
+async def test_a_repeat_that_finds_no_connection_says_that_nothing_was_stored(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
+    server = stage.server(tcp=True)
+    docket = await stage.docket(add_patience=timedelta(seconds=0.5))
+    pulse = Pulse(docket)
+    await pulse.add("before")
+    server.pause()
+    with pytest.raises(redis.exceptions.RedisError):
+        await docket.snapshot()
+    with pytest.raises(ServerUnreachable) as raised:
+        await docket.add(pulse.short, key="never sent")()
+    assert not raised.value.maybe_stored
+
+
+async def test_large_arguments_wait_for_one_failure_and_not_for_one_each(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
+    server = stage.server(tcp=True)
+    docket = await stage.docket(add_patience=timedelta(seconds=0.5))
+
+    async def keep(data: bytes) -> None: ...
+
+    large = b"x" * 200_000
+    await docket.add(keep)(large)
+    server.pause()
+    attempts: list[Any] = []
+    real = line.open_wire
+
+    async def counted(*args: Any) -> Any:
+        attempts.append(args)
+        return await real(*args)
+
+    monkeypatch.setattr(line, "open_wire", counted)
+
+    async def add() -> bool:
+        with pytest.raises(ServerUnreachable) as raised:
+            await docket.add(keep)(large)
+        return raised.value.maybe_stored
+
+    assert await asyncio.gather(*(add() for _ in range(12))) == [False] * 12
+    assert len(attempts) <= 2
+
+
 async def test_a_cluster_url_that_leads_to_a_plain_server_is_told_to_callers_and_not_to_asyncio(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

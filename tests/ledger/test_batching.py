@@ -9,6 +9,7 @@ import pytest
 
 from docket.ledger import Batcher
 from docket.ledger.batching import BATCH_BYTES
+from docket.storage.faults import ServerSilent
 
 
 class Line:
@@ -22,6 +23,8 @@ class Line:
     async def send(self, items: Sequence[int]) -> list[int | Exception]:
         self.batches.append(list(items))
         await self.may_answer.wait()
+        if 11 in items:
+            raise ServerSilent("no answer in time")
         if 13 in items:
             raise ConnectionResetError("the line broke")
         return [ValueError(f"{item} is odd") if item % 2 else item * 10 for item in items]
@@ -93,6 +96,26 @@ async def test_a_broken_line_is_told_to_all_who_were_in_the_batch_and_to_nobody_
         with pytest.raises(ConnectionResetError):
             await future
     assert await futures[2] == 140
+
+
+async def test_a_server_that_does_not_answer_in_time_fails_those_who_wait_too() -> None:
+    line = Line()
+    batcher = line.batcher(most=1)
+    line.may_answer.clear()
+    futures = [asyncio.ensure_future(batcher.call(n)) for n in (11, 2, 4)]
+    await asyncio.sleep(0)
+    line.may_answer.set()
+    for future in futures:
+        with pytest.raises(ServerSilent):
+            await future
+    assert line.batches == [[11]]
+    assert await batcher.call(2) == 20, "the next one is a new attempt"
+    futures = [batcher.submit(n) for n in (11, 4)]
+    for future in futures:
+        with pytest.raises(ServerSilent):
+            await future
+    assert line.batches == [[11], [2], [11]]
+    await batcher.drain()
 
 
 async def test_a_caller_that_gave_up_harms_nobody() -> None:

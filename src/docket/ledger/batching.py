@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from docket.storage.faults import ServerSilent
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -28,7 +30,11 @@ def batch_end(
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects items and sends them together: at once when the line is idle, so that only load makes batches."""
+    """Collects items and sends them together: at once when the line is idle, so that only load makes batches.
+
+    If the server does not answer in time, the items that wait for their turn share that failure. They were not sent, and
+    another attempt would make them wait twice.
+    """
 
     def __init__(
         self,
@@ -57,6 +63,9 @@ class Batcher(Generic[Item, Result]):
         self._under_way.add(done)
         try:
             (answer,) = await self._send([item])
+        except ServerSilent as error:
+            self._fail_waiting(error)
+            raise
         finally:
             done.set_result(None)
             self._done(done)
@@ -93,6 +102,14 @@ class Batcher(Generic[Item, Result]):
         if self._waiting:
             self._start_carrier()
 
+    def _fail_waiting(self, error: ServerSilent) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(ServerSilent(*error.args))
+                # A caller that was cancelled meanwhile will not look.
+                future.exception()
+
     def _weight(self, entry: tuple[Item, asyncio.Future[Result]]) -> int:
         return self._weigh(entry[0])
 
@@ -100,6 +117,8 @@ class Batcher(Generic[Item, Result]):
         self._starting = None
         end = batch_end(self._waiting, 0, self._most, self._weight)
         batch, self._waiting = self._waiting[:end], self._waiting[end:]
+        if not batch:
+            return
         if self._waiting:
             self._start_carrier()
         try:
@@ -110,6 +129,8 @@ class Batcher(Generic[Item, Result]):
                     future.set_exception(error if isinstance(error, Exception) else ConnectionAbortedError(str(error)))
                     # A caller that was cancelled meanwhile will not look.
                     future.exception()
+            if isinstance(error, ServerSilent):
+                self._fail_waiting(error)
             if not isinstance(error, Exception):
                 raise
             return

@@ -76,6 +76,10 @@ class Payloads:
             args = ("", payload.id, payload.data, payload.ttl_ms)
             await self._server.run_alone(STORING, "store", [self._keys.root], *args, patience=patience)
 
+    async def connect(self) -> None:
+        """Returns when large values can be sent."""
+        await self._server.connect(self._keys.root, STORING)
+
     async def fetch(self, id: str) -> bytes | None:
         key = text_bytes(self._keys.payload(id))
         return await self._server.ask_alone(FETCHING, key, "GET", key)

@@ -1,14 +1,17 @@
-"""One attempt at a time, however many wait for it."""
+"""One attempt at a time, however many callers wait for it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .faults import ServerSilent
+
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -49,3 +52,44 @@ class SharedAttempt(Generic[T]):
         if not task.cancelled():
             # Those who wait have it; if nobody does, nobody needs to know.
             task.exception()
+
+
+class SharedAttempts(Generic[K, T]):
+    """One attempt at a time for each key."""
+
+    def __init__(self, make: Callable[[K], Coroutine[Any, Any, T]], seconds: float, name: str) -> None:
+        self._make = make
+        self._seconds = seconds
+        self._name = name
+        self._attempts: dict[K, SharedAttempt[T]] = {}
+
+    async def join(self, key: K) -> T:
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            attempt = self._attempts[key] = SharedAttempt(lambda: self._make(key), self._seconds, self._name)
+        return await attempt.join()
+
+    def stop(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.stop()
+
+
+class Turns:
+    """Calls are made one after another. If one cannot even connect in time, those that wait for their turn share its failure:
+    their own attempts would take as long. On a slow link, where a call is sent and its answer is late, each has its own."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._timeouts = 0
+
+    async def call(self, make: Callable[[], Awaitable[T]]) -> T:
+        timeouts = self._timeouts
+        async with self._lock:
+            if self._timeouts != timeouts:
+                raise ServerSilent("no answer in time")
+            try:
+                return await make()
+            except ServerSilent as error:
+                if not error.maybe_stored:
+                    self._timeouts += 1
+                raise

@@ -36,6 +36,10 @@ class ServerGone(RedisConnectionError, ServerUnreachable):
         return f"{type(self).__name__}({str(self)!r})"
 
 
+class ServerSilent(ServerGone):
+    """No answer came in time. Another attempt would take as long."""
+
+
 class ServerUnavailable(ServerGone):
     """The server answers, but cannot serve right now (loading, read-only, failing over)."""
 
@@ -107,7 +111,8 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, ResponseError) and _is_passing_text(_said(error)):
         return ServerUnavailable(text)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
-        gone = ServerGone(text)
+        is_late = isinstance(error, (RedisTimeoutError, TimeoutError))
+        gone = ServerSilent(text) if is_late else ServerGone(text)
         gone.maybe_stored = was_sent(error)
         return gone
     if isinstance(error, DataError) or (isinstance(error, ResponseError) and _is_final_text(str(error))):

@@ -44,13 +44,20 @@ class Line:
         """One command, answered as the server answers it."""
         wire = self._wire
         if wire is None or wire.trouble is not None:
-            wire = await self._connecting.join()
+            wire = await self.connect()
         try:
             return await wire.ask(words, patience or self._answer_seconds)
         except ReadOnlyError:
             # A master that became a replica: a new connection may find the new one behind the same name.
             self._retire(wire)
             raise
+
+    async def connect(self) -> Wire:
+        """The connection, which is opened if there is none. All callers share one attempt."""
+        wire = self._wire
+        if wire is None or wire.trouble is not None:
+            wire = await self._connecting.join()
+        return wire
 
     async def ask_alone(self, *words: bytes | str | int, patience: float = 1.0) -> Any:
         """One command with a large value, or for one, with so many times the usual patience. If the caller gives it up, so

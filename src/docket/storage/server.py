@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import redis.asyncio as aioredis
 from redis.asyncio.connection import BlockingConnectionPool
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.exceptions import MovedError, NoScriptError, ResponseError
@@ -22,12 +21,12 @@ from redis.retry import Retry
 from docket.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 from docket.model.clock import TaskClock, shared_clock
 
-from .attempts import SharedAttempt
+from .attempts import SharedAttempt, SharedAttempts, Turns
 from .blocking import BlockingLine
 from .connections import ThreadedClient, async_class
 from .credentials import for_all_connections
 from .engines import folder_engine, memory_engine
-from .faults import SERVER_ERRORS, ServerGone, is_about_certificates, is_from_the_wrong_node, translate
+from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
 from .greeting import engine_of
 from .keys import text_bytes
 from .line import Line, open_wire
@@ -36,6 +35,7 @@ from .outages import Outages
 from .scripts import load
 from .threads import in_thread
 from .urls import Address, Kind, hide_password, parse
+from .user_client import user_client
 from .wire import Wire
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ class Server:
         self._lines: dict[int, Line] = {}
         # By way, for large values: one request at a time.
         self._bulk_lines: tuple[dict[int, Line], dict[int, Line]] = ({}, {})
-        self._bulk_turns = (asyncio.Lock(), asyncio.Lock())
+        self._bulk_turns = (Turns(), Turns())
         self._places: dict[int, Place] = {}
-        self._locating = asyncio.Lock()
+        # The threads have the same time; a little more is for them to say why they failed.
+        self._locating = SharedAttempts(self._find, ANSWER_SECONDS + 1, "docket - locating")
         self._greeting = SharedAttempt(self._examine, ANSWER_SECONDS, "docket - greeting")
         self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
         # Entered, greeted and not closed.
@@ -104,11 +105,14 @@ class Server:
                 self._credentials = for_all_connections(self.credential_provider)
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
-            self._lines, self._places, self._locating = {}, {}, asyncio.Lock()
-            self._bulk_lines, self._bulk_turns = ({}, {}), (asyncio.Lock(), asyncio.Lock())
+            self._lines, self._places = {}, {}
+            self._bulk_lines, self._bulk_turns = ({}, {}), (Turns(), Turns())
             self._stack.callback(self._greeting.stop)
+            self._stack.callback(self._locating.stop)
             await self._reach()
-            self.client = self._client_for_users()
+            self.client = user_client(self.address, self._options(ANSWER_SECONDS), self._stack) or self._plain_client(
+                CONNECTIONS, ANSWER_SECONDS, None
+            )
             self._stack.push_async_callback(self.client.aclose)
         except BaseException:
             await self._stack.aclose()
@@ -130,12 +134,17 @@ class Server:
         """One command on the node that has the key, answered as the server answers it."""
         return await self._on_node(key, lambda line: line.ask(*words))
 
+    async def connect(self, key: bytes, way: int | None = None) -> None:
+        """Returns when there is a connection to the node that has the key, for large values if a `way` is given."""
+        lines = None if way is None else self._bulk_lines[way]
+        await self._on_node(key, lambda line: line.connect(), lines)
+
     async def ask_alone(self, way: int, key: bytes, *words: bytes | str | int, patience: float = 1.0) -> Any:
         """One command with a large value (STORING), or for one (FETCHING): nothing small waits behind it."""
-        async with self._bulk_turns[way]:
-            return await self._on_node(
-                key, lambda line: line.ask_alone(*words, patience=patience), self._bulk_lines[way]
-            )
+        lines = self._bulk_lines[way]
+        return await self._bulk_turns[way].call(
+            lambda: self._on_node(key, lambda line: line.ask_alone(*words, patience=patience), lines)
+        )
 
     async def run_alone(
         self, way: int, script: str, keys: Sequence[bytes], *args: bytes | str | int, patience: float = 1.0
@@ -183,10 +192,14 @@ class Server:
         """Where the slot is, as far as we know; asks the cluster or the sentinels if we do not."""
         if self._nodes is None:
             return None
-        async with self._locating:
-            if slot not in self._places:
-                self._places[slot] = await in_thread(self._nodes.find, slot, ANSWER_SECONDS)
-            return self._places[slot]
+        place = self._places.get(slot)
+        if place is None:
+            place = self._places[slot] = await self._locating.join(slot)
+        return place
+
+    async def _find(self, slot: int) -> Place:
+        assert self._nodes is not None
+        return await in_thread(self._nodes.find, slot, ANSWER_SECONDS)
 
     def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
         """The same on a client of threaded_client(), for code outside the event loop."""
@@ -233,25 +246,6 @@ class Server:
         self.address = Address(self.address.kind, {"path": found.socket_path}, found.database)
         for pool in self._pools:
             pool.connection_kwargs["path"] = found.socket_path
-
-    def _client_for_users(self) -> Any:
-        """A client of redis-py as users know them. docket itself keeps plain connections to one node."""
-        options = self._options(ANSWER_SECONDS)
-        if self.address.kind is Kind.CLUSTER:
-            options.pop("db")
-            return aioredis.RedisCluster(ssl=self.address.tls, retry=AsyncRetry(NoBackoff(), 0), **options)
-        if self.address.kind is Kind.SENTINEL:
-            sentinel: Any = AsyncSentinel(
-                self.address.sentinels,
-                sentinel_kwargs=dict(self.address.sentinel_options),
-                ssl=self.address.tls,
-                retry=AsyncRetry(NoBackoff(), 0),
-                **options,
-            )
-            for client in sentinel.sentinels:
-                self._stack.push_async_callback(client.aclose)
-            return sentinel.master_for(self.address.service)
-        return self._plain_client(CONNECTIONS, ANSWER_SECONDS, None)
 
     def _plain_client(self, connections: int, answer_seconds: float | None, place: Place | None) -> Any:
         """An asyncio client of one node, with a pool of its own; it waits for a free connection instead of failing."""
@@ -376,7 +370,7 @@ class Server:
             async with asyncio.timeout(seconds if seconds > 0 else None):
                 await self._greet()
         except TimeoutError:
-            raise ServerGone(f"{self.shown_url}: no answer within {seconds:.0f} s") from None
+            raise ServerSilent(f"{self.shown_url}: no answer within {seconds:.0f} s") from None
 
     async def _greet(self) -> None:
         """Greets the server before anything else is asked. All who wait share one attempt, and its failure."""
