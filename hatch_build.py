@@ -1,6 +1,10 @@
-"""Makes the description of the package out of README.md: on an index page a link into the repository leads nowhere."""
+"""The package's URLs and description. GitHub tells its workflows the address of the repository, so packages that are built
+there link to it. Packages that are built elsewhere have no URLs, and the relative links of README.md become plain text.
+"""
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +26,22 @@ def description(readme: str, source: str | None) -> str:
     return _RELATIVE.sub(absolute, readme)
 
 
-class ReadmeHook(MetadataHookInterface):
+def urls(environment: Mapping[str, str]) -> dict[str, str]:
+    """The pages of the repository that builds the package; none if the build does not know its address."""
+    if not (repository := environment.get("GITHUB_REPOSITORY")):
+        return {}
+    source = f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}"
+    return {
+        "Source": source,
+        "Documentation": f"{source}/blob/main/docs/README.md",
+        "Changelog": f"{source}/blob/main/CHANGELOG.md",
+        "Issues": f"{source}/issues",
+    }
+
+
+class RepositoryHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         readme = Path(self.root, "README.md").read_text(encoding="utf-8")
-        source = metadata.get("urls", {}).get("Source")
+        metadata["urls"] = urls(os.environ)
+        source = metadata["urls"].get("Source")
         metadata["readme"] = {"content-type": "text/markdown", "text": description(readme, source)}

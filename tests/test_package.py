@@ -61,11 +61,28 @@ def test_the_source_distribution_has_all_that_its_tests_need(tmp_path: Path) -> 
     assert collected.returncode == 0, collected.stdout
 
 
+def metadata_of(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("dist-info/METADATA"))
+        return archive.read(name).decode()
+
+
 @pytest.fixture(scope="module")
 def metadata(tmp_path_factory: pytest.TempPathFactory) -> str:
-    with zipfile.ZipFile(build("wheel", tmp_path_factory.mktemp("wheel"))) as wheel:
-        (name,) = (name for name in wheel.namelist() if name.endswith("dist-info/METADATA"))
-        return wheel.read(name).decode()
+    return metadata_of(build("wheel", tmp_path_factory.mktemp("wheel")))
+
+
+def test_a_package_that_the_repository_builds_links_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example.com")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "shop/docket")
+    metadata = metadata_of(build("wheel", tmp_path))
+    assert "Project-URL: Source, https://git.example.com/shop/docket\n" in metadata
+    assert "(https://git.example.com/shop/docket/blob/main/docs/limits.md)" in metadata
+
+
+def test_a_package_that_is_built_elsewhere_names_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    assert "Project-URL" not in metadata_of(build("wheel", tmp_path))
 
 
 def test_the_description_of_the_package_has_no_link_that_leads_nowhere(metadata: str) -> None:
@@ -83,7 +100,7 @@ def test_the_package_asks_for_releases_of_redis_py_that_are_tested(metadata: str
 
 def test_only_releases_of_python_that_are_tested_are_promised() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text() if (ROOT / ".github").is_dir() else None
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text() if (ROOT / ".github").is_dir() else None
     promised = {c.rsplit(" ", 1)[1] for c in project["classifiers"] if re.search(r"Python :: 3\.\d+$", c)}
     assert promised == {"3.11", "3.12", "3.13"}
     if workflow is not None:
