@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from docket.attached import AttachedWorkers
 from docket.dependencies import argument_check
-from docket.errors import NotOpen, Undecodable
+from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.execution.execution import from_record
 from docket.execution.hand_runs import HandRuns
-from docket.execution.stand_in import stand_in
 from docket.execution.watching import watch
+from docket.inspection.executions import find_execution
+from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.instrumentation import (
     TASKS_CANCELLED,
     inject_context,
@@ -26,13 +26,12 @@ from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.ledger import BATCH
 from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.task_keys import new_key
-from docket.model.times import check_durations, duration_ms, from_ms
+from docket.model.times import check_durations, duration_ms
 from docket.pending_call import PendingCall, check_place
 from docket.places import Places
 from docket.registry import Registry, TaskCollection, name_of
 from docket.result_store import ResultStore
 from docket.scheduling import Scheduling
-from docket.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.spans import batch_span, request_span, task_span
 from docket.storage.keys import Keys
 from docket.storage.server import Server
@@ -374,27 +373,7 @@ class Docket(Places):
 
     async def get_execution(self, key: str) -> Execution[Any] | None:
         """The task of that key, finished or not, or None. Functions unknown here are no obstacle."""
-        look = await self.ledger.look(key)
-        record = look.task or (look.finished.task if look.finished else None)
-        if record is None:
-            return None
-        function = self.tasks.get(record.function_name)
-        try:
-            await self.ledger.payloads.complete(record)
-            execution = from_record(self, key, record, function)
-        except Undecodable as error:
-            execution = Execution(
-                self,
-                function or stand_in(record.function_name),
-                (),
-                {},
-                key,
-                from_ms(record.due_ms),
-                function_name=record.function_name,
-            )
-            execution.schedule_exception = error
-        execution.apply(look)
-        return execution
+        return await find_execution(self, key)
 
     async def clear(self) -> int:
         """Cancels everything that waits; what runs goes on. Returns how many tasks were removed."""

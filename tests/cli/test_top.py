@@ -13,7 +13,7 @@ import pytest
 
 from docket import Docket, Worker
 from docket.cli.dashboard import sparkline
-from docket.cli.observing import Observer
+from docket.inspection.live import Observer
 
 from .conftest import Command, Start
 from .processes import Terminal, until
@@ -97,24 +97,24 @@ async def test_an_observer_sees_rates_running_tasks_progress_and_failures() -> N
         started, released = asyncio.Event(), asyncio.Event()
         observer = Observer(docket)
         async with observer.listening(), Worker(docket, name="Ada") as worker:
-            await observer.look()
+            await observer.refresh()
             await docket.add("fail", key="failing")("no way")
             await docket.add("trace")("x")
             running = await docket.add(slow, key="slow")("x")
             working = asyncio.create_task(worker.run_forever())
             async with asyncio.timeout(90):
                 await started.wait()
-                while observer.sight.totals.ended < 2:
+                while observer.state.totals.ended < 2:
                     await asyncio.sleep(0.01)
-            await observer.look()
-            sight = observer.sight
-            assert [(task.key, task.function, task.worker) for task in sight.running] == [("slow", "slow", "Ada")]
-            assert (sight.totals.completed, sight.totals.failed) == (1, 1)
-            assert [(f.key, f.function) for f in sight.failures] == [("failing", "fail")]
-            assert "no way" in sight.failures[0].error
-            assert sight.rates.ended > 0
-            assert sight.rates.added > 0
-            assert [w.name for w in sight.workers] == ["Ada"]
+            await observer.refresh()
+            state = observer.state
+            assert [(task.key, task.function, task.worker) for task in state.running] == [("slow", "slow", "Ada")]
+            assert (state.totals.completed, state.totals.failed) == (1, 1)
+            assert [(f.key, f.function) for f in state.failures] == [("failing", "fail")]
+            assert "no way" in state.failures[0].error
+            assert state.rates.ended > 0
+            assert state.rates.added > 0
+            assert [w.name for w in state.workers] == ["Ada"]
             released.set()
             await running.get_result()
             working.cancel()
@@ -131,9 +131,9 @@ async def test_an_observer_does_not_hear_other_dockets() -> None:
                 await one.add("trace")("x")
                 await own.run_until_finished()
             async with asyncio.timeout(90):
-                while observer.sight.totals.ended < 1:
+                while observer.state.totals.ended < 1:
                     await asyncio.sleep(0.01)
-            assert observer.sight.totals.started == 1
+            assert observer.state.totals.started == 1
 
 
 def test_a_sparkline_shows_little_as_little_and_nothing_as_nothing() -> None:

@@ -11,10 +11,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from docket.cli.observing import Failure, Running, Sight
 from docket.cli.output import ago, printable
 from docket.dependencies import format_duration
 from docket.docket import WorkerInfo
+from docket.inspection.live import Failure, LiveState, Running
 from docket.model.times import from_ms
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -24,31 +24,31 @@ BAR_WIDTH = 24
 class Dashboard:
     """Draws what an observer sees; the tables share whatever height there is."""
 
-    def __init__(self, title: str, sight: Sight, hint: str = "") -> None:
+    def __init__(self, title: str, state: LiveState, hint: str = "") -> None:
         self.title = title
         self.hint = hint
         self.caption = ""
         self.foot = ""
-        self._sight = sight
+        self._state = state
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or console.height
-        sight = self._sight
+        state = self._state
         room = max(height - 11, 6)
-        failures = list(sight.failures)[-max(room // 4, 2) :]
-        workers = sight.workers[: max(room // 4, 2)]
-        running = sight.running[: max(room - len(failures) - len(workers), 2)]
+        failures = list(state.failures)[-max(room // 4, 2) :]
+        workers = state.workers[: max(room // 4, 2)]
+        running = state.running[: max(room - len(failures) - len(workers), 2)]
         yield self._head()
         if self.caption:
             yield Text(printable(self.caption), style="bold cyan", no_wrap=True, overflow="ellipsis")
-        yield _counts(sight)
-        yield _rates(sight, options.max_width)
-        if sight.unknown:
-            yield _unknown(sight)
+        yield _counts(state)
+        yield _rates(state, options.max_width)
+        if state.unknown:
+            yield _unknown(state)
         yield _section(
-            f"Running {_of(len(running), sight.census.running if sight.census else 0)}", _running(running, sight.now)
+            f"Running {_of(len(running), state.census.running if state.census else 0)}", _running(running, state.now)
         )
-        yield _section(f"Workers {_of(len(workers), len(sight.workers))}", _workers(workers, sight))
+        yield _section(f"Workers {_of(len(workers), len(state.workers))}", _workers(workers, state))
         yield _section("Failures since we look", _failures(failures))
         if self.foot:
             yield Text(printable(self.foot), style="dim", no_wrap=True, overflow="ellipsis")
@@ -59,13 +59,13 @@ class Dashboard:
         line.add_column(justify="right", no_wrap=True)
         clock = f"{datetime.now():%H:%M:%S}"
         line.add_row(Text(self.title, style="bold"), Text(f"{self.hint}  {clock}" if self.hint else clock, style="dim"))
-        if self._sight.trouble is None:
+        if self._state.trouble is None:
             return line
-        return Group(line, Text(printable(f"no answer: {self._sight.trouble}"), style="bold red", no_wrap=True))
+        return Group(line, Text(printable(f"no answer: {self._state.trouble}"), style="bold red", no_wrap=True))
 
 
-def _counts(sight: Sight) -> RenderableType:
-    census = sight.census
+def _counts(state: LiveState) -> RenderableType:
+    census = state.census
     if census is None:
         return Text("…")
     parts = [
@@ -91,17 +91,17 @@ def _counts(sight: Sight) -> RenderableType:
     return line
 
 
-def _unknown(sight: Sight) -> RenderableType:
+def _unknown(state: LiveState) -> RenderableType:
     functions = (
-        f"{function.name} ({function.tasks:,}, since {ago(from_ms(function.since_ms), sight.now)})"
-        for function in sight.unknown
+        f"{function.name} ({function.tasks:,}, since {ago(from_ms(function.since_ms), state.now)})"
+        for function in state.unknown
     )
     text = printable(f"unknown to the workers: {', '.join(functions)}")
     return Text(text, style="bold red", no_wrap=True, overflow="ellipsis")
 
 
-def _rates(sight: Sight, width: int) -> RenderableType:
-    rates = sight.rates
+def _rates(state: LiveState, width: int) -> RenderableType:
+    rates = state.rates
     line = Text()
     for name, rate, style in (
         ("done", rates.ended, "green"),
@@ -111,7 +111,7 @@ def _rates(sight: Sight, width: int) -> RenderableType:
         line.append(f"{rate:,.0f}/s", style=f"bold {style}")
         line.append(f" {name}   ")
     room = max(min(width - len(line), 60), 0)
-    line.append(sparkline(list(sight.ended_rates)[-room:] if room else []), style="green")
+    line.append(sparkline(list(state.ended_rates)[-room:] if room else []), style="green")
     return line
 
 
@@ -166,7 +166,7 @@ def _message(task: Running) -> Text:
     return printable_text(f"{task.current or 0}/{task.total} {task.message or ''}")
 
 
-def _workers(workers: Sequence[WorkerInfo], sight: Sight) -> RenderableType | None:
+def _workers(workers: Sequence[WorkerInfo], state: LiveState) -> RenderableType | None:
     if not workers:
         return None
     table = _grid()
@@ -175,7 +175,7 @@ def _workers(workers: Sequence[WorkerInfo], sight: Sight) -> RenderableType | No
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=5, style="dim")
     for worker in workers:
         names = ", ".join(sorted(worker.tasks))
-        table.add_row(printable_text(worker.name), f"seen {ago(worker.last_seen, sight.now)}", printable_text(names))
+        table.add_row(printable_text(worker.name), f"seen {ago(worker.last_seen, state.now)}", printable_text(names))
     return table
 
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.listing import STAGES, Listing, Place, list_tasks, read_place
 from docket.cli.numbers import positive
 from docket.cli.opening import opened, run
 from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.dependencies import format_duration
-from docket.docket import Docket, WorkerInfo
-from docket.ledger.ledger import Census, worker_name
-from docket.ledger.queries import FunctionTally, TaskRow, tally
-from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
+from docket.docket import Docket
+from docket.inspection.listing import STAGES, Cursor, read_cursor
+from docket.inspection.view import View, as_json, read_view
+from docket.ledger.ledger import worker_name
+from docket.ledger.queries import FunctionTally, TaskRow
+from docket.ledger.unknown_functions import UnknownFunction
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -83,19 +82,6 @@ Tasks = Annotated[
 ]
 
 
-@dataclass
-class View:
-    """Everything a snapshot shows."""
-
-    taken: datetime
-    census: Census
-    listing: Listing
-    workers: Sequence[WorkerInfo]
-    strikes: list[str]
-    stats: dict[str, FunctionTally] | None
-    unknown: list[UnknownFunction]
-
-
 @app.command()
 @on_docket
 def snapshot(
@@ -116,46 +102,32 @@ def snapshot(
     Arguments are not shown: they are only read by the workers.
     """
     states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
-    view = run(_look(docket, states, None if all else limit, function, key, _place(after), stats))
+    cursor = _cursor(after)
+    view = run(_read(docket, states, None if all else limit, function, key, cursor, stats))
     if json:
-        write_json(_as_json(docket.name, view))
+        write_json(as_json(docket.name, view))
     else:
         _show(docket.name, view)
 
 
-def _place(text: str | None) -> Place | None:
+def _cursor(text: str | None) -> Cursor | None:
     try:
-        return None if text is None else read_place(text)
+        return None if text is None else read_cursor(text)
     except ValueError as error:
         raise WrongUsage(f"--after: {error}") from None
 
 
-async def _look(
+async def _read(
     docket: Docket,
     states: Sequence[ExecutionState],
     limit: int | None,
     function: str | None,
     key: str | None,
-    after: Place | None,
+    after: Cursor | None,
     stats: bool,
 ) -> View:
     async with opened(docket):
-        ledger = docket.ledger
-        listing, census, workers = await asyncio.gather(
-            list_tasks(ledger, states, limit, function=function, key_prefix=key, after=after),
-            ledger.census(),
-            docket.workers(),
-        )
-        counts = await tally(ledger) if stats else None
-        unknown = await unknown_functions(ledger) if census.unknown else []
-        return View(from_ms(census.server_ms), census, listing, workers, _strikes(docket), counts, unknown)
-
-
-def _strikes(docket: Docket) -> list[str]:
-    return sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
-
-
-# For people
+        return await read_view(docket, states, limit, function=function, key_prefix=key, after=after, stats=stats)
 
 
 def _show(name: str, view: View) -> None:
@@ -228,60 +200,3 @@ def _size(count: int) -> str:
 def _stat(function: str, counts: FunctionTally, now: datetime) -> tuple[str, ...]:
     numbers = (f"{n:,}" for n in (counts.running, counts.queued, counts.scheduled))
     return function, *numbers, ago(from_ms(counts.earliest_due_ms), now)
-
-
-# For programs
-
-
-def _as_json(name: str, view: View) -> dict[str, Any]:
-    census = view.census
-    found: dict[str, Any] = {
-        "docket": name,
-        "taken": view.taken.isoformat(),
-        "counts": {
-            "running": census.running,
-            "queued": census.queued,
-            "scheduled": census.scheduled,
-            "waiting_for_a_limit": census.parked,
-            "unknown_function": census.unknown,
-            "dead_letters": census.dead,
-        },
-        "strikes": view.strikes,
-        "unknown_functions": [_unknown_json(function) for function in view.unknown],
-        "tasks": [_task_json(row) for row in view.listing.rows],
-        "next": view.listing.following.text() if view.listing.following is not None else None,
-        "workers": [_worker_json(worker) for worker in view.workers],
-    }
-    if view.stats is not None:
-        found["stats"] = {
-            function: {"running": counts.running, "queued": counts.queued, "scheduled": counts.scheduled}
-            for function, counts in view.stats.items()
-        }
-    return found
-
-
-def _unknown_json(function: UnknownFunction) -> dict[str, Any]:
-    return {
-        "name": function.name,
-        "since": from_ms(function.since_ms).isoformat(),
-        "tasks": function.tasks,
-        "known": function.is_known,
-    }
-
-
-def _worker_json(worker: WorkerInfo) -> dict[str, Any]:
-    return {"name": worker.name, "last_seen": worker.last_seen.isoformat(), "tasks": sorted(worker.tasks)}
-
-
-def _task_json(row: TaskRow) -> dict[str, Any]:
-    task = row.task
-    return {
-        "key": row.key,
-        "function": task.function_name,
-        "state": row.state.value,
-        "when": from_ms(row.due_ms).isoformat(),
-        "attempt": task.attempt,
-        "arguments_bytes": row.call_size,
-        "worker": worker_name(row.run.worker) if row.run else None,
-        "started_at": from_ms(row.run.started_ms).isoformat() if row.run else None,
-    }

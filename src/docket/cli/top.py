@@ -16,11 +16,11 @@ from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.keyboard import quitting
 from docket.cli.numbers import positive
-from docket.cli.observing import Observer, Sight
 from docket.cli.opening import opened, run
 from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
 from docket.docket import Docket
+from docket.inspection.live import LiveState, Observer
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
@@ -65,7 +65,7 @@ async def _top(docket: Docket, interval: float, count: int | None, as_json: bool
     async with opened(docket):
         observer = Observer(docket)
         async with observer.listening():
-            await observer.look()
+            await observer.refresh()
             stopped = asyncio.Event()
             with quitting(stopped.set):
                 if as_json or not is_terminal():
@@ -79,58 +79,58 @@ async def _screen(
 ) -> None:
     server = docket.server
     title = printable(f"docket {docket.name!r} at {server.shown_url} ({server.engine_name} {server.engine_version})")
-    view = Dashboard(title, observer.sight, "q quits")
+    view = Dashboard(title, observer.state, "q quits")
     with Live(view, console=console(), screen=True, auto_refresh=False) as live:
         async for _ in _looks(observer, stopped, interval, count):
             live.refresh()
 
 
 async def _lines(observer: Observer, stopped: asyncio.Event, interval: float, count: int | None, as_json: bool) -> None:
-    async for sight in _looks(observer, stopped, interval, count):
+    async for state in _looks(observer, stopped, interval, count):
         if as_json:
-            write_json(_facts(sight))
+            write_json(_facts(state))
         else:
-            typer.echo(_line(sight))
+            typer.echo(_line(state))
 
 
 async def _looks(
     observer: Observer, stopped: asyncio.Event, interval: float, count: int | None
-) -> AsyncGenerator[Sight]:
-    """A sight of the docket, now and at every interval."""
+) -> AsyncGenerator[LiveState]:
+    """A state of the docket, now and at every interval."""
     looked = 0
     while not stopped.is_set():
-        yield observer.sight
+        yield observer.state
         looked += 1
         if looked == count:
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), interval)
             return
-        await observer.look()
+        await observer.refresh()
 
 
-def _facts(sight: Sight) -> dict[str, Any]:
-    census, rates = sight.census, sight.rates
-    facts: dict[str, Any] = {"at": sight.now.isoformat(), "trouble": sight.trouble, "workers": len(sight.workers)}
+def _facts(state: LiveState) -> dict[str, Any]:
+    census, rates = state.census, state.rates
+    facts: dict[str, Any] = {"at": state.now.isoformat(), "trouble": state.trouble, "workers": len(state.workers)}
     if census is not None:
         facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
         facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}
-        facts |= {"unknown_functions": [function.name for function in sight.unknown]}
+        facts |= {"unknown_functions": [function.name for function in state.unknown]}
     return facts | {"done_rate": rates.ended, "failed_rate": rates.failed, "added_rate": rates.added}
 
 
-def _line(sight: Sight) -> str:
-    if sight.trouble is not None:
-        return printable(f"{datetime.now():%H:%M:%S}  no answer: {sight.trouble}")
-    census, rates = sight.census, sight.rates
+def _line(state: LiveState) -> str:
+    if state.trouble is not None:
+        return printable(f"{datetime.now():%H:%M:%S}  no answer: {state.trouble}")
+    census, rates = state.census, state.rates
     assert census is not None
-    unknown = f"  unknown {census.unknown:,} ({_names(sight)})" if census.unknown else ""
+    unknown = f"  unknown {census.unknown:,} ({_names(state)})" if census.unknown else ""
     return printable(
         f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
-        f"scheduled {census.scheduled:,}  workers {len(sight.workers)}  done {rates.ended:,.0f}/s  "
+        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  done {rates.ended:,.0f}/s  "
         f"failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s{unknown}"
     )
 
 
-def _names(sight: Sight) -> str:
-    return ", ".join(function.name for function in sight.unknown)
+def _names(state: LiveState) -> str:
+    return ", ".join(function.name for function in state.unknown)

@@ -24,10 +24,10 @@ from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed
 from docket.cli.keyboard import quitting
 from docket.cli.logs import Level, docket_logs_only
-from docket.cli.observing import Observer
 from docket.cli.opening import run
 from docket.cli.output import is_terminal
 from docket.docket import Docket
+from docket.inspection.live import Observer
 from docket.worker import Worker
 
 app: typer.Typer = typer.Typer(add_completion=False)
@@ -78,7 +78,7 @@ async def _demo(seconds: float) -> None:
             began = time.monotonic()
             story = await _play(docket, observer, seconds, stopped)
             took = time.monotonic() - began
-    totals = observer.sight.totals
+    totals = observer.state.totals
     engine = f"{docket.server.engine_name} {docket.server.engine_version}"
     for line in summary(took, engine, totals, shop.diary, story):
         typer.echo(line)
@@ -125,8 +125,8 @@ async def _working(docket: Docket) -> AsyncGenerator[None]:
 
 async def _play(docket: Docket, observer: Observer, seconds: float, stopped: asyncio.Event) -> Story:
     """Tells the story, and shows what comes of it, until all is done, time is over or somebody has seen enough."""
-    sight, url = observer.sight, docket.server.shown_url
-    stage = ScreenStage(sight, seconds, url) if is_terminal() else LineStage(sight)
+    state, url = observer.state, docket.server.shown_url
+    stage = ScreenStage(state, seconds, url) if is_terminal() else LineStage(state)
     story = Story(docket, seconds, stage.say)
     telling = asyncio.create_task(story.tell(), name="docket demo - story")
     try:
@@ -141,14 +141,14 @@ async def _show(
     stage: Stage, observer: Observer, telling: asyncio.Task[None], end: float, stopped: asyncio.Event
 ) -> None:
     while not stopped.is_set() and (left := end + OVERTIME_SECONDS - time.monotonic()) > 0:
-        await observer.look()
+        await observer.refresh()
         stage.draw()
         if telling.done():
             # A story that breaks off is our own mistake, and to be seen.
             telling.result()
-            if observer.sight.census is not None and observer.sight.census.unfinished <= FOR_EVER:
+            if observer.state.census is not None and observer.state.census.unfinished <= FOR_EVER:
                 return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), min(stage.interval, left))
-    await observer.look()
+    await observer.refresh()
     stage.draw()

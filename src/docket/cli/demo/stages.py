@@ -11,8 +11,8 @@ import typer
 from rich.live import Live
 
 from docket.cli.dashboard import Dashboard
-from docket.cli.observing import Sight
 from docket.cli.output import console
+from docket.inspection.live import LiveState
 
 
 class Stage(Protocol):
@@ -36,8 +36,8 @@ class ScreenStage:
 
     interval: float = 0.25
 
-    def __init__(self, sight: Sight, seconds: float, url: str) -> None:
-        self._view = Dashboard("docket demo: a small shop", sight)
+    def __init__(self, state: LiveState, seconds: float, url: str) -> None:
+        self._view = Dashboard("docket demo: a small shop", state)
         self._view.foot = f"from another terminal: docket top --docket shop --url {url}"
         self._live = Live(self._view, console=console(), screen=True, auto_refresh=False)
         self._end = time.monotonic() + seconds
@@ -64,14 +64,14 @@ class LineStage:
 
     interval: float = 2.0
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, state: LiveState) -> None:
+        self._state = state
 
     def say(self, caption: str) -> None:
         typer.echo(f"{datetime.now():%H:%M:%S}  {caption}")
 
     def draw(self) -> None:
-        census, totals = self._sight.census, self._sight.totals
+        census, totals = self._state.census, self._state.totals
         if census is not None:
             typer.echo(
                 f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready + census.parked:,}  "

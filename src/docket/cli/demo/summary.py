@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from docket.cli.demo.shop import COURIER_LINES, Diary
 from docket.cli.demo.story import PAGES_TO_INDEX, Story
-from docket.cli.observing import Totals
+from docket.inspection.live import Totals
 
 NEXT = """\
 What to try next:

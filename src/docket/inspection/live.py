@@ -11,11 +11,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
-from docket.cli.listing import list_tasks
-from docket.docket import Docket, WorkerInfo
 from docket.errors import DocketError
 from docket.ledger.ledger import Census, worker_name
 from docket.ledger.queries import TaskRow
@@ -23,6 +21,12 @@ from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.overhearing import overhear
+
+from .listing import list_tasks
+from .snapshot import WorkerInfo, read_workers
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
 
 # How many running tasks and failures are kept for show.
 SHOWN_RUNNING, SHOWN_FAILURES = 100, 20
@@ -81,7 +85,7 @@ class Rates:
 
 
 @dataclass
-class Sight:
+class LiveState:
     """All that a live view shows."""
 
     census: Census | None = None
@@ -104,7 +108,7 @@ class Observer:
 
     def __init__(self, docket: Docket) -> None:
         self._docket = docket
-        self.sight: Sight = Sight()
+        self.state: LiveState = LiveState()
         self._progress: dict[str, tuple[int | None, int, str | None]] = {}
         self._unnamed: list[Failure] = []
         self._at = time.monotonic()
@@ -131,7 +135,7 @@ class Observer:
         if event["type"] == "progress":
             self._progress[key] = event["current"], event["total"], event["message"]
             return
-        state, totals = event["state"], self.sight.totals
+        state, totals = event["state"], self.state.totals
         if state == ExecutionState.RUNNING.value:
             totals.started += 1
             return
@@ -143,16 +147,16 @@ class Observer:
         elif state == ExecutionState.FAILED.value:
             totals.failed += 1
             failure = Failure(datetime.now().astimezone(), key, event.get("error") or "")
-            self.sight.failures.append(failure)
+            self.state.failures.append(failure)
             self._unnamed.append(failure)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Asks the server how things are. A server that does not answer is noted; the view stays as it was."""
         try:
-            await self._look()
-            self.sight.trouble = None
+            await self._read()
+            self.state.trouble = None
         except DocketError as error:
-            self.sight.trouble = str(error)
+            self.state.trouble = str(error)
             await self._revive()
         self._note_rates()
 
@@ -161,15 +165,15 @@ class Observer:
         with contextlib.suppress(DocketError):
             await self._docket.server.revive()
 
-    async def _look(self) -> None:
-        docket, sight = self._docket, self.sight
+    async def _read(self) -> None:
+        docket, state = self._docket, self.state
         running = [ExecutionState.RUNNING]
-        sight.census, sight.workers, listing = await asyncio.gather(
-            docket.ledger.census(), docket.workers(), list_tasks(docket.ledger, running, SHOWN_RUNNING)
+        state.census, state.workers, listing = await asyncio.gather(
+            docket.ledger.census(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
         )
-        sight.unknown = await unknown_functions(docket.ledger) if sight.census.unknown else []
+        state.unknown = await unknown_functions(docket.ledger) if state.census.unknown else []
         await asyncio.gather(*(self._learn_progress(row) for row in listing.rows))
-        sight.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
+        state.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
         await self._name_failures()
 
     def _running(self, row: TaskRow) -> Running:
@@ -183,8 +187,8 @@ class Observer:
     async def _learn_progress(self, row: TaskRow) -> None:
         """Of a task that made progress before we listened. One that runs for a moment only is not asked for."""
         assert row.run is not None
-        assert self.sight.census is not None
-        if row.key in self._progress or self.sight.census.server_ms - row.run.started_ms < 1000:
+        assert self.state.census is not None
+        if row.key in self._progress or self.state.census.server_ms - row.run.started_ms < 1000:
             return
         stored = (await self._docket.ledger.look(row.key)).progress
         known: dict[str, Any] = json.loads(stored) if stored else {}
@@ -200,16 +204,16 @@ class Observer:
                 failure.function = record.function_name
 
     def _note_rates(self) -> None:
-        now, sight = time.monotonic(), self.sight
+        now, state = time.monotonic(), self.state
         seconds, self._at = max(now - self._at, 0.001), now
-        totals, before = sight.totals, self._before
+        totals, before = state.totals, self._before
         ended = totals.ended - before.ended
-        sight.rates = Rates(
+        state.rates = Rates(
             (totals.started - before.started) / seconds, ended / seconds, (totals.failed - before.failed) / seconds
         )
-        if sight.census is not None:
+        if state.census is not None:
             if self._unfinished is not None:
-                sight.rates.added = max(sight.census.unfinished - self._unfinished + ended, 0) / seconds
-            self._unfinished = sight.census.unfinished
-        sight.ended_rates.append(sight.rates.ended)
+                state.rates.added = max(state.census.unfinished - self._unfinished + ended, 0) / seconds
+            self._unfinished = state.census.unfinished
+        state.ended_rates.append(state.rates.ended)
         self._before = Totals(totals.started, totals.completed, totals.failed, totals.cancelled)

@@ -18,25 +18,25 @@ PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a page ended: in which stage, and where there."""
+class Cursor:
+    """Where a page ended: its stage, and the position in that stage."""
 
     stage: int = 0
-    cursor: bytes | None = None
+    within: bytes | None = None
 
     def text(self) -> str:
-        return base64.urlsafe_b64encode(bytes([self.stage]) + (self.cursor or b"")).decode().rstrip("=")
+        return base64.urlsafe_b64encode(bytes([self.stage]) + (self.within or b"")).decode().rstrip("=")
 
 
-def read_place(text: str) -> Place:
-    """ValueError if it is none."""
+def read_cursor(text: str) -> Cursor:
+    """Raises ValueError if the text is not a cursor."""
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
         raw = b""
     if not raw or raw[0] >= len(STAGES):
         raise ValueError(f"{text!r} is not where a page ended: copy it from the end of the page before")
-    return Place(raw[0], raw[1:] or None)
+    return Cursor(raw[0], raw[1:] or None)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Listing:
     """About as many tasks as asked for, and where the next page begins; None at the end."""
 
     rows: list[TaskRow] = field(default_factory=list[TaskRow])
-    following: Place | None = None
+    following: Cursor | None = None
 
 
 async def list_tasks(
@@ -54,22 +54,22 @@ async def list_tasks(
     *,
     function: str | None = None,
     key_prefix: str | None = None,
-    after: Place | None = None,
+    after: Cursor | None = None,
 ) -> Listing:
     """A page of the tasks in these states; all of them without a limit."""
-    place = after or Place()
+    cursor = after or Cursor()
     listing = Listing()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while place.stage < len(STAGES):
-        state = STAGES[place.stage]
-        cursor = None
+    while cursor.stage < len(STAGES):
+        state = STAGES[cursor.stage]
+        within = None
         if state in states:
             query = Query(state, function, key_prefix)
-            page = await find(ledger, query, place.cursor, max((limit or 500) - len(listing.rows), 1))
+            page = await find(ledger, query, cursor.within, max((limit or 500) - len(listing.rows), 1))
             listing.rows += sorted(page.rows, key=lambda row: row.due_ms)
-            cursor = page.cursor
-        place = Place(place.stage, cursor) if cursor is not None else Place(place.stage + 1)
+            within = page.cursor
+        cursor = Cursor(cursor.stage, within) if within is not None else Cursor(cursor.stage + 1)
         if limit is not None and (len(listing.rows) >= limit or time.monotonic() > deadline):
-            listing.following = place if place.stage < len(STAGES) else None
+            listing.following = cursor if cursor.stage < len(STAGES) else None
             break
     return listing

@@ -8,16 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 from weakref import WeakValueDictionary
 
-from docket.errors import Undecodable
 from docket.execution import Execution
-from docket.execution.execution import from_record
-from docket.execution.stand_in import stand_in
 from docket.ledger import Ledger
 from docket.ledger.ledger import worker_name
 from docket.ledger.queries import Query, TaskRow, find_all
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+
+from .executions import read_execution
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -79,7 +78,8 @@ class WaitingExecutions(Sequence[Execution]):
         position = range(len(self._rows))[index]
         execution = self._made.get(position)
         if execution is None:
-            execution = self._made[position] = _execution(self._docket, self._rows[position])
+            row = self._rows[position]
+            execution = self._made[position] = read_execution(self._docket, row.key, row.task)
         return execution
 
     def __eq__(self, other: object) -> bool:
@@ -100,7 +100,9 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     waiting = [row for row in rows.values() if row.run is None]
     waiting.sort(key=lambda row: row.due_ms)
     running = [
-        RunningExecution(_execution(docket, row), worker_name(row.run.worker), from_ms(row.run.started_ms))
+        RunningExecution(
+            read_execution(docket, row.key, row.task), worker_name(row.run.worker), from_ms(row.run.started_ms)
+        )
         for row in rows.values()
         if row.run is not None
     ]
@@ -108,26 +110,6 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     future = WaitingExecutions(docket, waiting)
     workers, unknown = await read_workers(docket.ledger), await unknown_functions(docket.ledger)
     return DocketSnapshot(taken, len(rows), future, running, workers, unknown)
-
-
-def _execution(docket: Docket, row: TaskRow) -> Execution:
-    task = row.task
-    function: Any = docket.tasks.get(task.function_name)
-    try:
-        return from_record(docket, row.key, task, function)
-    except Undecodable as error:
-        execution = Execution(
-            docket,
-            function or stand_in(task.function_name),
-            (),
-            {},
-            row.key,
-            from_ms(task.due_ms),
-            function_name=task.function_name,
-        )
-        execution.apply_task(task)
-        execution.schedule_exception = error
-        return execution
 
 
 async def read_workers(ledger: Ledger, task: str | None = None) -> list[WorkerInfo]:

@@ -1,0 +1,47 @@
+"""Executions of stored tasks. A task that cannot be decoded here still has an execution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docket.errors import Undecodable
+from docket.execution import Execution
+from docket.execution.execution import from_record
+from docket.execution.stand_in import stand_in
+from docket.model.times import from_ms
+from docket.storage.records import TaskRecord
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
+    """The execution that a task record describes. If its arguments cannot be decoded, it has none, and
+    `schedule_exception` says why."""
+    try:
+        return from_record(docket, key, task, docket.tasks.get(task.function_name))
+    except Undecodable as error:
+        return _undecodable(docket, key, task, error)
+
+
+async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
+    """The task of that key, finished or not, or None."""
+    look = await docket.ledger.look(key)
+    task = look.task or (look.finished.task if look.finished else None)
+    if task is None:
+        return None
+    try:
+        await docket.ledger.payloads.complete(task)
+        execution = from_record(docket, key, task, docket.tasks.get(task.function_name))
+    except Undecodable as error:
+        execution = _undecodable(docket, key, task, error)
+    execution.apply(look)
+    return execution
+
+
+def _undecodable(docket: Docket, key: str, task: TaskRecord, error: Undecodable) -> Execution:
+    name, due = task.function_name, from_ms(task.due_ms)
+    execution = Execution(docket, docket.tasks.get(name) or stand_in(name), (), {}, key, due, function_name=name)
+    execution.apply_task(task)
+    execution.schedule_exception = error
+    return execution

@@ -1,0 +1,112 @@
+"""One view of a docket: counts, a page of tasks, workers and strikes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from docket.ledger.ledger import Census, worker_name
+from docket.ledger.queries import FunctionTally, TaskRow, tally
+from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
+from docket.model.states import ExecutionState
+from docket.model.times import from_ms
+
+from .listing import Cursor, Listing, list_tasks
+from .snapshot import WorkerInfo, read_workers
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+@dataclass
+class View:
+    """The state of a docket at one moment. `stats` counts the tasks of each function; None if nobody asked for it."""
+
+    taken: datetime
+    census: Census
+    listing: Listing
+    workers: Sequence[WorkerInfo]
+    strikes: list[str]
+    stats: dict[str, FunctionTally] | None
+    unknown: list[UnknownFunction]
+
+
+async def read_view(
+    docket: Docket,
+    states: Sequence[ExecutionState],
+    limit: int | None,
+    *,
+    function: str | None = None,
+    key_prefix: str | None = None,
+    after: Cursor | None = None,
+    stats: bool = False,
+) -> View:
+    """Reads a page of at most about `limit` tasks (all without a limit) and everything around it."""
+    ledger = docket.ledger
+    listing, census, workers = await asyncio.gather(
+        list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),
+        ledger.census(),
+        read_workers(ledger),
+    )
+    counts = await tally(ledger) if stats else None
+    unknown = await unknown_functions(ledger) if census.unknown else []
+    strikes = sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
+    return View(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown)
+
+
+def as_json(name: str, view: View) -> dict[str, Any]:
+    """The view for programs: plain values, times in ISO 8601."""
+    census = view.census
+    found: dict[str, Any] = {
+        "docket": name,
+        "taken": view.taken.isoformat(),
+        "counts": {
+            "running": census.running,
+            "queued": census.queued,
+            "scheduled": census.scheduled,
+            "waiting_for_a_limit": census.parked,
+            "unknown_function": census.unknown,
+            "dead_letters": census.dead,
+        },
+        "strikes": view.strikes,
+        "unknown_functions": [_unknown_json(function) for function in view.unknown],
+        "tasks": [_task_json(row) for row in view.listing.rows],
+        "next": view.listing.following.text() if view.listing.following is not None else None,
+        "workers": [_worker_json(worker) for worker in view.workers],
+    }
+    if view.stats is not None:
+        found["stats"] = {
+            function: {"running": counts.running, "queued": counts.queued, "scheduled": counts.scheduled}
+            for function, counts in view.stats.items()
+        }
+    return found
+
+
+def _unknown_json(function: UnknownFunction) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "since": from_ms(function.since_ms).isoformat(),
+        "tasks": function.tasks,
+        "known": function.is_known,
+    }
+
+
+def _worker_json(worker: WorkerInfo) -> dict[str, Any]:
+    return {"name": worker.name, "last_seen": worker.last_seen.isoformat(), "tasks": sorted(worker.tasks)}
+
+
+def _task_json(row: TaskRow) -> dict[str, Any]:
+    task = row.task
+    return {
+        "key": row.key,
+        "function": task.function_name,
+        "state": row.state.value,
+        "when": from_ms(row.due_ms).isoformat(),
+        "attempt": task.attempt,
+        "arguments_bytes": row.call_size,
+        "worker": worker_name(row.run.worker) if row.run else None,
+        "started_at": from_ms(row.run.started_ms).isoformat() if row.run else None,
+    }
