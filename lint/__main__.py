@@ -1,0 +1,18 @@
+"""`python -m lint`: the house rules that no ready-made linter knows. Prints what breaks them; exits with 1 if anything does."""
+
+from __future__ import annotations
+
+import sys
+
+from lint import imports, sizes, words
+
+
+def main() -> int:
+    findings = [*sizes.check(), *imports.check(), *words.check()]
+    for finding in findings:
+        print(finding, file=sys.stderr)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

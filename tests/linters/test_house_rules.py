@@ -1,0 +1,119 @@
+"""The house rules that `python -m lint` checks: each finds what breaks it, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lint import imports, sizes, source, words
+
+Package = Callable[..., None]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    """Writes the files of a package that is checked instead of docket."""
+    folder = tmp_path / "docket"
+    folder.mkdir()
+    monkeypatch.setattr(source, "PACKAGE", folder)
+    monkeypatch.setattr(sizes, "EXCEPTIONS", {})
+    monkeypatch.setattr(imports, "EXCEPTIONS", {})
+
+    def write(**files: str) -> None:
+        for name, text in files.items():
+            stem, _, suffix = name.rpartition("_")
+            (folder / f"{stem}.{suffix}").write_text(text)
+
+    return write
+
+
+def function(lines: int, name: str = "work") -> str:
+    return f"def {name}():\n" + "    pass\n" * (lines - 1)
+
+
+def test_a_module_a_class_and_a_function_of_the_largest_size_pass(package: Package) -> None:
+    package(module_py="\n" * 400, class_py="class Task:\n" + "    x = 1\n" * 249, function_py=function(60))
+    assert list(sizes.check()) == []
+
+
+def test_a_line_more_is_too_long(package: Package) -> None:
+    package(
+        module_py="\n" * 401,
+        class_py="class Task:\n" + "    x = 1\n" * 250,
+        function_py=function(61),
+        script_lua="-- a line\n" * 401,
+    )
+    assert list(sizes.check()) == [
+        "docket/class.py:Task: 251 lines, at most 250",
+        "docket/function.py:work: 61 lines, at most 60",
+        "docket/module.py: 401 lines, at most 400",
+        "docket/script.lua: 401 lines, at most 400",
+    ]
+
+
+def test_methods_and_inner_functions_count_too(package: Package) -> None:
+    inner = function(61).replace("\n", "\n        ")
+    package(method_py=f"class Task:\n    async def run(self):\n        {inner}\n")
+    assert [finding.split(":", 2)[1] for finding in sizes.check()] == ["Task.run", "Task.run.work"]
+
+
+def test_an_exception_lets_a_piece_be_longer_until_it_is_not_needed(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "EXCEPTIONS", {"docket/long.py:work": "a reason"})
+    package(long_py=function(61))
+    assert list(sizes.check()) == []
+    package(long_py=function(60))
+    assert list(sizes.check()) == [
+        "docket/long.py:work: keeps the rule now; remove it from the exceptions in lint/sizes.py"
+    ]
+
+
+def test_only_imports_of_our_own_modules_have_to_stand_at_the_top(package: Package) -> None:
+    package(
+        lazy_py="import json\nfrom docket import errors\n\n"
+        "def load():\n    import yaml\n    from docket.worker import Worker\n    from . import other\n    import docket.cli\n"
+    )
+    assert [finding.partition("; ")[0] for finding in imports.check()] == [
+        "docket/lazy.py:6: load imports docket.worker",
+        "docket/lazy.py:7: load imports .",
+        "docket/lazy.py:8: load imports docket.cli",
+    ]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"tenure_py": ""},
+        {"worker_py": "tenure = 1"},
+        {"worker_py": "class TenureEvents: ..."},
+        {"worker_py": "self._tenure_of.now()"},
+        {"worker_py": "def f(TENURE=None): ..."},
+        {"worker_lua": "local function tenure_of(id) end"},
+    ],
+    ids=str,
+)
+def test_an_old_word_in_an_identifier_is_found(
+    package: Package, file: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _ban(tmp_path, monkeypatch, tenure="registration")
+    package(**file)
+    (finding,) = words.check()
+    assert "'tenure' is an old word; write 'registration'" in finding
+
+
+def test_old_words_in_texts_and_comments_and_parts_of_longer_words_are_not_found(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _ban(tmp_path, monkeypatch, seat="worker process", lay_ghosts="release replaced runs")
+    package(
+        worker_py="# a seat\nseating = unseat = 'seat'\ndef lay(ghosts): ...",
+        worker_lua="-- a seat\nlocal x = 'seat' --[[ seat\nseat ]]\nlocal lay, ghosts = 1, 2",
+    )
+    assert list(words.check()) == []
+
+
+def _ban(folder: Path, monkeypatch: pytest.MonkeyPatch, **banned: str) -> None:
+    entries = "\n".join(f'{old} = "{new}"' for old, new in banned.items())
+    (folder / "words.toml").write_text(f"[banned]\n{entries}\n")
+    monkeypatch.setattr(words, "LIST", folder / "words.toml")
