@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from lint import imports, sizes, words
+from lint import imports, paths, prose, sizes, words
 
 
 def main() -> int:
-    findings = [*sizes.check(), *imports.check(), *words.check()]
+    findings = [*sizes.check(), *imports.check(), *words.check(), *paths.check(), *prose.check()]
     for finding in findings:
         print(finding, file=sys.stderr)
     return 1 if findings else 0

@@ -1,6 +1,6 @@
 """Imports of our own modules stand at the top of a module, where a reader sees what it depends on.
 
-A function may import one of our modules only for laziness that users notice.
+A function may import one of our modules only for laziness that users notice, by `import` or by `import_module("docket…")`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from lint.exceptions import Exceptions
 from lint.source import files
 
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "docket/__init__.py:__getattr__ imports docket.": "`import docket` is quick: a producer does not load the worker",
+    "docket/instrumentation/__init__.py:__getattr__ imports docket.instrumentation.http": "the HTTP server, for ports only",
+    "docket/instrumentation/http.py:_prometheus_mirror imports docket.instrumentation.prometheus": "an optional package",
+    "docket/storage/engines.py:_embedded imports docket.storage.embedded": "needs modules that Windows lacks",
+    "docket/cli/banner.py:announce imports docket.cli.rich_banner": "rich, on terminals only",
+    "docket/cli/logs.py:_handler imports docket.cli.rich_logs": "rich, on terminals only",
+}
 
 
 def check() -> Iterator[str]:
@@ -41,5 +48,15 @@ def _own(node: ast.AST) -> Iterator[str]:
                 yield name
         case ast.Import(names=names):
             yield from (alias.name for alias in names if alias.name.split(".")[0] == "docket")
+        case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"), args=[name, *_]):
+            if (module := _beginning(name)).split(".")[0] == "docket":
+                yield module
         case _:
             pass
+
+
+def _beginning(text: ast.expr) -> str:
+    """The text of a constant, or of an f-string up to its first value."""
+    if isinstance(text, ast.JoinedStr) and text.values:
+        text = text.values[0]
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""

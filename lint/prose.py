@@ -1,4 +1,4 @@
-"""Prose in Markdown wraps at 100 columns: `python -m lint.prose` checks it, with `--write` it wraps the pages.
+"""Prose in Markdown wraps at 100 columns. `python -m lint` checks it, `python -m lint.prose` wraps the pages.
 
 Paragraphs and list items are prose. Tables, code, headings and HTML are not. A paragraph is wrapped only if one of
 its lines is too long, so a short change stays a short diff.
@@ -7,14 +7,14 @@ its lines is too long, so a short change stays a short diff.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
-ROOT = Path(__file__).resolve().parent.parent
+from lint.source import ROOT
+
 WIDTH = 100
 # Indentation, quote marks and list markers before the text of a paragraph.
 PREFIX = re.compile(r"\s*(?:(?:[-*+]|\d+[.)])\s+|>\s?)*")
@@ -97,21 +97,18 @@ class _OneLine(RendererHTML):
         return " "
 
 
-def main(arguments: list[str]) -> int:
-    unwrapped = 0
+def check() -> Iterator[str]:
+    for page in pages():
+        for first, _ in too_wide(page.read_text("utf-8")):
+            yield f"{page.relative_to(ROOT)}:{first + 1}: prose wraps at {WIDTH}; `python -m lint.prose` wraps it"
+
+
+def write() -> None:
     for page in pages():
         text = page.read_text("utf-8")
-        if "--write" in arguments:
-            if (wrapped := wrap(text)) != text:
-                page.write_text(wrapped, "utf-8")
-            continue
-        for first, _ in too_wide(text):
-            unwrapped += 1
-            print(f"{page.relative_to(ROOT)}:{first + 1}: a line of prose is longer than {WIDTH}", file=sys.stderr)
-    if unwrapped:
-        print("python -m lint.prose --write wraps them", file=sys.stderr)
-    return 1 if unwrapped else 0
+        if (wrapped := wrap(text)) != text:
+            page.write_text(wrapped, "utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    write()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lint import imports, sizes, source, words
+from lint import imports, paths, sizes, source, words
 
 Package = Callable[..., None]
 
@@ -73,11 +73,14 @@ def test_only_imports_of_our_own_modules_have_to_stand_at_the_top(package: Packa
     package(
         lazy_py="import json\nfrom docket import errors\n\n"
         "def load():\n    import yaml\n    from docket.worker import Worker\n    from . import other\n    import docket.cli\n"
+        "    import_module('docket.web'), importlib.import_module(f'docket.{name}'), import_module(name), import_module('yaml')"
     )
     assert [finding.partition("; ")[0] for finding in imports.check()] == [
         "docket/lazy.py:6: load imports docket.worker",
         "docket/lazy.py:7: load imports .",
         "docket/lazy.py:8: load imports docket.cli",
+        "docket/lazy.py:9: load imports docket.web",
+        "docket/lazy.py:9: load imports docket.",
     ]
 
 
@@ -111,6 +114,16 @@ def test_old_words_in_texts_and_comments_and_parts_of_longer_words_are_not_found
         worker_lua="-- a seat\nlocal x = 'seat' --[[ seat\nseat ]]\nlocal lay, ghosts = 1, 2",
     )
     assert list(words.check()) == []
+
+
+def test_files_that_a_page_names_exist(tmp_path: Path) -> None:
+    (tmp_path / "src" / "worker").mkdir(parents=True)
+    (tmp_path / "src" / "worker" / "runner.py").touch()
+    (tmp_path / "Makefile").touch()
+    page = (
+        "`worker/runner.py`, `runner.py`, `worker/running.py`, `orker/runner.py`, `src/<name>.py`\n```\n`no.py`\n```\n"
+    )
+    assert paths.missing(page, paths.existing(tmp_path)) == ["worker/running.py", "orker/runner.py"]
 
 
 def _ban(folder: Path, monkeypatch: pytest.MonkeyPatch, **banned: str) -> None:
