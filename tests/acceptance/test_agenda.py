@@ -6,8 +6,7 @@ from itertools import pairwise
 import pytest
 
 from docket import Agenda, Docket
-
-from .waiting import later, now
+from tests.times import later, now
 
 HOUR = timedelta(hours=1)
 

@@ -21,8 +21,8 @@ from docket import (
 )
 from docket.dependencies import current_docket, current_execution, current_worker
 from docket.execution import ExecutionProgress
-
-from .waiting import ends, run_everything
+from tests.running import run_everything
+from tests.waiting import ends
 
 
 async def test_a_task_is_given_its_docket_worker_and_execution(docket: Docket, worker: Worker) -> None:

@@ -9,8 +9,8 @@ import pytest
 from docket import Cron, CurrentExecution, Docket, Execution, ExecutionState
 from docket.dependencies import plan_for
 from docket.testing import Clock
-
-from .waiting import ends, run_everything, running, waits, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.waiting import ends, wait_until_scheduled
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -150,7 +150,7 @@ async def test_a_worker_that_starts_seeds_the_task_for_its_slot_and_does_not_run
     docket.register(tick)
 
     async with worker_for(docket) as worker, running(worker):
-        coming = await waits(docket, "tick")
+        coming = await wait_until_scheduled(docket, "tick")
 
     assert ran == []
     assert (coming.when.month, coming.when.day, coming.when.hour) == (1, 1, 0)
@@ -335,7 +335,7 @@ async def test_seeding_again_does_not_move_the_time_on(docket: Docket) -> None:
     with Clock(docket, at=datetime(2026, 1, 14, 9, 58, tzinfo=UTC)):
         for _ in range(3):
             async with worker_for(docket) as worker, running(worker):
-                coming = await waits(docket, "tick")
+                coming = await wait_until_scheduled(docket, "tick")
             assert coming.when.isoformat()[11:16] == "10:00"
             await docket.clear()
 

@@ -8,8 +8,8 @@ import pytest
 
 from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState, Retry, Shared, TaskArgument, TaskKey
 from docket.dependencies import FailedDependency, resolved_dependencies
-
-from .waiting import ends, run_everything, worker_for
+from tests.running import run_everything, worker_for
+from tests.waiting import ends
 
 
 def plain() -> str:

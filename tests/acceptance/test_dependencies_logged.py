@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import pytest
 
 from docket import Docket, Logged
-
-from .waiting import run_everything
+from tests.running import run_everything
 
 
 async def logged_call(

@@ -23,8 +23,9 @@ from docket.dependencies import (
     get_single_dependency_parameter_of_type,
     validate_dependencies,
 )
-
-from .waiting import ends, run_everything, soon, worker_for
+from tests.running import run_everything, worker_for
+from tests.times import soon
+from tests.waiting import ends
 
 
 class Lamp(Dependency["Lamp"]):

@@ -11,8 +11,7 @@ import pytest
 
 from docket import Depends, Docket, ExecutionState, Retry, Timeout, Worker
 from docket.dependencies import Dependency
-
-from .waiting import run_everything
+from tests.running import run_everything
 
 
 def lamp(events: list[str], name: str) -> Any:

@@ -20,8 +20,9 @@ from docket.dependencies import (
     TaskOutcome,
 )
 from docket.execution import Execution
-
-from .waiting import ends, eventually, later, run_everything, running, soon, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later, soon
+from tests.waiting import ends, eventually
 
 TWO = [Retry(attempts=2), ExponentialRetry(attempts=2, minimum_delay=timedelta(milliseconds=1))]
 
@@ -180,7 +181,7 @@ async def test_a_passed_perpetual_goes_on_after_a_limit_that_drops_a_run(docket:
         return execution.when > later()
 
     async with worker_for(docket) as worker, running(worker):
-        await eventually(waits_for_its_turn)
+        await eventually(waits_for_its_turn, "the next run waits for its turn")
 
     assert execution.state == ExecutionState.SCHEDULED
 
@@ -196,7 +197,7 @@ async def test_a_cron_passed_by_keyword_says_when_the_task_runs_again(docket: Do
         return execution.when > later()
 
     async with worker_for(docket) as worker, running(worker):
-        await eventually(waits_for_its_time)
+        await eventually(waits_for_its_time, "the next run waits for its time")
 
     next_run = execution.when.astimezone(vienna)
     assert (next_run.month, next_run.day, next_run.hour, next_run.minute) == (1, 1, 4, 30)

@@ -1,7 +1,6 @@
 """Tasks that come again and again."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -10,8 +9,9 @@ import pytest
 from docket import Docket, Execution, ExecutionState, Perpetual, Retry, TaskKey, Worker
 from docket.dependencies import CompletionHandler, current_execution
 from docket.testing import Clock
-
-from .waiting import ends, eventually, later, now, run_everything, running, waits, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later, now
+from tests.waiting import ends, eventually, wait_until_scheduled, within
 
 HOUR = timedelta(hours=1)
 
@@ -48,7 +48,7 @@ async def test_the_next_run_is_one_interval_after_the_start(docket: Docket, work
     await docket.add(tick, key="k")()
     async with running(worker):
         began = now()
-        coming = await waits(docket, "k")
+        coming = await wait_until_scheduled(docket, "k")
         arrived = now()
 
     assert began + HOUR - timedelta(seconds=1) <= coming.when
@@ -92,7 +92,7 @@ async def test_retries_come_before_the_next_run(docket: Docket, worker: Worker) 
 
     await docket.add(tick, key="k")()
     async with running(worker):
-        coming = await waits(docket, "k")
+        coming = await wait_until_scheduled(docket, "k")
 
     assert attempts == [1, 2]
     assert coming.when > now() + HOUR / 2
@@ -153,7 +153,7 @@ async def test_a_perpetual_task_may_choose_its_next_delay(docket: Docket, worker
     began = now()
     await docket.add(tick, key="k")()
     async with running(worker):
-        coming = await waits(docket, "k")
+        coming = await wait_until_scheduled(docket, "k")
 
     assert began + HOUR - timedelta(seconds=1) <= coming.when <= now() + HOUR
 
@@ -166,7 +166,7 @@ async def test_a_perpetual_task_may_choose_its_next_time(docket: Docket, worker:
 
     await docket.add(tick, key="k")()
     async with running(worker):
-        coming = await waits(docket, "k")
+        coming = await wait_until_scheduled(docket, "k")
 
     assert abs(coming.when - target) < timedelta(milliseconds=2)
 
@@ -216,7 +216,7 @@ async def test_an_automatic_task_runs_when_a_worker_starts_under_its_functions_n
     docket.register(tick)
     async with running(worker):
         await within(ran.wait())
-        assert (await waits(docket, "tick")).function_name == "tick"
+        assert (await wait_until_scheduled(docket, "tick")).function_name == "tick"
 
 
 async def test_a_perpetual_task_that_is_not_automatic_waits_to_be_added(docket: Docket) -> None:
@@ -242,14 +242,14 @@ async def test_an_automatic_task_is_seeded_once_for_the_whole_fleet(docket: Dock
         other.register(tick)
         first, second = worker_for(docket, name="a"), worker_for(other, name="b")
         async with first, second, running(first), running(second):
-            await waits(docket, "tick")
+            await wait_until_scheduled(docket, "tick")
             assert (await docket.snapshot()).total_tasks == 1
         async with worker_for(docket, name="c") as third, running(third):
 
             async def is_here() -> bool:
                 return [info.name for info in await docket.workers()] == ["c"]
 
-            await eventually(is_here)
+            await eventually(is_here, "only the third worker is listed")
 
     assert runs == [1]
 
@@ -262,7 +262,7 @@ async def test_an_automatic_task_that_was_added_by_hand_too_is_there_once(docket
 
     await docket.add(tick, key="tick")()
     async with running(worker):
-        await waits(docket, "tick")
+        await wait_until_scheduled(docket, "tick")
 
     assert runs == [1]
 
@@ -280,7 +280,7 @@ async def test_an_automatic_task_that_fell_off_is_put_back_by_the_next_worker(do
         ran.clear()
         async with worker_for(docket) as worker, running(worker):
             await within(ran.wait())
-            await waits(docket, "tick")
+            await wait_until_scheduled(docket, "tick")
         await docket.clear()
 
     assert runs == [1, 1]
@@ -298,9 +298,9 @@ async def test_an_automatic_task_that_falls_off_under_a_running_worker_is_put_ba
     async with Docket(name=name, url=url, heartbeat_interval=timedelta(milliseconds=50)) as docket:
         docket.register(tick)
         async with worker_for(docket) as worker, running(worker):
-            await waits(docket, "tick")
+            await wait_until_scheduled(docket, "tick")
             await docket.clear()
-            await within(again.wait(), timedelta(seconds=50))  # workers look for them twice a minute
+            await within(again.wait(), 50)  # workers look for them twice a minute
 
     assert runs == [1, 1]
 
@@ -329,7 +329,7 @@ async def test_a_failure_to_put_the_next_run_down_leaves_the_delivery_for_anothe
             async def went_on(count: int = len(redelivered) + 1) -> bool:
                 return len(redelivered) >= count
 
-            await eventually(went_on)
+            await eventually(went_on, "the task is delivered again")
             if len(redelivered) == 2:
                 break
     await execution.sync()
@@ -383,7 +383,7 @@ async def waits_for_an_hour(docket: Docket, key: str) -> None:
         execution = await docket.get_execution(key)
         return execution is not None and execution.when > now() + HOUR / 2
 
-    await eventually(is_there)
+    await eventually(is_there, f"{key} is scheduled for an hour later")
 
 
 @pytest.mark.parametrize("how", ["docket.cancel", "perpetual.cancel"])
@@ -403,7 +403,7 @@ async def test_an_automatic_chain_that_is_cancelled_stays_so_until_a_newer_deplo
         docket.register(tick)
         async with worker_for(docket) as worker, running(worker):
             if how == "docket.cancel":
-                await waits(docket, "tick")
+                await wait_until_scheduled(docket, "tick")
                 await docket.cancel("tick")
             else:
                 await within(ended.wait())
@@ -412,7 +412,7 @@ async def test_an_automatic_chain_that_is_cancelled_stays_so_until_a_newer_deplo
             await worker.seeder.seed()
             assert (await docket.snapshot()).total_tasks == 0
         async with worker_for(docket) as worker, running(worker):
-            await waits_for(lambda: worker.is_working)
+            await eventually(lambda: worker.is_working, "the worker works")
             assert (await docket.snapshot()).total_tasks == 0
     assert runs == ["first deploy"]
 
@@ -422,7 +422,7 @@ async def test_an_automatic_chain_that_is_cancelled_stays_so_until_a_newer_deplo
     async with Docket(name=name, url=url) as docket:
         docket.register(tick)
         async with worker_for(docket) as worker, running(worker):
-            await waits(docket, "tick")
+            await wait_until_scheduled(docket, "tick")
     assert runs == ["first deploy", "second deploy"]
 
 
@@ -434,20 +434,13 @@ async def test_a_cancelled_automatic_chain_can_be_added_again_by_hand(docket: Do
 
     docket.register(tick)
     async with running(worker):
-        await waits(docket, "tick")
+        await wait_until_scheduled(docket, "tick")
         await docket.cancel("tick")
         await docket.add(tick, key="tick")()
-        await waits_for(lambda: len(runs) == 2)
-        await waits(docket, "tick")
+        await eventually(lambda: len(runs) == 2, "the second run has begun")
+        await wait_until_scheduled(docket, "tick")
         await worker.seeder.seed()
         await docket.clear()
         # It fell off: it is put back like any other.
         await worker.seeder.seed()
-        await waits_for(lambda: len(runs) == 3)
-
-
-async def waits_for(holds: Callable[[], bool]) -> None:
-    async def asked() -> bool:
-        return holds()
-
-    await eventually(asked)
+        await eventually(lambda: len(runs) == 3, "the third run has begun")

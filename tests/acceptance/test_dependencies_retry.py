@@ -8,8 +8,9 @@ import pytest
 from docket import Docket, Execution, ExecutionState, ExponentialRetry, Retry
 from docket.dependencies import ForcedRetry
 from docket.testing import Clock
-
-from .waiting import eventually, now, reaches, run_everything, running, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import now
+from tests.waiting import eventually, reaches
 
 
 async def test_a_failing_task_is_tried_as_often_as_allowed(docket: Docket) -> None:
@@ -137,7 +138,7 @@ async def test_the_execution_waits_as_scheduled_until_its_retry(docket: Docket) 
             found = await docket.get_execution("k")
             return found is not None and found.attempt == 2
 
-        await eventually(waits)
+        await eventually(waits, "the second attempt is scheduled")
         await reaches(execution, ExecutionState.SCHEDULED)
 
 

@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 
 from docket import Depends, Docket, ExecutionState, Perpetual, Retry, Timeout, Worker
-
-from .waiting import ends, now, reaches, run_everything, running, within
+from tests.running import run_everything, running
+from tests.times import now
+from tests.waiting import ends, reaches, within
 
 SHORT = timedelta(milliseconds=50)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from docket import Disposition, Docket
-
-from .waiting import later, now, run_everything, soon
+from tests.running import run_everything
+from tests.times import later, now, soon
 
 
 async def noop(*args: object) -> None: ...

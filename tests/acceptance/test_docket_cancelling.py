@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
-
-from .waiting import later, reaches, run_everything, running, within
+from tests.running import run_everything, running
+from tests.times import later
+from tests.waiting import reaches, within
 
 
 async def noop() -> None: ...

@@ -12,8 +12,8 @@ from key_value.aio.stores.memory import MemoryStore
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from docket import Docket, ExecutionState
-
-from .waiting import eventually, run_everything
+from tests.running import run_everything
+from tests.waiting import eventually
 
 
 async def answer() -> int:
@@ -223,7 +223,7 @@ async def test_a_record_is_gone_after_the_time_it_may_live(name: str, url: str) 
         async def is_gone() -> bool:
             return await docket.get_execution("k") is None
 
-        await eventually(is_gone)
+        await eventually(is_gone, "the record is gone")
 
 
 @pytest.mark.parametrize("caught", [RedisConnectionError, ConnectionError], ids=["client library", "builtin"])

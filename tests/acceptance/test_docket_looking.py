@@ -8,8 +8,9 @@ import pytest
 from docket import Docket, ExecutionState, Worker
 from docket.docket import DocketSnapshot, RunningExecution, WorkerInfo
 from docket.errors import TaskNotRegistered
-
-from .waiting import eventually, later, now, run_everything, running, within
+from tests.running import run_everything, running
+from tests.times import later, now
+from tests.waiting import eventually, within
 
 
 async def noop(*args: object, **kwargs: object) -> None: ...
@@ -126,7 +127,7 @@ async def test_the_snapshot_shows_the_workers(docket: Docket, worker: Worker) ->
         return [info.name for info in (await docket.snapshot()).workers] == [worker.name]
 
     async with running(worker):
-        await eventually(is_listed)
+        await eventually(is_listed, "the snapshot lists the worker")
 
 
 async def test_running_workers_are_listed_with_the_tasks_they_know(docket: Docket, worker: Worker) -> None:
@@ -137,7 +138,7 @@ async def test_running_workers_are_listed_with_the_tasks_they_know(docket: Docke
         return len(list(await docket.workers())) == 1
 
     async with running(worker):
-        await eventually(is_listed)
+        await eventually(is_listed, "the worker is listed")
         (info,) = await docket.workers()
 
     assert isinstance(info, WorkerInfo)
@@ -153,6 +154,6 @@ async def test_the_workers_for_a_task_are_those_that_know_it(docket: Docket, wor
         return [info.name for info in await docket.task_workers("noop")] == [worker.name]
 
     async with running(worker):
-        await eventually(is_listed)
+        await eventually(is_listed, "the worker is listed for the task")
 
         assert list(await docket.task_workers("unheard_of")) == []

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, Retry, Timeout, Worker
-
-from .waiting import run_everything
+from tests.running import run_everything
 
 calls: list[str] = []
 

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from docket import Disposition, Docket, ExecutionState
-
-from .waiting import later, now, run_everything, soon
+from tests.running import run_everything
+from tests.times import later, now, soon
 
 
 async def noop(*args: object, **kwargs: object) -> None: ...

@@ -34,8 +34,9 @@ from docket import (
     Worker,
 )
 from docket.dependencies import current_execution, get_single_dependency_parameter_of_type
-
-from .waiting import eventually, later, run_everything, running, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later
+from tests.waiting import eventually, within
 
 ROOT = Path(__file__).parents[2]
 
@@ -245,11 +246,8 @@ async def test_services_that_are_seeded_and_added_by_hand_run_as_one_chain_each(
             assert get_single_dependency_parameter_of_type(service, Perpetual) is not None
             await forgetful.add(service, key=service.__name__)()
 
-        async def have_run() -> bool:
-            return min(runs.values()) >= 5
-
         async with running(worker):
-            await eventually(have_run)
+            await eventually(lambda: min(runs.values()) >= 5, "each service has run five times")
 
     assert max(at_once) <= len(services)
     snapshot = await forgetful.snapshot()

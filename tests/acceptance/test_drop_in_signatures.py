@@ -14,8 +14,9 @@ from docket import Depends, Disposition, Docket, Execution, Progress, TaskCall, 
 from docket.dependencies import Dependency
 from docket.execution import ExecutionProgress
 from docket.instrumentation import healthcheck_server, metrics_server
-
-from .waiting import later, now, run_everything, within
+from tests.running import run_everything
+from tests.times import later, now
+from tests.waiting import within
 
 
 async def double(number: int) -> int:

@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator
 
 from docket import Docket, ExecutionState, Progress, Worker
 from docket.execution import Execution, ExecutionProgress, ProgressEvent, StateEvent
-
-from .waiting import eventually, later, run_everything, running, soon, within
+from tests.running import run_everything, running
+from tests.times import later, soon
+from tests.waiting import eventually, within
 
 ENDINGS = {ExecutionState.COMPLETED, ExecutionState.FAILED, ExecutionState.CANCELLED}
 
@@ -211,7 +212,7 @@ async def test_the_progress_of_a_finished_task_can_still_be_read(docket: Docket)
         await execution.progress.sync()
         return execution.progress.current == 3
 
-    await eventually(is_complete)
+    await eventually(is_complete, "the progress is complete")
 
 
 async def test_leaving_a_subscription_early_leaves_no_task_behind(docket: Docket) -> None:
@@ -226,7 +227,7 @@ async def test_leaving_a_subscription_early_leaves_no_task_behind(docket: Docket
         left = {task for task in asyncio.all_tasks() if not task.done()} - before
         return all("subscriptions" in task.get_name() for task in left)
 
-    await eventually(is_clean)
+    await eventually(is_clean, "only the docket's own subscriptions are left")
 
 
 async def test_a_follower_that_outlives_the_docket_is_cancelled_quietly(name: str, url: str) -> None:

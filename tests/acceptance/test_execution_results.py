@@ -12,8 +12,9 @@ from docket import Docket, Execution, ExecutionCancelled, ExecutionState, Perpet
 from docket.codec import decode_error
 from docket.codec.envelope import seal
 from docket.errors import ResultExpired, TaskFailed, Unserializable
-
-from .waiting import eventually, later, now, run_everything, running, soon, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later, now, soon
+from tests.waiting import eventually, within
 
 
 async def answer() -> int:
@@ -224,7 +225,7 @@ async def test_asking_for_a_result_whose_record_expired_raises(name: str, url: s
         async def is_gone() -> bool:
             return await docket.get_execution("k") is None
 
-        await eventually(is_gone)
+        await eventually(is_gone, "the record is gone")
         asked = time.monotonic()
         with pytest.raises(Exception, match="k") as caught:
             await execution.get_result(timeout=timedelta(seconds=8))
@@ -252,7 +253,7 @@ async def listening_for(execution: Execution[Any]) -> "asyncio.Task[Any]":
         async def is_heard() -> bool:
             return (await redis.pubsub_numsub(channel))[0][1] > 0
 
-        await eventually(is_heard)
+        await eventually(is_heard, "somebody listens on the task's channel")
     # The look that follows the subscription is answered before this one.
     await docket.get_execution(execution.key)
     return waiter
@@ -339,10 +340,7 @@ async def test_an_earlier_ending_that_arrives_late_is_not_taken_for_the_tasks_ow
     await forgetful.add(answer, key="k", when=later())()
     await forgetful.cancel("k")
 
-    async def has_ended() -> bool:
-        return any(b"cancelled" in message for message in heard)
-
-    await eventually(has_ended)
+    await eventually(lambda: any(b"cancelled" in message for message in heard), "the cancellation is announced")
     execution = await forgetful.add(answer, key="k", when=soon(500))()
     states: list[ExecutionState] = []
     ready = asyncio.Event()

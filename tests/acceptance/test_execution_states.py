@@ -20,8 +20,9 @@ from docket import (
 )
 from docket.errors import LeaseLost, TaskFailed
 from docket.execution import ExecutionProgress
-
-from .waiting import eventually, later, now, reaches, run_everything, running, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later, now
+from tests.waiting import eventually, reaches, within
 
 
 async def noop(*args: object, **kwargs: object) -> None: ...
@@ -249,7 +250,7 @@ async def test_a_run_by_hand_whose_docket_was_closed_is_run_by_a_worker(docket: 
         await docket.ledger.ask("sweep", (500, 0, 0, b"", ""))
         return (await docket.ledger.look("k")).run is None
 
-    await eventually(is_put_back)
+    await eventually(is_put_back, "the task is put back")
     await run_everything(docket)
     assert ran == [1]
 

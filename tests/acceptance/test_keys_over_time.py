@@ -16,8 +16,9 @@ from docket import (
     Retry,
     Worker,
 )
-
-from .waiting import ends, eventually, later, now, reaches, run_everything, running, soon, waits, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later, now, soon
+from tests.waiting import ends, eventually, reaches, wait_until_scheduled, within
 
 
 class Stage:
@@ -69,9 +70,9 @@ async def test_adding_a_key_that_waits_for_a_retry_changes_nothing(docket: Docke
 
     await docket.add(burn, key="k")("first")
     async with running(worker):
-        before = await waits(docket, "k")
+        before = await wait_until_scheduled(docket, "k")
         again = await docket.add(burn, key="k")("second")
-        after = await waits(docket, "k")
+        after = await wait_until_scheduled(docket, "k")
 
     assert again.disposition == Disposition.ALREADY_SCHEDULED
     assert (after.when, after.args, after.attempt) == (before.when, ("first",), 2)
@@ -144,7 +145,7 @@ async def test_a_replaced_run_publishes_no_ending(docket: Docket, worker: Worker
         async def is_idle() -> bool:
             return not (await docket.snapshot()).running
 
-        await eventually(is_idle)
+        await eventually(is_idle, "nothing runs")
         await execution.sync()
         assert execution.state == ExecutionState.SCHEDULED
     found = await docket.get_execution("k")
@@ -231,7 +232,7 @@ async def test_a_task_that_waits_for_its_retry_can_be_cancelled(docket: Docket, 
 
     execution = await docket.add(burn, key="k")()
     async with running(worker):
-        await waits(docket, "k")
+        await wait_until_scheduled(docket, "k")
         await docket.cancel("k")
         await reaches(execution, ExecutionState.CANCELLED)
 
@@ -383,7 +384,7 @@ async def test_an_expired_limit_is_a_timeout_error_at_once(docket: Docket, stage
         {"deadline": now() - timedelta(seconds=5)},
     ):
         with pytest.raises(TimeoutError):
-            await within(execution.get_result(**limit), timedelta(seconds=1))
+            await within(execution.get_result(**limit), 1)
 
 
 async def test_the_result_of_a_finished_task_comes_at_once_despite_an_expired_limit(

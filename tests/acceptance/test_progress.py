@@ -24,8 +24,9 @@ from docket import (
     Worker,
 )
 from docket.execution import ProgressEvent, StateEvent
-
-from .waiting import eventually, later, reaches, run_everything, running, soon, within
+from tests.running import run_everything, running
+from tests.times import later, soon
+from tests.waiting import eventually, reaches, within
 
 Event = StateEvent | ProgressEvent
 
@@ -186,7 +187,7 @@ async def test_a_run_that_has_to_wait_in_line_keeps_what_was_written_before(dock
         await execution.progress.set_total(500)
         ready = asyncio.Event()
         follower = await following(execution.subscribe(ready), ready)
-        await eventually(lambda: is_parked(docket))
+        await eventually(lambda: is_parked(docket), "the task is parked")
         go_on.set()
         events = await within(follower)
 

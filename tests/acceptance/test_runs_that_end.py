@@ -20,8 +20,9 @@ from docket import (
     Worker,
 )
 from docket.execution import StateEvent
-
-from .waiting import eventually, later, running, waits, within
+from tests.running import running
+from tests.times import later
+from tests.waiting import eventually, wait_until_scheduled, within
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ async def following(execution: Execution, runs: int = 1) -> asyncio.Task[list[St
 async def waiting(execution: Execution[T]) -> asyncio.Task[T]:
     """Somebody who waits for a result, and hears whatever is said from now on."""
     waiter = asyncio.create_task(execution.get_result())
-    await eventually(lambda: _is_heard(execution.docket, execution.key))
+    await eventually(lambda: _is_heard(execution.docket, execution.key), "somebody listens on the task's channel")
     return waiter
 
 
@@ -132,7 +133,7 @@ async def test_the_result_is_that_of_the_run_that_was_waited_for(docket: Docket,
     async with running(worker):
         assert await within(waiter) == 1
         assert execution.state is ExecutionState.COMPLETED
-        await waits(docket, "k")
+        await wait_until_scheduled(docket, "k")
         waiter = await waiting(execution)
         await docket.replace(count, docket.now(), "k")(10)
         assert await within(waiter) == 10
@@ -231,14 +232,14 @@ async def test_a_waiter_that_missed_the_ending_gets_that_of_the_next_run(
         other.register(tick)
         execution = await docket.add(tick, key="k")()
         waiter = await waiting(execution)
-        await eventually(lambda: _is_true(runs == [1]))
+        await eventually(lambda: runs == [1], "the first run has begun")
         monkeypatch.setattr(docket.server, "subscription_wire", connect_later)
         async with other.redis() as redis:
             await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         gates[0].set()
-        await eventually(lambda: _is_true(runs == [1, 2]))
+        await eventually(lambda: runs == [1, 2], "the second run has begun")
         connected.set()
-        await eventually(lambda: _is_heard(other, "k"))
+        await eventually(lambda: _is_heard(other, "k"), "the other docket listens on the task's channel")
         gates[1].set()
 
         assert await within(waiter) == 2
@@ -260,7 +261,7 @@ async def test_a_large_result_that_nobody_waits_for_is_stored_nowhere(docket: Do
 
     await docket.add(tick, key="k")()
     async with running(worker):
-        await waits(docket, "k")
+        await wait_until_scheduled(docket, "k")
 
     async with docket.redis() as redis:
         keys = [key async for key in redis.scan_iter(match=b"*payload*")]
@@ -279,10 +280,6 @@ async def test_a_result_that_cannot_be_stored_does_not_end_the_chain(docket: Doc
             await within(waiter)
 
     assert states(events) == ["running", "completed", "scheduled"]
-
-
-async def _is_true(value: bool) -> bool:
-    return value
 
 
 async def _is_heard(docket: Docket, key: str) -> bool:

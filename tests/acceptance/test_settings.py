@@ -10,8 +10,7 @@ import pytest
 
 from docket import Docket, Worker
 from docket.worker.agreement import Agreement
-
-from .waiting import ends
+from tests.waiting import ends
 
 
 async def noop() -> None: ...

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from docket import Disposition, Docket, Execution, TaskCall, Worker
-
-from .waiting import later, now, run_everything, within
+from tests.running import run_everything
+from tests.times import later, now
+from tests.waiting import within
 
 
 async def noop(*args: object) -> None: ...

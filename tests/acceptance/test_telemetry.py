@@ -15,8 +15,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from docket import ConcurrencyLimit, Docket, Execution, ExecutionState, Perpetual, Retry, Timeout, Worker
 from docket.dependencies import CompletionHandler, TaskOutcome
-
-from .waiting import ends, eventually, later, now, reaches, run_everything, running, soon, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.times import later, now, soon
+from tests.waiting import ends, eventually, reaches, within
 
 READER: list[InMemoryMetricReader] = []
 
@@ -367,16 +368,13 @@ async def test_struck_tasks_and_strikes_are_counted(docket: Docket, meters: Mete
 
     assert meters.total("docket_tasks_stricken") == 2
 
-    async def is_counted() -> bool:
-        return meters.total("docket_strikes_in_effect") == 1
-
-    await eventually(is_counted)
+    await eventually(lambda: meters.total("docket_strikes_in_effect") == 1, "the strike is counted")
     await docket.restore("serve")
 
     async def is_over() -> bool:
         return meters.total("docket_strikes_in_effect") == 0
 
-    await eventually(is_over)
+    await eventually(is_over, "the strike is no longer counted")
 
 
 async def test_a_superseded_run_is_counted(docket: Docket, worker: Worker, meters: Meters) -> None:
@@ -417,11 +415,7 @@ async def test_a_redelivery_is_counted(docket: Docket, meters: Meters) -> None:
 
     await docket.add(work)()
     async with worker_for(docket, redelivery_timeout=timedelta(milliseconds=200)) as worker, running(worker):
-
-        async def is_over() -> bool:
-            return len(endings) == 2
-
-        await eventually(is_over)
+        await eventually(lambda: len(endings) == 2, "the task has ended twice")
 
     assert meters.total("docket_tasks_redelivered") == 1
 
@@ -465,7 +459,7 @@ async def test_the_depths_of_queue_and_schedule_are_measured(docket: Docket, wor
             depths = [point.value for point in meters.points("docket_schedule_depth")]
             return 3 in depths and bool(meters.points("docket_queue_depth"))
 
-        await eventually(is_measured)
+        await eventually(is_measured, "the depths are measured")
 
 
 async def test_the_size_of_the_caches_is_measured(docket: Docket, worker: Worker, meters: Meters) -> None:
@@ -481,7 +475,7 @@ async def test_the_size_of_the_caches_is_measured(docket: Docket, worker: Worker
                 for metric in scope.metrics
             )
 
-        await eventually(is_measured)
+        await eventually(is_measured, "the size of the cache is measured")
 
 
 async def test_measurements_name_docket_worker_and_task(docket: Docket, meters: Meters) -> None:

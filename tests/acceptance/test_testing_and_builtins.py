@@ -6,8 +6,8 @@ import pytest
 
 from docket import Docket, ExecutionState, testing
 from docket.tasks import fail, sleep, standard_tasks, trace
-
-from .waiting import later, now, run_everything
+from tests.running import run_everything
+from tests.times import later, now
 
 
 async def serve(customer: str, region: str = "north") -> None: ...

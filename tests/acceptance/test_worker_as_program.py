@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, Perpetual, Worker
-
-from .waiting import ends
+from tests.waiting import ends
 
 ran: list[tuple[str, int]] = []
 

@@ -9,8 +9,8 @@ import pytest
 
 from docket import Docket, Shared, Worker
 from docket.dependencies import SharedContext, current_docket, current_worker, resolved_dependencies
-
-from .waiting import run_everything, within, worker_for
+from tests.running import run_everything, worker_for
+from tests.waiting import within
 
 VARIABLES = [current_docket, current_worker, SharedContext.stack, SharedContext.lock, SharedContext.resolved]
 

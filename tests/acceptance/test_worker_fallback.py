@@ -6,8 +6,7 @@ import pytest
 
 from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState
 from docket.worker import default_fallback_task
-
-from .waiting import run_everything
+from tests.running import run_everything
 
 
 async def stranger(*args: object, **kwargs: object) -> str:

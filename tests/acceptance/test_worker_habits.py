@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState, Worker
 from docket.cli import app
-
-from .waiting import ends, eventually, run_everything, running, within, worker_for
+from tests.running import run_everything, running, worker_for
+from tests.waiting import ends, eventually, within
 
 
 async def test_a_task_may_run_longer_than_the_redelivery_timeout_without_being_run_twice(docket: Docket) -> None:
@@ -53,7 +53,7 @@ async def test_a_running_worker_is_listed_with_all_names_of_its_tasks_and_gone_w
             async def is_listed() -> bool:
                 return [info.name for info in await docket.workers()] == ["w"]
 
-            await eventually(is_listed)
+            await eventually(is_listed, "the worker is listed")
             (info,) = await docket.workers()
             assert {"serve", "wait_on", "trace", "fail", "sleep"} <= set(info.tasks)
             assert [found.name for found in await docket.task_workers("wait_on")] == ["w"]

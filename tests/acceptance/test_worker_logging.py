@@ -9,8 +9,8 @@ from typing import Annotated
 import pytest
 
 from docket import Docket, Logged, Perpetual, Retry, Worker
-
-from .waiting import ends, run_everything, running, within
+from tests.running import run_everything, running
+from tests.waiting import ends, within
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,9 @@ import pytest
 
 from docket import Docket, ExecutionState, Perpetual, Retry, Timeout, Worker
 from docket.execution import ExecutionCancelled
-
-from .waiting import ends, later, now, reaches, run_everything, running, soon, stopped, within, worker_for
+from tests.running import cancelled, run_everything, running, worker_for
+from tests.times import later, now, soon
+from tests.waiting import ends, reaches, within
 
 
 async def noop() -> None: ...
@@ -153,7 +154,7 @@ async def test_a_cancelled_run_finishes_what_runs_and_returns(docket: Docket, wo
         worker.run_at_most({execution.key: 1}) if way == "run_at_most" else getattr(worker, way)()
     )
     await within(started.wait())
-    await stopped(run)
+    await cancelled(run)
     await execution.sync()
 
     assert finished.is_set()
@@ -170,7 +171,7 @@ async def test_a_cancelled_run_does_not_wait_for_future_work(docket: Docket, wor
     first = await docket.add(noop)()
     await reaches(first, ExecutionState.COMPLETED)
 
-    await stopped(run, timedelta(seconds=3))
+    await cancelled(run, 3)
     await execution.sync()
 
     assert execution.state == ExecutionState.SCHEDULED

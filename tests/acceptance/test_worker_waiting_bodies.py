@@ -8,8 +8,8 @@ import pytest
 
 from docket import Docket
 from docket.execution import ExecutionCancelled
-
-from .waiting import TICK, running, within, worker_for
+from tests.running import TICK, running, worker_for
+from tests.waiting import within
 
 
 class Warnings(logging.Handler):

@@ -30,8 +30,7 @@ from docket import (
 from docket.dependencies import FailureHandler, TaskOutcome, _parameter_cache
 from docket.errors import TaskNotRegistered, Unserializable
 from docket.execution import _signature_cache
-
-from .waiting import now
+from tests.times import now
 
 SECOND = timedelta(seconds=1)
 

@@ -13,24 +13,13 @@ import subprocess
 import sys
 import termios
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 import docket
-
-# A stop for what hangs, not a measure: on a busy machine a process takes half a minute to start, and several start in turn.
-SECONDS = 180.0
-
-
-def until(holds: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
-    """Asks again and again until it holds; for what no event tells of."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
+from tests.waiting import SECONDS, eventually_blocking
 
 
 def program(*arguments: str) -> list[str]:
@@ -87,7 +76,7 @@ class Process:
             assert self.exit_code is None, f"ended with {self.exit_code} and never said {text!r}:\n{self.output}"
             return False
 
-        until(said, f"{text!r} in the output:\n{self.output}", seconds)
+        eventually_blocking(said, f"{text!r} in the output", seconds, seen=lambda: self.output)
 
     def ends(self, seconds: float = SECONDS) -> int:
         return self._process.wait(seconds)
@@ -161,7 +150,7 @@ class Terminal:
             assert ended is None, f"ended with {ended} and never showed {text!r}:\n{self.output}"
             return False
 
-        until(shown, f"{text!r} on the screen:\n{self.output[-2000:]}", seconds)
+        eventually_blocking(shown, f"{text!r} on the screen", seconds, seen=lambda: self.output[-2000:])
 
     def types(self, keys: bytes) -> None:
         os.write(self._ours, keys)

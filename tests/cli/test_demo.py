@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.waiting import eventually_blocking
+
 from .conftest import Command, Start
-from .processes import Terminal, surroundings, until
+from .processes import Terminal, surroundings
 
 # Processes take long to start on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -56,7 +58,7 @@ def test_on_a_terminal_the_demo_is_a_live_view(folder: Path) -> None:
         assert demo.modes[3] == demo.before[3]
     finally:
         demo.close()
-    until(lambda: leftovers() <= before, "the folder is gone")
+    eventually_blocking(lambda: leftovers() <= before, "the folder is gone")
 
 
 def test_ctrl_c_ends_the_demo_with_what_happened_so_far(start: Start) -> None:

@@ -11,8 +11,9 @@ import psutil
 import pytest
 from typer.testing import Result
 
+from tests.waiting import eventually_blocking
+
 from .conftest import Command, Start, unused_port
-from .processes import until
 
 CLOSED = f"redis://localhost:{unused_port()}/0"
 
@@ -199,7 +200,7 @@ def silent_server() -> Iterator[str]:
 @pytest.mark.parametrize("arguments", [["snapshot"], ["watch", "key"], ["top"], ["worker"], ["bench"]], ids=" ".join)
 def test_ctrl_c_ends_what_waits_for_a_silent_server(arguments: list[str], silent_server: str, start: Start) -> None:
     command = start(*arguments, "--url", silent_server)
-    until(lambda: psutil.Process(command.pid).net_connections(), "it has connected")
+    eventually_blocking(lambda: psutil.Process(command.pid).net_connections(), "it has connected")
     command.send(signal.SIGINT)
     assert command.ends() == 130
     assert command.output == ""

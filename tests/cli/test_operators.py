@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, Worker
+from tests.waiting import eventually
 
 from .conftest import Command
 
@@ -148,9 +149,11 @@ async def test_running_tasks_and_workers_are_shown(any_url: str, docket_command:
     async with Docket("docket", any_url) as docket, Worker(docket, name="Ada") as worker:
         await docket.add("sleep", key="sleeper")(30)
         working = asyncio.create_task(worker.run_forever())
-        async with asyncio.timeout(90):
-            while not (await docket.snapshot()).running:
-                await asyncio.sleep(0.02)
+
+        async def is_running() -> bool:
+            return bool((await docket.snapshot()).running)
+
+        await eventually(is_running, "the task runs")
         seen = await asyncio.to_thread(snapshot, docket_command, any_url)
         workers = await asyncio.to_thread(docket_command, "workers", "ls", "--url", any_url, "--json")
         knowing = await asyncio.to_thread(docket_command, "workers", "for-task", "sleep", "--url", any_url)

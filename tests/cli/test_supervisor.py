@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from docket import Docket
+from tests.waiting import eventually_blocking
 
 from .conftest import Command, Start
-from .processes import Process, Terminal, surroundings, until
+from .processes import Process, Terminal, surroundings
 from .test_worker import get
 
 # Processes take long to start on a busy machine.
@@ -39,7 +40,7 @@ def both_work(url: str, supervisor: Process) -> None:
         assert supervisor.exit_code is None, supervisor.output
         return {"pair-1", "pair-2"} <= workers(url)
 
-    until(present, "both work")
+    eventually_blocking(present, "both work")
 
 
 def test_several_processes_share_the_work_and_one_signal_drains_all(
@@ -49,7 +50,7 @@ def test_several_processes_share_the_work_and_one_signal_drains_all(
     both_work(any_url, supervisor)
     for number in range(2):
         docket_command("tasks", "sleep", "1.5", "--url", any_url, "--key", f"nap-{number}")
-    until(lambda: supervisor.output.count("{nap-") == 2, "each process has one")
+    eventually_blocking(lambda: supervisor.output.count("{nap-") == 2, "each process has one")
     supervisor.send(signal.SIGTERM)
     assert supervisor.ends() == 0, supervisor.output
     for number in range(2):
@@ -110,24 +111,24 @@ def test_a_process_that_is_killed_comes_back_and_its_task_goes_on(
 
 def test_one_health_port_answers_for_all(url: str, start: Start, port: int) -> None:
     supervisor = start("worker", "--url", url, *TWO, "--healthcheck-port", str(port))
-    until(lambda: get(port)[0] == 200, "both are well")
+    eventually_blocking(lambda: get(port)[0] == 200, "both are well")
     assert workers(url) == {"pair-1", "pair-2"}
     supervisor.children()[0].kill()
-    until(lambda: get(port)[0] == 503, "one is missing")
+    eventually_blocking(lambda: get(port)[0] == 503, "one is missing")
     assert get(port)[1].startswith("pair-")
-    until(lambda: get(port)[0] == 200, "it is back")
+    eventually_blocking(lambda: get(port)[0] == 200, "it is back")
     supervisor.send(signal.SIGTERM)
     assert supervisor.ends() == 0
 
 
 def test_a_process_that_hangs_is_not_well(url: str, start: Start, port: int) -> None:
     supervisor = start("worker", "--url", url, *TWO, "--healthcheck-port", str(port))
-    until(lambda: get(port)[0] == 200, "both are well")
+    eventually_blocking(lambda: get(port)[0] == 200, "both are well")
     child = supervisor.children()[1]
     child.suspend()
-    until(lambda: "no sign of life" in get(port)[1], "it is missed")
+    eventually_blocking(lambda: "no sign of life" in get(port)[1], "it is missed")
     child.resume()
-    until(lambda: get(port)[0] == 200, "it is back")
+    eventually_blocking(lambda: get(port)[0] == 200, "it is back")
 
 
 def test_processes_stop_when_their_supervisor_is_killed(url: str, start: Start) -> None:
@@ -137,7 +138,7 @@ def test_processes_stop_when_their_supervisor_is_killed(url: str, start: Start) 
     supervisor.send(signal.SIGKILL)
     supervisor.ends()
     try:
-        until(lambda: not any(child.is_running() for child in children), "they have noticed")
+        eventually_blocking(lambda: not any(child.is_running() for child in children), "they have noticed")
     finally:
         for child in children:
             if child.is_running():
@@ -164,7 +165,7 @@ def test_the_password_is_on_no_command_line_but_the_users(redis_port: int | None
     if redis_port is None:
         pytest.skip("no redis-server on this machine")
     supervisor = start("worker", *TWO, DOCKET_URL=f"redis://default:s3cret@localhost:{redis_port}/0")
-    until(lambda: len(supervisor.children()) == 2, "both run")
+    eventually_blocking(lambda: len(supervisor.children()) == 2, "both run")
     for child in supervisor.children():
         assert "s3cret" not in " ".join(child.cmdline())
     supervisor.send(signal.SIGTERM)
@@ -214,8 +215,10 @@ def test_a_process_that_dies_again_and_again_is_started_with_growing_pauses(
         victim = next(child for child in supervisor.children() if "pair-2" in child.cmdline())
         victim.kill()
         supervisor.says(f"starting it again in {pause}")
-        until(lambda gone=victim: gone.pid not in psutil.pids(), "it is gone")
-        until(lambda: any("pair-2" in child.cmdline() for child in supervisor.children()), "another is there")
+        eventually_blocking(lambda gone=victim: gone.pid not in psutil.pids(), "it is gone")
+        eventually_blocking(
+            lambda: any("pair-2" in child.cmdline() for child in supervisor.children()), "another is there"
+        )
     supervisor.send(signal.SIGTERM)
     assert supervisor.ends() == 0
 
@@ -238,7 +241,7 @@ def test_a_process_whose_tasks_forked_is_replaced_all_the_same(url: str, folder:
     try:
         for child in supervisor.children():
             child.kill()
-        until(lambda: supervisor.output.count("starting it again") == 2, "both are started again")
+        eventually_blocking(lambda: supervisor.output.count("starting it again") == 2, "both are started again")
         both_work(url, supervisor)
     finally:
         os.kill(forked, signal.SIGKILL)
@@ -257,7 +260,7 @@ def test_a_changed_file_restarts_the_worker(url: str, folder: Path, shop: str, s
     (folder / "shop.py").write_text(source.replace("def ship(order", "def ship(parcel"))
     worker.says("shop.py changed: starting anew")
     worker.says("* ship(parcel: str")
-    until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, "the old one is gone")
+    eventually_blocking(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, "the old one is gone")
     worker.send(signal.SIGTERM)
     assert worker.ends() == 0
 
@@ -283,6 +286,6 @@ def test_a_long_task_does_not_hold_up_a_reload(
     worker.says("{nap}")
     began = time.monotonic()
     os.utime(folder / "shop.py")
-    until(lambda: worker.output.count("↪") == 2, f"it was handed back and begun anew:\n{worker.output}")
+    eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was handed back and begun anew:\n{worker.output}")
     assert time.monotonic() - began < 25
     docket_command("clear", "--url", url)

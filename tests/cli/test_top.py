@@ -14,9 +14,10 @@ import pytest
 from docket import Docket, Worker
 from docket.cli.dashboard import sparkline
 from docket.inspection.live import Observer
+from tests.waiting import eventually, eventually_blocking, within
 
 from .conftest import Command, Start
-from .processes import Terminal, until
+from .processes import Terminal
 
 # Processes take long to start on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -82,7 +83,9 @@ def test_an_engine_that_is_killed_is_started_again(folder: Path, start: Start, d
     top.says("scheduled 1")
     os.killpg(int((folder / "engine" / "server.group").read_text()), signal.SIGKILL)
     top.says("no answer")
-    until(lambda: "scheduled 1" in top.output.rpartition("no answer")[2], "the engine is back, with its data")
+    eventually_blocking(
+        lambda: "scheduled 1" in top.output.rpartition("no answer")[2], "the engine is back, with its data"
+    )
     top.send(signal.SIGINT)
     assert top.ends() == 0
 
@@ -102,10 +105,8 @@ async def test_an_observer_sees_rates_running_tasks_progress_and_failures() -> N
             await docket.add("trace")("x")
             running = await docket.add(slow, key="slow")("x")
             working = asyncio.create_task(worker.run_forever())
-            async with asyncio.timeout(90):
-                await started.wait()
-                while observer.state.totals.ended < 2:
-                    await asyncio.sleep(0.01)
+            await within(started.wait())
+            await eventually(lambda: observer.state.totals.ended >= 2, "two tasks have ended")
             await observer.refresh()
             state = observer.state
             assert [(task.key, task.function, task.worker) for task in state.running] == [("slow", "slow", "Ada")]
@@ -130,9 +131,7 @@ async def test_an_observer_does_not_hear_other_dockets() -> None:
             async with Worker(one) as own:
                 await one.add("trace")("x")
                 await own.run_until_finished()
-            async with asyncio.timeout(90):
-                while observer.state.totals.ended < 1:
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: observer.state.totals.ended >= 1, "a task has ended")
             assert observer.state.totals.started == 1
 
 

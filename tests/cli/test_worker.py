@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually_blocking
+
 from .conftest import Command, Start
-from .processes import Process, Terminal, surroundings, until
+from .processes import Process, Terminal, surroundings
 
 # Processes take long to start on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -164,10 +166,10 @@ def test_on_a_terminal_the_introduction_is_a_panel(url: str) -> None:
 def test_health_and_metrics_are_served(url: str, start: Start, port: int, docket_command: Command) -> None:
     metrics = port + 1
     worker = start("worker", "--url", url, "--healthcheck-port", str(port), "--metrics-port", str(metrics))
-    until(lambda: get(port)[0] == 200, "the worker is well")
+    eventually_blocking(lambda: get(port)[0] == 200, "the worker is well")
     docket_command("tasks", "trace", "hello", "--url", url)
     worker.says("hello")
-    until(lambda: "docket_tasks_started" in get(metrics, "/metrics")[1], "the task is counted")
+    eventually_blocking(lambda: "docket_tasks_started" in get(metrics, "/metrics")[1], "the task is counted")
     stop(worker)
     assert get(port)[0] == 0
 

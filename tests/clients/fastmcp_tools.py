@@ -14,11 +14,11 @@ import fastmcp_tasks
 import fastmcp_tasks.dependencies as engine
 import mcp_types
 import pytest
-from acceptance.waiting import eventually, within
 from fastmcp.server.dependencies import is_docket_available
 
 import docket as package
 from docket import CurrentExecution, Execution, TaskKey, Timeout
+from tests.waiting import eventually, within
 
 # What the clients' own dependencies deprecate is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -137,7 +137,7 @@ async def test_a_client_of_fastmcp_sees_how_far_its_task_is_and_gets_the_result(
         status = await task.status()
         return status.status == "working" and status.status_message == "2 of 3"
 
-    await eventually(is_half_way)
+    await eventually(is_half_way, "the status says 2 of 3")
     desk.go_on.set()
 
     assert (await within(task.result())).data == "3/3"
@@ -166,15 +166,9 @@ async def test_a_tool_of_fastmcp_is_given_what_it_depends_on(desk: Desk, client:
 async def test_a_tool_of_fastmcp_is_cancelled_while_it_runs(desk: Desk, client: Any) -> None:
     task = await fastmcp_tasks.call_tool_task(client, "sleep", {})
 
-    async def is_asleep() -> bool:
-        return "asleep" in desk.seen
-
-    async def is_woken() -> bool:
-        return "woken" in desk.seen
-
-    await eventually(is_asleep)
+    await eventually(lambda: "asleep" in desk.seen, "the tool sleeps")
     await task.cancel()
-    await eventually(is_woken)
+    await eventually(lambda: "woken" in desk.seen, "the tool is woken")
 
     assert (await task.status()).status == "cancelled"
 

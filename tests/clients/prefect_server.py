@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.waiting import eventually
 from prefect.server.services.perpetual_services import get_enabled_perpetual_services
 
 from docket import Docket
+from tests.waiting import eventually
 
 # What Prefect's own dependencies deprecate is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
 
-STARTING = timedelta(minutes=3)
+STARTING = 180.0
 
 
 class Prefect:
@@ -84,7 +84,7 @@ async def prefect(name: str, url: str, tmp_path: Path) -> Any:
         process = subprocess.Popen(command, env=os.environ | settings, stdout=output, stderr=subprocess.STDOUT)
         try:
             server = Prefect(port, name, url)
-            await eventually(server.is_healthy, STARTING)
+            await eventually(server.is_healthy, "the server is healthy", STARTING)
             yield server
         finally:
             process.terminate()
@@ -129,7 +129,7 @@ async def test_the_services_of_a_prefect_server_run(prefect: Prefect) -> None:
             keys = {execution.key for execution in [*snapshot.future, *snapshot.running]}
             return {service.function.__name__ for service in get_enabled_perpetual_services()} <= keys
 
-        await eventually(is_late, STARTING)
-        await eventually(are_scheduled, STARTING)
-        await eventually(are_chains_alive, STARTING)
+        await eventually(is_late, "the run is late", STARTING)
+        await eventually(are_scheduled, "the runs are scheduled", STARTING)
+        await eventually(are_chains_alive, "the chains of all services are alive", STARTING)
         assert len(await docket.workers()) == 1

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from acceptance.waiting import run_everything
 
 from docket import Docket, ExecutionState
 from docket.ledger.foreign import count_foreign, import_foreign
+from tests.running import run_everything
 
 PROGRAM = """
     import asyncio, os, sys

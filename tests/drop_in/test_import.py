@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.waiting import eventually, run_everything, running, worker_for
 
 from docket import Docket, ExecutionState
 from docket.cli.importing import show
 from docket.ledger.foreign import Imported, count_foreign, import_foreign
+from tests.running import run_everything, running, worker_for
+from tests.waiting import eventually
 
 from .leftovers import LATER, leave_queued, leave_scheduled, leave_taken, left, now
 
@@ -225,7 +226,7 @@ async def test_a_worker_that_meets_them_sets_them_aside_until_they_are_imported(
         return (await count_foreign(knowing.ledger)).set_aside == 3
 
     async with worker_for(knowing) as worker, running(worker):
-        await eventually(are_aside)
+        await eventually(are_aside, "the old tasks are set aside")
     assert seen == [(("ours",), {})]
 
     imported = await import_foreign(knowing.ledger)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from redis.retry import Retry
 
 import docket
 from docket.storage.embedded import EngineAddress, FolderEngine, memory
-
-SECONDS = 90.0
+from tests.waiting import SECONDS, eventually_blocking
 
 PRELUDE = """
 import os, signal, subprocess, sys, threading, time, types
@@ -47,15 +46,6 @@ def connect(address):
     import redis
     return redis.Redis(unix_socket_path=address.socket_path, db=address.database, decode_responses=True)
 """
-
-
-def eventually(condition: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
-    """The first true value of the condition; fails if there is none in time."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"still not: {what}"
-        time.sleep(0.01)
-    return value
 
 
 class Child:
@@ -112,8 +102,6 @@ class Scene:
     children: list[Child] = field(default_factory=list[Child])
     engines: list[FolderEngine] = field(default_factory=list[FolderEngine])
     clients: list[redis.Redis] = field(default_factory=list[redis.Redis])
-
-    eventually = staticmethod(eventually)
 
     @property
     def folder(self) -> Path:
@@ -181,7 +169,7 @@ class Scene:
             with contextlib.suppress(psutil.NoSuchProcess):
                 victim.kill()
         for victim in victims:
-            eventually(lambda victim=victim: not _runs(victim), f"{victim} is dead")
+            eventually_blocking(lambda victim=victim: not _runs(victim), f"{victim} is dead")
 
     def clean_up(self) -> None:
         for client in self.clients:
@@ -193,8 +181,8 @@ class Scene:
 
     def assert_nothing_is_left(self) -> None:
         try:
-            eventually(lambda: not self.processes(), "all processes have ended")
-            eventually(lambda: not list(self.temporary.iterdir()), "all temporary files are gone")
+            eventually_blocking(lambda: not self.processes(), "all processes have ended")
+            eventually_blocking(lambda: not list(self.temporary.iterdir()), "all temporary files are gone")
         finally:
             self.kill(*self.processes())
 

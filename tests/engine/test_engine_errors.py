@@ -11,6 +11,7 @@ import pytest
 
 from docket.errors import DocketError
 from docket.storage.embedded import EngineError, FolderEngine, find_server, memory_engine
+from tests.waiting import eventually_blocking
 
 
 @pytest.fixture
@@ -146,4 +147,4 @@ def test_a_failed_start_leaves_nobody_to_wait_for(scene: Any, monkeypatch: pytes
     other = scene.engine()
     assert scene.connect(other.start()).ping()
     other.stop()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")

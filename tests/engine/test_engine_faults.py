@@ -13,6 +13,8 @@ import psutil
 import pytest
 import redis
 
+from tests.waiting import eventually_blocking
+
 pytestmark = pytest.mark.faults
 
 USER = """
@@ -43,7 +45,7 @@ def test_the_server_stops_when_its_last_user_was_killed(scene: Any) -> None:
     scene.connect(user.hear()).set("key", "value")
     user.send(signal.SIGKILL)
     user.ended()
-    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
     assert scene.connect(scene.engine().start()).get("key") == "value"
 
 
@@ -66,38 +68,38 @@ def test_after_the_server_was_killed_its_users_find_a_new_one_with_the_data(scen
 def test_a_killed_keeper_is_replaced_and_the_server_still_stops(scene: Any) -> None:
     engine = scene.engine()
     client = scene.connect(engine.start())
-    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
+    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
     scene.kill(keeper)
     assert client.ping()
-    scene.eventually(lambda: scene.keepers() and scene.keepers() != [keeper], "there is another keeper")
+    eventually_blocking(lambda: scene.keepers() and scene.keepers() != [keeper], "there is another keeper")
     engine.stop()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
 
 
 def test_the_server_stops_though_its_users_and_its_keeper_were_killed(scene: Any) -> None:
     user = scene.child(USER)
     user.hear()
-    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
+    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
     user.send(signal.SIGKILL)
     scene.kill(keeper)
     user.ended()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
 
 
 def test_a_keeper_does_its_work_without_its_supervisor(scene: Any) -> None:
     engine = scene.engine()
     engine.start()
-    scene.eventually(scene.keepers, "there is a keeper")
+    eventually_blocking(scene.keepers, "there is a keeper")
     scene.kill(*scene.supervisors())
     assert scene.keepers()
     engine.stop()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
 
 
 def test_a_server_without_any_keeper_is_adopted_by_the_next_user(scene: Any) -> None:
     user = scene.child(USER)
     run_id = scene.connect(user.hear()).info("server")["run_id"]
-    scene.eventually(scene.keepers, "there is a keeper")
+    eventually_blocking(scene.keepers, "there is a keeper")
     scene.kill(*scene.supervisors(), *scene.keepers())
     user.send(signal.SIGKILL)
     user.ended()
@@ -105,22 +107,22 @@ def test_a_server_without_any_keeper_is_adopted_by_the_next_user(scene: Any) -> 
     assert scene.connect(engine.start()).info("server")["run_id"] == run_id
     assert len(scene.servers()) == 1
     engine.stop()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
 
 
 def test_a_user_that_leaves_a_server_without_keeper_provides_one(scene: Any) -> None:
     engine = scene.engine()
     engine.start()
-    scene.eventually(scene.keepers, "there is a keeper")
+    eventually_blocking(scene.keepers, "there is a keeper")
     scene.kill(*scene.supervisors(), *scene.keepers())
     engine.stop()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
 
 
 def test_everything_killed_at_once_leaves_data_for_the_next_start(scene: Any) -> None:
     user = scene.child(USER)
     scene.connect(user.hear()).set("key", "value")
-    scene.eventually(scene.keepers, "there is a keeper")
+    eventually_blocking(scene.keepers, "there is a keeper")
     scene.kill(*scene.supervisors(), *scene.keepers(), *scene.servers(), psutil.Process(user.pid))
     assert (scene.folder / "socket").exists()
     assert scene.connect(scene.engine().start()).get("key") == "value"
@@ -136,7 +138,7 @@ def test_leftovers_of_a_crash_do_not_stop_a_start(scene: Any) -> None:
     engine = scene.engine()
     assert scene.connect(engine.start()).ping()
     engine.stop()
-    scene.eventually(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
 
 
 def test_a_cut_off_last_write_does_not_stop_a_start(scene: Any) -> None:
@@ -146,7 +148,7 @@ def test_a_cut_off_last_write_does_not_stop_a_start(scene: Any) -> None:
     client.set("second", "value")
     (tail,) = scene.folder.rglob("*.incr.aof")
     # While the disk is busy the server answers first and writes up to two seconds later.
-    scene.eventually(lambda: b"second" in tail.read_bytes(), "both are written")
+    eventually_blocking(lambda: b"second" in tail.read_bytes(), "both are written")
     scene.kill(*scene.servers())
     os.truncate(tail, tail.stat().st_size - 3)
     engine.ensure()
@@ -165,7 +167,7 @@ def test_removing_the_locks_of_a_running_engine_never_gives_two_servers(scene: A
         assert scene.connect(other.start()).get("key") == "value"
         assert len(scene.servers()) <= 1
     assert scene.connect(engine.ensure()).get("key") == "value"
-    scene.eventually(lambda: len(scene.keepers()) == 1, "there is one keeper")
+    eventually_blocking(lambda: len(scene.keepers()) == 1, "there is one keeper")
 
 
 def test_a_removed_socket_is_healed(scene: Any) -> None:
@@ -179,9 +181,9 @@ def test_a_removed_socket_is_healed(scene: Any) -> None:
 def test_a_removed_folder_takes_its_server_with_it(scene: Any) -> None:
     engine = scene.engine()
     client = scene.connect(engine.start())
-    scene.eventually(scene.keepers, "there is a keeper")
+    eventually_blocking(scene.keepers, "there is a keeper")
     shutil.rmtree(scene.folder)
-    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
     client.close()
     assert scene.connect(engine.ensure()).ping()
 
@@ -193,18 +195,18 @@ def test_a_folder_removed_right_after_its_server_was_started_again_takes_that_se
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "60")
     engine = scene.engine()
     engine.start()
-    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
-    scene.eventually(lambda: {"server.group"} & {Path(f.path).name for f in keeper.open_files()}, "it has looked")
+    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
+    eventually_blocking(lambda: {"server.group"} & {Path(f.path).name for f in keeper.open_files()}, "it has looked")
     scene.kill(*scene.servers())
     engine.ensure()
     shutil.rmtree(scene.folder)
-    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
 
 
 def test_a_folder_removed_after_use_leaves_nothing_behind(scene: Any) -> None:
     engine = scene.engine()
     engine.start()
-    scene.eventually(scene.keepers, "there is a keeper")
+    eventually_blocking(scene.keepers, "there is a keeper")
     engine.stop()
     shutil.rmtree(scene.folder, ignore_errors=True)
-    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")

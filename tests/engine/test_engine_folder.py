@@ -13,6 +13,7 @@ import pytest
 
 from docket.storage.embedded import EngineError, find_server
 from docket.storage.embedded import server as server_module
+from tests.waiting import eventually_blocking
 
 USER = """
 engine = FolderEngine(folder)
@@ -25,9 +26,9 @@ engine.stop()
 
 def keeper_looks_on(scene: Any) -> None:
     """Wait until the keeper woke up often enough for an unused server to be stopped."""
-    (keeper,) = scene.eventually(scene.keepers, "there is a keeper")
+    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
     before = keeper.num_ctx_switches().voluntary
-    scene.eventually(lambda: keeper.num_ctx_switches().voluntary > before + 20, "twenty more looks")
+    eventually_blocking(lambda: keeper.num_ctx_switches().voluntary > before + 20, "twenty more looks")
 
 
 def test_the_server_lingers_then_stops_and_the_data_is_there_on_restart(scene: Any) -> None:
@@ -37,7 +38,7 @@ def test_the_server_lingers_then_stops_and_the_data_is_there_on_restart(scene: A
     first = client.info("server")["run_id"]
     client.close()
     engine.stop()
-    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
     client = scene.connect(engine.start())
     assert client.get("key") == "value"
     assert client.info("server")["run_id"] != first
@@ -104,7 +105,7 @@ def test_starting_and_stopping_twice_does_no_harm(scene: Any) -> None:
     assert engine.start() == engine.start() == engine.ensure()
     engine.stop()
     engine.stop()
-    scene.eventually(lambda: not scene.servers(), "the server has stopped")
+    eventually_blocking(lambda: not scene.servers(), "the server has stopped")
 
 
 def test_folder_socket_and_data_are_for_the_user_alone(scene: Any) -> None:
@@ -166,7 +167,7 @@ def test_a_folder_with_a_long_name_is_reached_by_a_short_way(scene: Any) -> None
     client.close()
     for user in scene.engines:
         user.stop()
-    scene.eventually(lambda: not scene.processes(), "server and keeper have stopped")
+    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
     assert not list(scene.temporary.iterdir())
     assert scene.connect(engine.start()).get("key") == "value"
 
@@ -196,7 +197,7 @@ def test_start_returns_when_the_data_is_loaded(scene: Any, monkeypatch: pytest.M
     monkeypatch.setenv("DOCKET_SERVER", str(slow))
     user = scene.child(USER)
     socket_path = str(scene.folder / "socket")
-    scene.eventually(lambda: server_module.ask(socket_path) is server_module.Answer.LOADING, "the server loads")
+    eventually_blocking(lambda: server_module.ask(socket_path) is server_module.Answer.LOADING, "the server loads")
     assert scene.connect(user.hear()).dbsize() == 6000
 
 

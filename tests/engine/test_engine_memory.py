@@ -11,6 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.waiting import eventually_blocking
+
 OWNER = """
 address = memory_engine("a")
 say(address.socket_path)
@@ -27,8 +29,8 @@ def test_the_server_and_its_folder_go_when_the_owner_ends(scene: Any, last_act: 
     assert scene.connect(socket_path).ping()
     owner.go_on()
     owner.ended()
-    scene.eventually(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
-    scene.eventually(lambda: not scene.servers(), "the server is gone")
+    eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
+    eventually_blocking(lambda: not scene.servers(), "the server is gone")
 
 
 @pytest.mark.parametrize("fatal", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV])
@@ -38,8 +40,8 @@ def test_the_server_and_its_folder_go_when_a_signal_ends_the_owner(scene: Any, f
     assert scene.connect(socket_path).ping()
     owner.send(fatal)
     owner.ended()
-    scene.eventually(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
-    scene.eventually(lambda: not scene.servers(), "the server is gone")
+    eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
+    eventually_blocking(lambda: not scene.servers(), "the server is gone")
 
 
 def test_the_server_outlives_the_thread_that_started_it(scene: Any) -> None:
@@ -92,7 +94,7 @@ wait()
     others = [psutil.Process(int(pid)) for pid in pids]
     try:
         owner.send(signal.SIGKILL)
-        scene.eventually(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
+        eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
         assert all(other.is_running() for other in others)
     finally:
         scene.kill(*others)
@@ -122,7 +124,7 @@ wait()
     socket_path, forked = owner.hear(), psutil.Process(int(owner.hear()))
     try:
         owner.send(signal.SIGKILL)
-        scene.eventually(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
+        eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
         assert forked.is_running()
     finally:
         scene.kill(forked)
@@ -213,7 +215,7 @@ wait()
     scene.kill(*scene.servers())
     owner.go_on()
     assert owner.hear() == "True True None"
-    scene.eventually(lambda: len(list(scene.temporary.iterdir())) == 1, "the folder of the first is gone")
+    eventually_blocking(lambda: len(list(scene.temporary.iterdir())) == 1, "the folder of the first is gone")
 
 
 def test_an_owner_that_ignores_its_children_gets_a_server_too(scene: Any) -> None:
@@ -263,4 +265,4 @@ def test_the_temporary_folder_may_have_a_long_name(scene: Any, monkeypatch: pyte
     socket_path = owner.hear()
     assert scene.connect(socket_path).ping()
     owner.go_on()
-    scene.eventually(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
+    eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import eventually_blocking
+
 pytestmark = pytest.mark.faults
 
 RACER = """
@@ -103,4 +105,4 @@ wait()
     )
     assert user.hear() == "1"
     assert len(scene.servers()) == 1
-    assert len(scene.eventually(scene.keepers, "there is a keeper")) == 1
+    assert len(eventually_blocking(scene.keepers, "there is a keeper")) == 1

@@ -16,11 +16,11 @@ import pytest
 
 from docket import Docket, Worker
 from docket.storage.embedded import memory_engine
+from tests.waiting import eventually
 
 from .processes import LEASE, Process, WorkerProcess
 from .reports import VARIABLE, Reports
 from .servers import Server
-from .waiting import until
 
 _numbers = itertools.count()
 _FOLDER = Path(__file__).parent
@@ -122,10 +122,12 @@ class Stage:
             assert not ended, f"{ended[0].name} ended:\n{ended[0].output[-3000:]}"
             return {worker.name for worker in workers} <= {info.name for info in await docket.workers()}
 
-        await until(present, "the workers work")
+        await eventually(present, "the workers work")
 
     async def started(self, key: str, times: int = 1, seconds: float = 90.0) -> None:
-        await until(lambda: self.reports.count("start", key) >= times, f"task {key} started {times} time(s)", seconds)
+        await eventually(
+            lambda: self.reports.count("start", key) >= times, f"task {key} started {times} time(s)", seconds
+        )
 
     def _new_log(self) -> Path:
         return self.folder / f"process{len(self.processes)}.log"

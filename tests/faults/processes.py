@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 import docket
+from tests.waiting import SECONDS, eventually
 
 from .reports import VARIABLE
-from .waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 # Short enough for a test, long enough for a busy machine.
@@ -61,8 +60,11 @@ class Process:
 
     async def ended(self, seconds: float = SECONDS) -> int:
         """The exit code, once it has ended by itself."""
-        await until(
-            lambda: self.exit_code is not None, f"process {self.pid} has ended:\n{self.output[-3000:]}", seconds
+        await eventually(
+            lambda: self.exit_code is not None,
+            f"process {self.pid} has ended",
+            seconds,
+            seen=lambda: self.output[-3000:],
         )
         assert self.exit_code is not None
         return self.exit_code
@@ -110,10 +112,3 @@ class WorkerProcess(Process):
             "workers": workers,
         }
         super().__init__(["-m", "tests.faults.program", json.dumps(settings)], log, reports_url)
-
-
-async def ends(task: asyncio.Task[None], seconds: float = SECONDS) -> None:
-    """Waits for an asyncio task to end by itself, and passes its exception on."""
-    done, _ = await asyncio.wait([task], timeout=seconds)
-    assert done, f"{task.get_name()} has not ended after {seconds:g} s"
-    task.result()

@@ -10,9 +10,7 @@ from datetime import timedelta
 
 from docket import CurrentExecution, Docket, Execution, Worker
 from docket.errors import ServerFull, ServerUnreachable
-
-from .processes import ends
-from .waiting import until
+from tests.waiting import ends, eventually
 
 MINUTE = timedelta(minutes=1)
 
@@ -37,7 +35,7 @@ class Pulse:
         """Adds a task that runs until `release` is set, and returns when it runs."""
         before = self.starts[key]
         execution = await self.docket.add(self.long, key=key)()
-        await until(lambda: self.starts[key] > before, f"{key} runs")
+        await eventually(lambda: self.starts[key] > before, f"{key} runs")
         return execution
 
     async def works(self, key: str, seconds: float = 20.0) -> None:
@@ -54,7 +52,7 @@ class Pulse:
             except (ServerUnreachable, ServerFull):
                 return False
 
-        await until(done, f"{key} has run", seconds)
+        await eventually(done, f"{key} has run", seconds)
 
     async def short(self, execution: Execution = CurrentExecution()) -> str:
         self.starts[execution.key] += 1

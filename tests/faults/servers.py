@@ -16,8 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from docket.storage.embedded import find_server
-
-from .waiting import SECONDS
+from tests.waiting import SECONDS
 
 _numbers = itertools.count()
 

@@ -14,6 +14,7 @@ import redis
 from docket import Docket, ExecutionState
 from docket.errors import ServerFull, ServerUnreachable
 from docket.execution import Disposition
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .proxy import Proxy
@@ -86,13 +87,13 @@ async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again
     async with working(await stage.worker(near)):
         proxy.answers_to_cut = 1
         adding = asyncio.create_task(far.add(note)("once"))
-        async with asyncio.timeout(60):
-            while proxy.answers_to_cut:
-                await asyncio.sleep(0.001)
+        await eventually(lambda: not proxy.answers_to_cut, "the answer is lost")
         proxy.refuse(True)
-        async with asyncio.timeout(60):
-            while not ran or await stored(near):
-                await asyncio.sleep(0.01)
+
+        async def has_ended() -> bool:
+            return bool(ran) and not await stored(near)
+
+        await eventually(has_ended, "the task has run and ended")
         proxy.refuse(False)
         execution = await adding
         assert execution.disposition is Disposition.SCHEDULED
@@ -150,9 +151,7 @@ async def test_what_could_not_be_sent_is_sent_when_the_server_is_back(stage: Sta
         "many": lambda: far.add_many([far.call(work)()]),
     }
     adding: asyncio.Task[Any] = asyncio.ensure_future(calls[how]())
-    async with asyncio.timeout(60):
-        while len(proxy.attempts) < known + 2:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(proxy.attempts) >= known + 2, "two more connections are tried")
     proxy.refuse(False)
 
     await adding

@@ -12,10 +12,10 @@ import pytest
 
 from docket import Docket, ExecutionState
 from docket.errors import DocketError, ServerUnreachable, ServerUnsuitable, TaskNotRegistered, UnknownScheme
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .pulse import MINUTE, working
-from .waiting import until
 
 NAMES = [
     "a",
@@ -96,7 +96,7 @@ async def test_a_producer_that_is_killed_in_the_middle_of_adding_leaves_no_lock(
 
     for _ in range(2):
         producer = stage.process(["-c", PRODUCER, docket.name, docket.url])
-        await until(lambda producer=producer: "ready" in producer.output, "it produces")
+        await eventually(lambda producer=producer: "ready" in producer.output, "it produces")
         await asyncio.sleep(0.1)
         producer.kill()
         await producer.ended()

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.waiting import eventually
+
 from . import tasks
 from .conftest import Stage
-from .waiting import until
 
 MINUTE = timedelta(minutes=1)
 
@@ -47,7 +48,7 @@ async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minut
     handed_on = stage.reports.read("start", "second")[0].at - stage.reports.read("start", "first")[0].at
     assert handed_on < 10, "what a worker with a wrong clock adds is due at once, too"
 
-    await until(lambda: stage.reports.count("start", "tick") >= 4, "the perpetual task goes on")
+    await eventually(lambda: stage.reports.count("start", "tick") >= 4, "the perpetual task goes on")
     ticks = [report.at for report in stage.reports.read("start", "tick")][:4]
     assert all(later - earlier >= 0.15 for earlier, later in itertools.pairwise(ticks)), ticks
 
@@ -58,7 +59,7 @@ async def test_a_cron_slot_runs_once_on_a_worker_whose_clock_is_behind(stage: St
     worker = stage.worker_process(tasks=["cron_tasks"], clock_seconds=seconds)
     await stage.at_work(docket, worker)
 
-    await until(lambda: len(slots(stage)) >= 5, "five slots have run")
+    await eventually(lambda: len(slots(stage)) >= 5, "five slots have run")
 
     assert len(slots(stage)) == len(set(slots(stage))), slots(stage)
 
@@ -67,12 +68,12 @@ async def test_a_cron_slot_runs_once_though_the_event_loop_was_blocked_over_it(s
     docket = await stage.docket()
     worker = stage.worker_process(tasks=["every_task", "cron_tasks"])
     await stage.at_work(docket, worker)
-    await until(lambda: len(slots(stage)) >= 1, "the slots have begun")
+    await eventually(lambda: len(slots(stage)) >= 1, "the slots have begun")
 
     await docket.add(tasks.block, key="block")(1.8)
     await stage.started("block")
     seen = len(slots(stage))
-    await until(lambda: len(slots(stage)) >= seen + 5, "the slots go on")
+    await eventually(lambda: len(slots(stage)) >= seen + 5, "the slots go on")
 
     assert len(slots(stage)) == len(set(slots(stage))), slots(stage)
 

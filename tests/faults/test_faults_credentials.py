@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from redis.credentials import CredentialProvider
 
+from tests.waiting import eventually
+
 from .conftest import Stage
 from .pulse import MINUTE, Pulse, working
 from .servers import Server
-from .waiting import until
 
 
 class Both(CredentialProvider):
@@ -89,7 +90,7 @@ async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials
 
     async with working(worker):
         blocked = await docket.add(block)()
-        await until(lambda: starts, "it runs")
+        await eventually(lambda: starts, "it runs")
         assert await blocked.get_result(timeout=MINUTE) == "done"
         assert starts == 1
 
@@ -97,7 +98,7 @@ async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials
 async def test_a_cluster_is_asked_with_the_same_credentials(stage: Stage) -> None:
     server = stage.server("--cluster-enabled", "yes", tcp=True)
     server.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    await until(lambda: b"cluster_state:ok" in server.run("CLUSTER", "INFO"), "the cluster is up")
+    await eventually(lambda: b"cluster_state:ok" in server.run("CLUSTER", "INFO"), "the cluster is up")
     permit(server, "first")
     server.run("ACL", "SETUSER", "default", "off")
     url = f"redis+cluster://127.0.0.1:{server.port}"

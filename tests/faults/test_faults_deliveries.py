@@ -15,11 +15,10 @@ import pytest
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
 from docket.worker import fetching, lease
+from tests.waiting import ends, eventually
 
 from . import tasks
 from .conftest import Stage
-from .processes import ends
-from .waiting import until
 
 MINUTE = timedelta(minutes=1)
 LATER = timedelta(hours=1)
@@ -106,7 +105,7 @@ async def test_foreign_entries_in_the_stream_are_swept_away(stage: Stage) -> Non
     assert await execution.get_result() == "ours"
     working = asyncio.create_task((await stage.worker(docket)).run_forever())
     async with docket.redis() as redis:
-        await until(lambda: is_empty(redis, docket), "the stream is empty")
+        await eventually(lambda: is_empty(redis, docket), "the stream is empty")
     working.cancel()
     await ends(working)
 
@@ -134,7 +133,7 @@ async def test_what_a_newer_release_wrote_is_left_for_its_workers(
     await tamper(docket, "newer", with_version(99))
     working = asyncio.create_task((await stage.worker(docket)).run_forever())
     assert await ours.get_result(timeout=MINUTE) == "ours"
-    await until(lambda: caplog.text.count("left for a newer worker") >= 2, "it was met, and met again")
+    await eventually(lambda: caplog.text.count("left for a newer worker") >= 2, "it was met, and met again")
     working.cancel()
     await ends(working)
     await newer.sync()
@@ -164,7 +163,7 @@ async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(
     learned.send(signal.SIGTERM)
     assert await learned.ended() == 0
     orphan = await docket.add(tasks.hold, key="orphan")("go")
-    await until(lambda: "Unknown task 'hold'" in ignorant.output, "it says so")
+    await eventually(lambda: "Unknown task 'hold'" in ignorant.output, "it says so")
     assert stage.reports.count("start", "orphan") == 0
     await orphan.sync()
     assert orphan.state is ExecutionState.QUEUED
@@ -347,7 +346,7 @@ async def test_a_run_that_was_replaced_leaves_no_trace(stage: Stage) -> None:
             await docket.replace(note, datetime.now(UTC), key)("replacement")
         else:
             await docket.cancel(key)
-    await until(lambda: finished(docket), "all is done")
+    await eventually(lambda: finished(docket), "all is done")
     assert ran.count("replacement") == 50
     async with docket.redis() as redis:
         for stream in (docket.stream_key, docket.key("front")):

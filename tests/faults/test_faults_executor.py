@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -19,12 +18,11 @@ import pytest
 from docket import Docket, Worker
 from docket.errors import ServerUnreachable
 from docket.storage import names
+from tests.waiting import ends, eventually, eventually_blocking
 
 from .conftest import Stage
-from .processes import ends
 from .pulse import MINUTE, working
 from .test_faults_places import place
-from .waiting import until
 
 # Much more than docket needs, and much less than for ever.
 SECONDS = 60.0
@@ -41,7 +39,7 @@ async def blocked_executor() -> AsyncIterator[None]:
         release.wait()
 
     blocking = asyncio.create_task(asyncio.to_thread(block))
-    await until(begun.is_set, "the only thread is blocked")
+    await eventually(begun.is_set, "the only thread is blocked")
     try:
         yield
     finally:
@@ -117,7 +115,7 @@ async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, m
     docket.register(long)
     async with working(await stage.worker(docket)) as run:
         execution = await docket.add(long)()
-        await until(lambda: starts == 1, "it runs")
+        await eventually(lambda: starts == 1, "it runs")
         monkeypatch.setattr(names, "_resolve", silent)
         server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         near = await stage.docket(docket.name, url=f"redis://127.0.0.1:{server.port}/0")
@@ -154,13 +152,14 @@ def tls_server(folder: Path) -> Iterator[tuple[int, Path]]:
     words += ["--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--save", "", "--dir", str(folder)]
     process = subprocess.Popen([binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + SECONDS
         with socket.socket() as probe:
-            while probe.connect_ex(("127.0.0.1", port)) != 0:
+
+            def has_started() -> bool:
                 if process.poll() is not None:
                     pytest.skip("this redis-server does not speak TLS")
-                assert time.monotonic() < deadline, "the server does not start"
-                time.sleep(0.02)
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+            eventually_blocking(has_started, "the server has started")
         yield port, cert
     finally:
         process.kill()

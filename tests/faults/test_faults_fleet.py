@@ -11,12 +11,12 @@ import pytest
 
 from docket import Docket
 from docket.ledger.ledger import worker_name
+from tests.waiting import eventually
 
 from . import tasks
 from .conftest import Stage
 from .processes import LEASE, WorkerProcess
 from .pulse import Pulse, working
-from .waiting import until
 
 
 async def test_workers_that_come_and_go_leave_nothing_behind(stage: Stage) -> None:
@@ -34,7 +34,7 @@ async def test_workers_that_come_and_go_leave_nothing_behind(stage: Stage) -> No
         process.kill()
     async with working(await stage.worker(docket, name="the last")):
         await pulse.works("after")
-        await until(lambda: has_only(docket, {"the last"}), "the dead are off the roster")
+        await eventually(lambda: has_only(docket, {"the last"}), "the dead are off the roster")
         assert await consumers(docket) <= 1
         await pulse.works("afterwards")
 
@@ -67,7 +67,7 @@ async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Sta
     held, orphaned = Pulse(docket), "orphan"
     async with working(await stage.worker(docket, concurrency=5000)):
         await docket.add_many(docket.call(held.long, key=f"held-{i}")() for i in range(5000))
-        await until(lambda: len(held.starts) == 5000, "five thousand are held", 40)
+        await eventually(lambda: len(held.starts) == 5000, "five thousand are held", 40)
         victim = stage.worker_process(concurrency=1)
         await docket.add(tasks.hold, key=orphaned)("go")
         await stage.started(orphaned)
@@ -84,7 +84,7 @@ async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Sta
             assert time.monotonic() - killed_at < LEASE + 10, "it is found within about the lease"
         assert len(held.finished) == 0, "all the others still run"
         held.release.set()
-        await until(lambda: len(held.finished) == 4999, "and end", 40)
+        await eventually(lambda: len(held.finished) == 4999, "and end", 40)
     assert max(held.starts.values()) == 1
 
 
@@ -122,12 +122,12 @@ async def test_a_worker_that_drains_leaves_staging_to_another(stage: Stage) -> N
     pulse = Pulse(docket)
     first, second = await stage.worker(docket, name="first", concurrency=1), await stage.worker(docket, name="second")
     draining = asyncio.create_task(first.run_forever())
-    await until(lambda: first.is_working and first.duties.leads, "the first leads")
+    await eventually(lambda: first.is_working and first.duties.leads, "the first leads")
     held = await pulse.hold("held")
     async with working(second):
-        await until(lambda: second.is_working, "the second works, too")
+        await eventually(lambda: second.is_working, "the second works, too")
         first.stop()
-        await until(lambda: second.duties.leads, "the other leads", 5)
+        await eventually(lambda: second.duties.leads, "the other leads", 5)
         assert not draining.done()
         begin = time.time() + 0.5
         scheduled = await docket.add(pulse.short, datetime.fromtimestamp(begin, UTC), key="scheduled")()

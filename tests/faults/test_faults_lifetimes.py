@@ -11,11 +11,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, Worker
+from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .processes import ends
 from .pulse import MINUTE, Pulse
-from .waiting import until
 
 SCENARIO = """
 import asyncio, gc, logging, sys, threading
@@ -80,7 +79,7 @@ async def test_a_whole_life_leaves_no_warning_no_task_no_thread_and_no_connectio
     told = [line for line in process.output.splitlines() if "at first" not in line]
     assert not [line for line in told if "Warning" in line or "unclosed" in line or "never awaited" in line], told
     if place != "memory":
-        await until(lambda: no_other_clients(stage), "all connections are closed")
+        await eventually(lambda: no_other_clients(stage), "all connections are closed")
 
 
 def no_other_clients(stage: Stage) -> bool:
@@ -115,7 +114,7 @@ async def test_cancelling_a_worker_drains_it_and_returns(stage: Stage, method: s
     working = asyncio.create_task(run())
     running = await pulse.hold("running")
     working.cancel()
-    await until(lambda: worker.is_stopping, "it stops")
+    await eventually(lambda: worker.is_stopping, "it stops")
     waiting = await pulse.add("waiting")
     pulse.release.set()
     await ends(working)
@@ -146,9 +145,9 @@ async def test_cancelling_twice_hands_back_what_runs(stage: Stage) -> None:
         worker = await stage.worker(docket)
         working = asyncio.create_task(worker.run_forever())
         await docket.add(pulse.long, key="running")()
-        await until(lambda stops=stops: pulse.starts["running"] == stops, "it runs")
+        await eventually(lambda stops=stops: pulse.starts["running"] == stops, "it runs")
         working.cancel()
-        await until(lambda worker=worker: worker.is_stopping, "it stops")
+        await eventually(lambda worker=worker: worker.is_stopping, "it stops")
         assert not working.done()
         working.cancel()
         await ends(working)
@@ -166,7 +165,7 @@ async def test_a_second_cancel_counts_however_soon_it_comes(stage: Stage, turns:
     pulse = Pulse(docket)
     working = asyncio.create_task((await stage.worker(docket)).run_forever())
     await docket.add(pulse.long, key="running")()
-    await until(lambda: pulse.starts["running"] == 1, "it runs")
+    await eventually(lambda: pulse.starts["running"] == 1, "it runs")
     working.cancel()
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -209,7 +208,7 @@ async def test_a_docket_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stag
         await asyncio.wait([living], timeout=10)
         assert living.done()
     gc.collect()
-    await until(lambda: len(server.run("CLIENT", "LIST").splitlines()) == 1, "all connections are closed")
+    await eventually(lambda: len(server.run("CLIENT", "LIST").splitlines()) == 1, "all connections are closed")
 
 
 async def test_a_docket_and_a_worker_can_be_entered_again(stage: Stage) -> None:

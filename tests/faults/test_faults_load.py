@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from docket import CurrentExecution, Docket, Execution
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .pulse import working
 from .servers import Server
-from .waiting import until
 
 
 async def nothing() -> None: ...
@@ -78,8 +78,8 @@ async def test_fifty_thousand_tasks_due_at_one_moment_hold_up_nobody(stage: Stag
     async with working(await stage.worker(docket, concurrency=100)):
         probe = await docket.add(nothing)()
         await probe.get_result(timeout=timedelta(minutes=1))
-        await until(lambda: all_staged(server, docket), "all of them are staged", 60)
-        await until(lambda: ran > 1000, "and run", 60)
+        await eventually(lambda: all_staged(server, docket), "all of them are staged", 60)
+        await eventually(lambda: ran > 1000, "and run", 60)
         with server.client() as client:
             stats: dict[str, Any] = client.info("commandstats")
             spent = cpu_seconds(client) - before
@@ -117,5 +117,5 @@ async def test_tasks_that_fall_due_together_run_in_the_order_of_their_times(stag
     await docket.add_many(reversed(calls))
     await asyncio.sleep(1.0)
     async with working(await stage.worker(docket, concurrency=1)):
-        await until(lambda: len(order) == 300, "all have run")
+        await eventually(lambda: len(order) == 300, "all have run")
     assert order == sorted(order)

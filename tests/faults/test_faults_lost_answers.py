@@ -14,11 +14,10 @@ import pytest
 
 from docket import ConcurrencyLimit, CurrentWorker, Docket, ExecutionState, Worker
 from docket.worker import unknown_deliveries
+from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .processes import ends
 from .proxy import Proxy
-from .waiting import until
 
 LARGE = "x" * 40_000
 
@@ -27,7 +26,7 @@ LARGE = "x" * 40_000
 async def working(worker: Worker) -> AsyncIterator[Worker]:
     task = asyncio.create_task(worker.run_forever())
     try:
-        await until(lambda: worker.is_working or task.done(), "it works")
+        await eventually(lambda: worker.is_working or task.done(), "it works")
         yield worker
     finally:
         worker.stop()
@@ -49,7 +48,7 @@ class Holding:
         return Counter(name for name, _ in self.began)
 
     async def has(self, *names: str) -> None:
-        await until(lambda: set(names) <= set(self.names()), f"{names} have begun; so far {self.began}")
+        await eventually(lambda: set(names) <= set(self.names()), f"{names} have begun; so far {self.began}")
 
 
 async def is_member(docket: Docket, set_name: str, worker: Worker) -> bool:
@@ -64,7 +63,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
         for docket in (far, near):
             docket.register(holding.hold)
         async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
-            await until(lambda: is_member(near, "offers", worker), "it has offered a slot")
+            await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
             await near.add(holding.hold, key="handed")("handed")
             assert await near.server.client.hget(near.key("handed"), worker.id), "it was handed over"
@@ -82,7 +81,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
                 await near.add(holding.hold)("after", LARGE)
                 await holding.has("after")
                 holding.over.set()
-                await until(lambda: is_empty(near), "all is done")
+                await eventually(lambda: is_empty(near), "all is done")
     assert holding.names() == {"handed": 1, "read": 1, "last": 1, "after": 1}
 
 
@@ -99,7 +98,7 @@ async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer
         for docket in (far, near):
             docket.register(holding.hold)
         async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
-            await until(lambda: is_member(near, "offers", worker), "it has offered a slot")
+            await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
             await near.add(holding.hold, key="handed")("old")
             assert await near.server.client.hget(near.key("handed"), worker.id), "it was handed over"
@@ -116,7 +115,7 @@ async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer
             await near.add(holding.hold)("after", LARGE)
             await holding.has("after")
             if meanwhile == "cancelled":
-                await until(lambda: is_cancelled(near, "handed"), "the order reaches it, begun or not")
+                await eventually(lambda: is_cancelled(near, "handed"), "the order reaches it, begun or not")
             holding.over.set()
     assert "old" not in holding.names() or meanwhile == "cancelled"
     assert "new" not in holding.names()
@@ -147,7 +146,7 @@ async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_w
             await holding.has("lost")
             assert ("lost", "idle") in holding.began
             holding.over.set()
-            await until(lambda: is_empty(docket), "all is done")
+            await eventually(lambda: is_empty(docket), "all is done")
     assert holding.names() == {"a": 1, "b": 1, "lost": 1}
 
 
@@ -170,11 +169,11 @@ async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are
         async with working(await stage.worker(far, name="far")) as worker:
             id = worker.id
             await near.add(limited, key="k")("first", "g")
-            await until(lambda: began == ["first"], "it runs")
+            await eventually(lambda: began == ["first"], "it runs")
             with caplog.at_level(logging.WARNING):
                 proxy.vanish()
                 replacement = await near.replace(limited, datetime.now(UTC), "k")("second", "g")
-                await until(lambda: "running tasks are given up" in caplog.text, "the worker notices")
+                await eventually(lambda: "running tasks are given up" in caplog.text, "the worker notices")
             proxy.reappear()
             assert await replacement.get_result(timeout=timedelta(minutes=1)) == "second"
             assert worker.id == id, "nobody declared it dead"
@@ -201,12 +200,12 @@ async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon
             docket.register(note)
         async with working(await stage.worker(far, name="far")) as worker:
             execution = await near.add(note, key="k")("k")
-            await until(lambda: began == ["k"], "it runs")
+            await eventually(lambda: began == ["k"], "it runs")
             with caplog.at_level(logging.WARNING):
                 proxy.vanish()
-                await until(lambda: "running tasks are given up" in caplog.text, "the worker notices")
+                await eventually(lambda: "running tasks are given up" in caplog.text, "the worker notices")
             proxy.reappear()
-            await until(lambda: len(began) == 2, "it runs again")
+            await eventually(lambda: len(began) == 2, "it runs again")
             assert worker.is_working
             over.set()
             await execution.get_result(timeout=timedelta(minutes=1))

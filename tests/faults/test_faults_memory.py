@@ -10,11 +10,11 @@ import pytest
 
 from docket import Docket, ExecutionState, Perpetual
 from docket.errors import ServerFull
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .pulse import MINUTE, Pulse, working
 from .servers import Server
-from .waiting import until
 
 
 def fill(server: Server) -> None:
@@ -44,7 +44,7 @@ async def test_on_a_full_server_adding_is_refused_and_everything_else_works(stag
 
         await docket.cancel("later")
         await docket.cancel("to be cancelled")
-        await until(lambda: pulse.cancelled["to be cancelled"], "the running one is cancelled")
+        await eventually(lambda: pulse.cancelled["to be cancelled"], "the running one is cancelled")
         # Longer than the lease: it is renewed.
         await asyncio.sleep(1.5)
         pulse.release.set()
@@ -109,7 +109,7 @@ async def test_unfinished_work_never_expires_and_finished_work_always_does(stage
         work = {key for key in expiring if b":leads:" not in key and not key.endswith(b":settings")}
         assert work == {docket.runs_key("done").encode()}
         pulse.release.set()
-        await until(lambda: is_finished(docket, "running"), "it has ended")
+        await eventually(lambda: is_finished(docket, "running"), "it has ended")
         assert lifetimes(server)[docket.runs_key("running").encode()] > 0
 
 

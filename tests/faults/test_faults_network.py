@@ -9,12 +9,11 @@ from datetime import timedelta
 
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
 from docket._aio import Backoff
+from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .processes import ends
 from .proxy import Proxy
 from .pulse import MINUTE, Pulse, working
-from .waiting import until
 
 
 async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_start_them(stage: Stage) -> None:
@@ -36,10 +35,10 @@ async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_sta
         near.register(task)
         async with working(await stage.worker(far, name="far")):
             execution = await far.add(task, key="task")()
-            await until(lambda: events, "it runs")
+            await eventually(lambda: events, "it runs")
             async with working(await stage.worker(near, name="near")):
                 proxy.vanish()
-                await until(lambda: len(events) == 3, "the other has it")
+                await eventually(lambda: len(events) == 3, "the other has it")
                 assert [(what, who) for what, who, _ in events] == [
                     ("start", "far"),
                     ("cancelled", "far"),
@@ -68,7 +67,7 @@ async def test_connections_that_went_silent_are_noticed_in_seconds(stage: Stage)
             await asyncio.sleep(0.1)
             proxy.freeze()
             await near.add(pulse.short, key="after")()
-            await until(lambda: pulse.finished["after"], "it works again", 60)
+            await eventually(lambda: pulse.finished["after"], "it works again", 60)
             pulse.release.set()
             assert await waiting == "running", "also those who wait for results hear again"
     assert pulse.starts["running"] == 1
@@ -85,14 +84,14 @@ async def test_a_cancel_that_is_sent_while_nobody_listens_is_seen_at_the_next_re
             proxy.refuses_subscriptions = True
             proxy.break_all(subscriptions_only=True)
             await near.cancel("running")
-            await until(lambda: pulse.cancelled["running"], "the call is cancelled", 10)
+            await eventually(lambda: pulse.cancelled["running"], "the call is cancelled", 10)
             proxy.refuses_subscriptions = False
             # And once it listens again, it hears again.
             pulse.starts.clear()
             await pulse.hold("again")
-            await until(lambda: has_subscribers(near), "it listens")
+            await eventually(lambda: has_subscribers(near), "it listens")
             await near.cancel("again")
-            await until(lambda: pulse.cancelled["again"], "the call is cancelled", 10)
+            await eventually(lambda: pulse.cancelled["again"], "the call is cancelled", 10)
             execution = await near.get_execution("running")
             assert execution is not None
             assert execution.state is ExecutionState.CANCELLED
@@ -207,7 +206,7 @@ async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_clos
         await docket.__aenter__()
         worker = await Worker(docket).__aenter__()
         task = asyncio.create_task(worker.run_forever())
-        await until(lambda: on_roster(docket), "it works")
+        await eventually(lambda: on_roster(docket), "it works")
         proxy.vanish()
         task.cancel()
         await ends(task, 30)
@@ -243,9 +242,11 @@ async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_l
 
             second = await far.add(say, key="k")("second")
             waiting = asyncio.create_task(second.get_result(timeout=MINUTE))
-            async with asyncio.timeout(60):
-                while (await near.ledger.look("k")).run is None:
-                    await asyncio.sleep(0.01)
+
+            async def is_running() -> bool:
+                return (await near.ledger.look("k")).run is not None
+
+            await eventually(is_running, "the second task runs")
             # The first ending arrives only now.
             proxy.messages.set()
             await asyncio.wait([waiting], timeout=0.5)

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import ConcurrencyLimit, CurrentExecution, Execution, Perpetual
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .pulse import Pulse, working
-from .waiting import until
 
 
 def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -43,15 +43,15 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
     async with working(await stage.worker(docket)):
         await pulse.hold("running")
         first = await docket.add(limited)("a")
-        await until(lambda: pulse.starts["a"], "it runs")
+        await eventually(lambda: pulse.starts["a"], "it runs")
         await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=1), key="later")()
         caplog.clear()
         server.kill()
-        await until(lambda: len(said(caplog, logging.DEBUG)) > 5, "attempts fail")
+        await eventually(lambda: len(said(caplog, logging.DEBUG)) > 5, "attempts fail")
         pulse.release.set()
-        await until(reported.is_set, "progress is reported")
+        await eventually(reported.is_set, "progress is reported")
         before = len(said(caplog, logging.DEBUG))
-        await until(lambda: len(said(caplog, logging.DEBUG)) > before + 20, "more attempts fail")
+        await eventually(lambda: len(said(caplog, logging.DEBUG)) > before + 20, "more attempts fail")
         warnings = said(caplog, logging.WARNING)
         assert len(warnings) == 1, warnings
         assert "trying again until the server is back" in warnings[0]
@@ -59,7 +59,7 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
         await pulse.works("after")
         await first.get_result(timeout=timedelta(minutes=1))
         back = r"the server is back after [\d.]+ s"
-        await until(lambda: any(re.fullmatch(back, line) for line in said(caplog, logging.INFO)), "it is told")
+        await eventually(lambda: any(re.fullmatch(back, line) for line in said(caplog, logging.INFO)), "it is told")
         assert said(caplog, logging.WARNING) == warnings
     assert sum("the server is back after" in line for line in said(caplog, logging.INFO)) == 1
 
@@ -73,11 +73,11 @@ async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(sta
     async with working(worker):
         await pulse.works("before")
         server.kill()
-        await until(lambda: worker.health_problem() is not None, "it notices")
+        await eventually(lambda: worker.health_problem() is not None, "it notices")
         server.start()
-        await until(lambda: worker.health_problem() is None, "it is well", 15)
+        await eventually(lambda: worker.health_problem() is None, "it is well", 15)
         # Services beside the worker, such as the one that follows the strikes, come back by themselves.
-        await until(lambda: not docket.server.outages.is_on, "the outage is over", 15)
+        await eventually(lambda: not docket.server.outages.is_on, "the outage is over", 15)
 
 
 async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
 from docket.errors import ServerUnreachable
+from tests.waiting import eventually, eventually_blocking
 
 from .conftest import Stage
 from .pulse import MINUTE, Pulse, working
 from .servers import Server
-from .waiting import until
 
 NODES = 3
 SLOTS = 16384
@@ -31,10 +31,7 @@ def cluster_of(stage: Stage) -> list[Server]:
         node.run("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
     for node in nodes[1:]:
         node.run("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
-    deadline = time.monotonic() + 20
-    while not all(is_whole(node) for node in nodes):
-        assert time.monotonic() < deadline, "the cluster does not come up"
-        time.sleep(0.02)
+    eventually_blocking(lambda: all(is_whole(node) for node in nodes), "the cluster is up")
     return nodes
 
 
@@ -174,7 +171,7 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(stage: S
     async with working(await stage.worker(docket)):
         running = await pulse.hold("running")
         bystander.kill()
-        await until(lambda: not is_whole(owner), "the cluster is down")
+        await eventually(lambda: not is_whole(owner), "the cluster is down")
         with pytest.raises(ServerUnreachable):
             await pulse.add("refused")
         bystander.start()
@@ -187,14 +184,14 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(stage: S
 
 async def test_work_goes_on_after_a_sentinel_has_failed_over(stage: Stage) -> None:
     master, replica, sentinel = sentinel_of(stage)
-    await until(lambda: is_in_sync(replica), "the replica has everything")
-    await until(lambda: knows_replica(sentinel), "the sentinel knows it")
+    await eventually(lambda: is_in_sync(replica), "the replica has everything")
+    await eventually(lambda: knows_replica(sentinel), "the sentinel knows it")
     docket = await stage.docket(url=f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0")
     pulse = Pulse(docket)
     async with working(await stage.worker(docket)):
         running = await pulse.hold("running")
         await pulse.works("before")
-        await until(lambda: is_in_sync(replica), "the replica has everything")
+        await eventually(lambda: is_in_sync(replica), "the replica has everything")
         master.kill()
         await pulse.works("after", 40)
         pulse.release.set()

@@ -13,13 +13,12 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, Perpetual
 from docket.errors import ServerUnreachable
+from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .processes import ends
 from .proxy import Proxy
 from .pulse import MINUTE, Pulse, working
 from .servers import Server
-from .waiting import until
 
 
 async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Stage) -> None:
@@ -40,12 +39,12 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Sta
     worker = await stage.worker(docket, concurrency=50)
     async with working(worker):
         producing = [asyncio.create_task(produce(n)) for n in range(4)]
-        await until(lambda: len(pulse.finished) > 100, "work is under way")
+        await eventually(lambda: len(pulse.finished) > 100, "work is under way")
         server.kill()
         await asyncio.gather(*producing)
         server.start()
-        await until(lambda: acknowledged <= pulse.finished.keys(), "all that was acknowledged has run")
-        await until(lambda: is_empty(docket), "and is settled")
+        await eventually(lambda: acknowledged <= pulse.finished.keys(), "all that was acknowledged has run")
+        await eventually(lambda: is_empty(docket), "and is settled")
     twice = [key for key, count in pulse.starts.items() if count > 1]
     assert len(twice) <= 50, "only what was running, or just ended and not yet written down, may run again"
     assert len(acknowledged) > 100
@@ -70,16 +69,16 @@ async def test_workers_go_on_when_the_server_comes_back_empty(stage: Stage) -> N
     async with working(worker):
         await pulse.works("before")
         await pulse.hold("running")
-        await until(lambda: ticks > 2, "the automatic task runs")
+        await eventually(lambda: ticks > 2, "the automatic task runs")
         server.kill()
         server.start()
         await pulse.works("after")
         ticks = 0
-        await until(lambda: ticks > 2, "the automatic task is back")
+        await eventually(lambda: ticks > 2, "the automatic task is back")
         assert [info.name for info in await docket.workers()] == [worker.name]
         assert pulse.cancelled == {}, "what runs goes on"
         pulse.release.set()
-        await until(lambda: pulse.finished["running"] == 1, "and ends")
+        await eventually(lambda: pulse.finished["running"] == 1, "and ends")
         await pulse.works("afterwards")
     assert pulse.starts["running"] == 1
 
@@ -114,15 +113,15 @@ async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster:
         for i in range(2):
             await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
         running = [await pulse.hold(f"running-{i}") for i in range(4)]
-        await until(lambda: ticks > 2, "the automatic task runs")
+        await eventually(lambda: ticks > 2, "the automatic task runs")
         for command in disaster:
             server.run(*(word.format(**names) for word in command))
         await pulse.works("after", seconds=10)
         ticks = 0
-        await until(lambda: ticks > 2, "the automatic task is back", 10)
-        await until(lambda: roster(docket, 2), "both are on the roster", 10)
+        await eventually(lambda: ticks > 2, "the automatic task is back", 10)
+        await eventually(lambda: roster(docket, 2), "both are on the roster", 10)
         pulse.release.set()
-        await until(lambda: all(pulse.finished[e.key] for e in running), "what ran has ended")
+        await eventually(lambda: all(pulse.finished[e.key] for e in running), "what ran has ended")
         if disaster != DISASTERS["FLUSHALL"]:
             for execution in running:
                 assert await execution.get_result(timeout=MINUTE) == execution.key
@@ -141,7 +140,7 @@ async def test_waiting_work_survives_the_loss_of_the_group(stage: Stage) -> None
         await pulse.add(f"waiting-{i}")
     server.run("XGROUP", "DESTROY", docket.stream_key, "docket-workers")
     async with working(await stage.worker(docket, concurrency=5)):
-        await until(lambda: len(pulse.finished) == 100, "all have run")
+        await eventually(lambda: len(pulse.finished) == 100, "all have run")
     assert set(pulse.starts.values()) == {1}
 
 
@@ -188,7 +187,7 @@ async def test_a_server_that_refuses_for_a_while_costs_no_running_task(stage: St
         running = await pulse.hold("running")
         refuse(server)
         if refusal not in ("LOADING", "gone"):
-            await until(lambda: refuses(server, refusal), f"the server answers {refusal}")
+            await eventually(lambda: refuses(server, refusal), f"the server answers {refusal}")
         with pytest.raises(ServerUnreachable):
             await pulse.add("refused")
         # Two leases: nobody can take the work, so nobody may be robbed of it.
@@ -231,10 +230,10 @@ async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, 
             proxy.refusal = words
             with pytest.raises(ServerUnreachable):
                 await pulse.add("refused")
-            await until(lambda: proxy.refused >= 5, "the worker has been refused")
+            await eventually(lambda: proxy.refused >= 5, "the worker has been refused")
             # The ending of this one is refused, too.
             pulse.release.set()
-            await until(lambda: pulse.finished["held"] == 1, "its body is over")
+            await eventually(lambda: pulse.finished["held"] == 1, "its body is over")
             await asyncio.sleep(0.2)
             proxy.refusal = None
             assert await held.get_result(timeout=MINUTE) == "held"
@@ -304,7 +303,7 @@ async def test_a_worker_can_stop_while_the_server_is_gone(stage: Stage) -> None:
         server.kill()
         # Its ending cannot be written any more.
         pulse.release.set()
-        await until(lambda: pulse.finished["running"] == 1, "it has ended")
+        await eventually(lambda: pulse.finished["running"] == 1, "it has ended")
 
 
 async def test_a_folder_engine_that_is_killed_comes_back_with_its_work(

@@ -14,11 +14,11 @@ from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, W
 from docket.storage import scripts
 from docket.storage import server as storage_server
 from docket.worker import settling
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .proxy import Proxy
 from .pulse import MINUTE, working
-from .waiting import until
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_endings_that_are_late_together_are_written_in_smaller_batches(sta
         near.register(task)
         executions = [await near.add(task)(number) for number in range(12)]
         async with working(await stage.worker(far, concurrency=12)):
-            await until(lambda: len(starts) == 12, "they run")
+            await eventually(lambda: len(starts) == 12, "they run")
             proxy.bytes_per_second = 100_000
             released.set()
             for number, execution in enumerate(executions):
@@ -80,13 +80,13 @@ async def test_a_large_result_over_a_slow_link_holds_up_no_other_ending_and_arri
         worker = await stage.worker(far)
         async with working(worker):
             large = asyncio.create_task(wait_for(await near.add(produce, key="large")(1_400_000)))
-            await until(lambda: starts["large"], "it runs")
+            await eventually(lambda: starts["large"], "it runs")
             others = [await near.add(produce, key=f"small {n}")(10) for n in range(20)]
             for execution in others:
                 assert len(await wait_for(execution)) == 10
-            await until(lambda: "waited" in (worker.health_problem() or ""), "the health check tells")
+            await eventually(lambda: "waited" in (worker.health_problem() or ""), "the health check tells")
             assert len(await large) == 1_400_000
-            await until(lambda: worker.health_problem() is None, "all is well again")
+            await eventually(lambda: worker.health_problem() is None, "all is well again")
     assert order[-1] == "large", "the others did not wait for it"
     assert set(starts.values()) == {1}, "no lease was lost"
 
@@ -127,7 +127,7 @@ async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(stage: S
         async with working(slow := await stage.worker(far, name="slow")):
             proxy.bytes_per_second = 100_000
             executions = [await near.add(consume)(b"a" * 1_000_000) for _ in range(10)]
-            await until(lambda: len(slow.runs) == 10, "the slow one has claimed them")
+            await eventually(lambda: len(slow.runs) == 10, "the slow one has claimed them")
             began = time.monotonic()
             async with working(await stage.worker(near, name="quick")):
                 for execution in executions:
@@ -229,7 +229,7 @@ async def test_a_task_whose_result_never_arrives_is_delivered_again(stage: Stage
         worker = await stage.worker(docket)
         async with working(worker):
             execution = await docket.add(large)()
-            await until(lambda: starts, "it runs")
+            await eventually(lambda: starts, "it runs")
             proxy.largest = 8_000
             released.set()
             name = worker.id
@@ -254,9 +254,9 @@ async def test_a_worker_that_cannot_even_hand_back_lets_its_lease_go(stage: Stag
         worker = await stage.worker(far, name="far")
         async with working(worker):
             execution = await near.add(task)()
-            await until(lambda: starts, "it runs")
+            await eventually(lambda: starts, "it runs")
             name = worker.id
-            await until(lambda: worker.id != name, "it lets its lease go", 60)
+            await eventually(lambda: worker.id != name, "it lets its lease go", 60)
             proxy.swallowed = None
             async with working(await stage.worker(near, name="near")):
                 assert await execution.get_result(timeout=MINUTE) in ("far", "near")

@@ -14,12 +14,11 @@ from docket import Docket, Worker
 from docket.errors import ServerUnreachable, ServerUnsuitable
 from docket.storage import line
 from docket.storage import server as storage_server
+from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .processes import ends
 from .pulse import Pulse, working
 from .servers import Server
-from .waiting import until
 
 AWAY = ("refuses", "silent")
 
@@ -70,7 +69,7 @@ async def test_a_worker_that_waits_for_its_server_can_be_stopped(stage: Stage, h
     async with Docket(stage.name, stage.url) as docket:
         async with Worker(docket) as worker:
             run = asyncio.create_task(getattr(worker, method)())
-            await until(lambda: docket.server.outages.is_on, "it waits")
+            await eventually(lambda: docket.server.outages.is_on, "it waits")
             await asyncio.sleep(0.1)
             assert not run.done()
             if how == "stop":
@@ -90,7 +89,7 @@ async def test_a_server_that_comes_with_another_password_ends_the_wait_of_a_work
     docket = await stage.docket()
     worker = await stage.worker(docket)
     run = asyncio.create_task(worker.run_forever())
-    await until(lambda: docket.server.outages.is_on, "it waits")
+    await eventually(lambda: docket.server.outages.is_on, "it waits")
     locked = Server(stage.folder, "--requirepass", "secret", tcp=True, port=server.port)
     stage.servers.append(locked)
     with pytest.raises(ServerUnsuitable):
@@ -108,7 +107,7 @@ async def test_worker_run_waits_for_its_server(stage: Stage) -> None:
     server = stage.server(tcp=True)
     server.kill()
     process = stage.worker_process()
-    await until(lambda: "trying again until the server is back" in process.output, "it waits")
+    await eventually(lambda: "trying again until the server is back" in process.output, "it waits")
     server.start()
     docket = await stage.docket()
     await stage.at_work(docket, process)
@@ -256,7 +255,7 @@ async def test_a_cluster_url_that_leads_to_a_plain_server_is_told_to_callers_and
         server.start()
         strikes = next(task for task in asyncio.all_tasks() if task.get_name().endswith(" - strikes"))
         # Nobody asks for its outcome.
-        await until(strikes.done, "the strikes cannot be loaded")
+        await eventually(strikes.done, "the strikes cannot be loaded")
         del strikes
     gc.collect()
     assert not [r for r in caplog.records if r.name == "asyncio"]

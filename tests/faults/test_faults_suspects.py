@@ -13,11 +13,11 @@ import pytest
 
 from docket import Docket, Execution, ExecutionState, MaxLosses
 from docket.errors import WorkerLost
+from tests.waiting import eventually
 
 from . import tasks
 from .conftest import Stage
 from .processes import WorkerProcess
-from .waiting import until
 
 MINUTES = timedelta(minutes=3)
 LEASE = 1.0
@@ -54,7 +54,7 @@ async def leaves_nothing(docket: Docket) -> None:
         async with docket.redis() as redis:
             return not await redis.exists(docket.key("suspects"), docket.key("alone"))
 
-    await until(nothing, "no suspect is left on the books")
+    await eventually(nothing, "no suspect is left on the books")
 
 
 async def completed(executions: list[Execution]) -> None:
@@ -86,12 +86,12 @@ async def test_fifty_long_tasks_of_a_worker_that_was_killed_twice_run_in_halves_
     docket = await stage.docket(lease=LEASE)
     executions = [await docket.add(tasks.hold, key=f"long-{i}")("go") for i in range(50)]
     victim = stage.worker_process(lease=LEASE, concurrency=60)
-    await until(lambda: stage.reports.count("start") == 50, "all fifty run")
+    await eventually(lambda: stage.reports.count("start") == 50, "all fifty run")
     for starts in (100, 150):
         survivors = [stage.worker_process(lease=LEASE, concurrency=60) for _ in range(1 if starts == 100 else 2)]
         await stage.at_work(docket, *survivors)
         victim.kill()
-        await until(lambda starts=starts: stage.reports.count("start") == starts, f"{starts} starts")
+        await eventually(lambda starts=starts: stage.reports.count("start") == starts, f"{starts} starts")
         victim = survivors[0]
     halves = Counter(report.pid for report in stage.reports.read("start")[100:])
     assert sorted(halves.values()) == [25, 25]
@@ -117,7 +117,7 @@ async def test_a_poison_is_buried_under_constant_load(stage: Stage) -> None:
 
     load = asyncio.create_task(keep_busy())
     async with supervised(stage, 2, concurrency=4):
-        await until(lambda: stage.reports.count("finish") > 10, "the workers work")
+        await eventually(lambda: stage.reports.count("finish") > 10, "the workers work")
         poison = await docket.add(tasks.leave, key="poison")("kill")
         try:
             with pytest.raises(WorkerLost):
@@ -141,7 +141,7 @@ async def test_a_worker_that_was_told_to_stop_and_is_killed_in_its_grace_period_
         worker = stage.worker_process(lease=LEASE, grace=60.0)
         await stage.started("task", times=starts)
         worker.send(signal.SIGTERM)
-        await until(says_so, "the server knows that the worker stops", 20)
+        await eventually(says_so, "the server knows that the worker stops", 20)
         worker.kill()
         await worker.ended()
     survivor = stage.worker_process(lease=LEASE)
@@ -209,10 +209,10 @@ async def test_a_suspect_is_not_to_blame_for_another_worker_of_its_process(stage
     innocent = await docket.add(tasks.hold, key="innocent")("go")
     for starts in (1, 2):
         victim = stage.worker_process(lease=LEASE, concurrency=1)
-        await until(lambda starts=starts: stage.reports.count("start", "innocent") == starts, f"start {starts}")
+        await eventually(lambda starts=starts: stage.reports.count("start", "innocent") == starts, f"start {starts}")
         victim.kill()
     shared = stage.worker_process(lease=LEASE, concurrency=1, workers=2)
-    await until(lambda: stage.reports.count("start", "innocent") == 3, "it runs alone")
+    await eventually(lambda: stage.reports.count("start", "innocent") == 3, "it runs alone")
     poison = await docket.add(tasks.leave, key="poison")("exit")
     # The other worker has a slot, and neither takes the poison nor keeps it from others.
     elsewhere = stage.worker_process(lease=LEASE, concurrency=1)

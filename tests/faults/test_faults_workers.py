@@ -12,11 +12,11 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState
 from docket.errors import WorkerLost
+from tests.waiting import ends, eventually
 
 from . import tasks
 from .conftest import Stage
-from .processes import LEASE, ends
-from .waiting import until
+from .processes import LEASE
 
 MINUTE = timedelta(minutes=1)
 
@@ -36,7 +36,7 @@ async def ended(docket: Docket, key: str) -> Execution:
         execution = await docket.get_execution(key)
         return execution if execution is not None and execution.state.finished else None
 
-    return await until(look, f"task {key} has ended", 40)
+    return await eventually(look, f"task {key} has ended", 40)
 
 
 async def test_a_killed_workers_tasks_run_again_elsewhere_within_about_the_lease(stage: Stage) -> None:
@@ -44,13 +44,13 @@ async def test_a_killed_workers_tasks_run_again_elsewhere_within_about_the_lease
     victim = stage.worker_process()
     await stage.at_work(docket, victim)
     executions = [await docket.add(tasks.hold, key=f"task-{i}")("go") for i in range(10)]
-    await until(lambda: stage.reports.count("start") == 10, "all ten run")
+    await eventually(lambda: stage.reports.count("start") == 10, "all ten run")
     survivor = stage.worker_process()
     await stage.at_work(docket, survivor)
 
     victim.kill()
     killed_at = time.monotonic()
-    await until(lambda: stage.reports.count("start") == 20, "all ten run again")
+    await eventually(lambda: stage.reports.count("start") == 20, "all ten run again")
     assert time.monotonic() - killed_at < LEASE + 5, "recovered within about the lease"
     stage.reports.release("go")
 
@@ -72,13 +72,13 @@ async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wa
     await stage.started("task", times=2)
     sleeper.wake()
     woken_at = time.monotonic()
-    await until(lambda: stage.reports.count("cancelled", "task") == 1, "the stale call is cancelled")
+    await eventually(lambda: stage.reports.count("cancelled", "task") == 1, "the stale call is cancelled")
     cancelled = stage.reports.read("cancelled", "task")[0]
     assert cancelled.pid == sleeper.pid
     assert cancelled.at - woken_at < 1.0, "promptly"
 
     # The stale run has written progress and a result by now, and nobody has seen either.
-    await until(lambda: "↩" in sleeper.output, "the stale run has ended")
+    await eventually(lambda: "↩" in sleeper.output, "the stale run has ended")
     await execution.sync()
     assert execution.state is ExecutionState.RUNNING
     assert execution.worker == other.name
@@ -98,7 +98,7 @@ async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_paus
     """Deliveries that lie in the socket of a paused worker belong to others by the time it wakes."""
     docket = await stage.docket()
     sleeper = stage.worker_process(concurrency=50)
-    await until(lambda: reads_blocked(docket), "its blocking read is under way")
+    await eventually(lambda: reads_blocked(docket), "its blocking read is under way")
     sleeper.pause()
     # So the server hands it this while it sleeps.
     executions = [await docket.add(tasks.nap, key=f"task-{i}")(0.2) for i in range(5)]
@@ -106,7 +106,7 @@ async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_paus
     for execution in executions:
         assert await execution.get_result(timeout=MINUTE) == str(other.pid)
     sleeper.wake()
-    await until(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
+    await eventually(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
     assert [stage.reports.count("start", e.key) for e in executions] == [1] * 5
 
 
@@ -122,7 +122,7 @@ async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(st
     await execution.get_result(timeout=MINUTE)
     assert stage.reports.count("start", "task") == 1
     assert stage.reports.read("start")[0].pid == blocked.pid
-    await until(lambda: "the event loop has been blocked" in blocked.output, "the warning is there")
+    await eventually(lambda: "the event loop has been blocked" in blocked.output, "the warning is there")
     assert "time.sleep(seconds)" in blocked.output, "with the stack of the code that blocks"
 
 
@@ -166,9 +166,9 @@ async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: S
     async def one_waits() -> bool:
         return await waiting() == 1
 
-    await until(both_wait, "both wait for work")
+    await eventually(both_wait, "both wait for work")
     leaving.send(signal.SIGTERM)
-    await until(one_waits, "the one that stops asks for nothing any more")
+    await eventually(one_waits, "the one that stops asks for nothing any more")
     late = await docket.add(tasks.nap, key="late")(0)
     assert await late.get_result(timeout=MINUTE) == str(other.pid), "the one that stops takes no new work"
     assert await execution.get_result(timeout=MINUTE) == str(leaving.pid)
@@ -185,7 +185,7 @@ async def test_the_log_tells_of_a_signal_and_of_the_tasks_that_still_run(stage: 
         await docket.add(tasks.nap, key=key)(600)
         await stage.started(key)
     worker.send(number)
-    await until(lambda: "Shutdown requested" in worker.output, "it drains")
+    await eventually(lambda: "Shutdown requested" in worker.output, "it drains")
     worker.send(number)
     assert await worker.ended() == 0
     logged = [line.partition(" docket.worker INFO ")[2] for line in worker.output.splitlines()]
@@ -229,7 +229,7 @@ async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping
     await docket.add(stubborn, key="task")()
     worker = await stage.worker(docket, grace_period=timedelta(seconds=0.2))
     working = asyncio.create_task(worker.run_forever())
-    await until(lambda: starts == 1, "it runs")
+    await eventually(lambda: starts == 1, "it runs")
     working.cancel()
     await ends(working)
     assert ignored >= 1
@@ -237,7 +237,7 @@ async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping
 
     # The task is not lost with it: the next worker has it.
     working = asyncio.create_task((await stage.worker(docket)).run_until_finished())
-    await until(lambda: starts == 2, "it runs elsewhere")
+    await eventually(lambda: starts == 2, "it runs elsewhere")
     release.set()
     await ends(working)
     assert (await ended(docket, "task")).state is ExecutionState.COMPLETED
@@ -259,7 +259,7 @@ async def test_workers_that_come_and_go_under_load_start_each_task_once(stage: S
     while len(starts) < 3000:
         working = asyncio.create_task((await stage.worker(docket, concurrency=20)).run_forever())
         seen = len(starts)
-        await until(lambda seen=seen: len(starts) >= min(seen + 60, 3000), "more of them run", 30)
+        await eventually(lambda seen=seen: len(starts) >= min(seen + 60, 3000), "more of them run", 30)
         working.cancel()
         await ends(working)
     assert set(starts.values()) == {1}

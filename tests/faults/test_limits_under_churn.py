@@ -16,11 +16,11 @@ import redis.asyncio
 
 from docket import Docket, ExecutionState
 from docket.errors import DocketError
+from tests.waiting import eventually
 
 from .conftest import Stage
 from .limited_tasks import Note, limited_tasks, note, read_notes, slots
 from .processes import LEASE, Process
-from .waiting import until
 
 VALUES, TASKS, LIMIT = 5, 200, 2
 
@@ -54,7 +54,7 @@ class Crew:
             assert not ended, f"a worker ended:\n{ended[0].output[-3000:]}"
             return len(await docket.workers()) >= count
 
-        await until(present, f"{count} workers work", 60)
+        await eventually(present, f"{count} workers work", 60)
 
     async def lose_one(self) -> None:
         """Kills one. What it ran is over from here, whatever its notes say.
@@ -144,7 +144,7 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
 
     churning = asyncio.create_task(churn())
     try:
-        await until(lambda: all_over(docket), "all tasks are over", 180)
+        await eventually(lambda: all_over(docket), "all tasks are over", 180)
     finally:
         churning.cancel()
         await asyncio.wait([churning])
@@ -174,7 +174,7 @@ async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_
     paused = crew.hire()
     await crew.at_work(docket, 1)
     first = [await docket.add(slots)(1, 60.0) for _ in range(LIMIT)]
-    await until(lambda: _begun(crew, LIMIT), "both slots are taken")
+    await eventually(lambda: _begun(crew, LIMIT), "both slots are taken")
     crew.hire()
     await crew.at_work(docket, 2)
     # A live holder keeps its slot for longer than its lease.
@@ -184,12 +184,12 @@ async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_
     assert not await _begun(crew, LIMIT + 1)
 
     paused.pause()
-    await until(lambda: _begun(crew, LIMIT + 1), "its slots are taken over", LEASE * 4)
+    await eventually(lambda: _begun(crew, LIMIT + 1), "its slots are taken over", LEASE * 4)
     paused.wake()
     for execution in first:
         await docket.cancel(execution.key)
     await waiting.get_result()
-    await until(lambda: all_over(docket), "all are over")
+    await eventually(lambda: all_over(docket), "all are over")
     await assert_no_slot_is_left(docket)
     # The stale runs noticed it and ended, and their slots were not given back a second time.
     after = [await docket.add(slots)(1, 0.3) for _ in range(6)]
@@ -213,7 +213,7 @@ async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: 
     keys = [f"task-{n}" for n in range(40)]
     await docket.add_many([docket.call(slots, key=key)(1, 0.2) for key in keys])
     for lost in (5, 15):
-        await until(lambda lost=lost: _begun(crew, lost), f"{lost} have begun")
+        await eventually(lambda lost=lost: _begun(crew, lost), f"{lost} have begun")
         server.kill()
         server.start()
 
@@ -223,7 +223,7 @@ async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: 
             return await all_over(docket)
         return False
 
-    await until(all_are_over, "all are over", 60)
+    await eventually(all_are_over, "all are over", 60)
     assert most_at_once(await crew.notes()) == {"1": LIMIT}
     assert await states(docket, keys) == {ExecutionState.COMPLETED: 40}
     await assert_no_slot_is_left(docket)
@@ -239,7 +239,7 @@ async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Cre
         docket.register(function)
     rated = await docket.add_many([docket.call("rated")(n) for n in range(12)])
     cooled = await docket.add_many([docket.call("cooled")(n) for n in range(12)])
-    await until(lambda: all_over(docket), "all are over", 30)
+    await eventually(lambda: all_over(docket), "all are over", 30)
 
     assert await states(docket, [e.key for e in rated]) == {ExecutionState.COMPLETED: 12}
     assert await states(docket, [e.key for e in cooled]) == {ExecutionState.COMPLETED: 1, ExecutionState.CANCELLED: 11}
@@ -268,7 +268,7 @@ async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(stage: St
         await docket.add_many([docket.call("debounced")(value, n) for value in range(10)])
         await asyncio.sleep(0.15)
     await churning
-    await until(lambda: all_over(docket), "all are over", 60)
+    await eventually(lambda: all_over(docket), "all are over", 60)
 
     ended = Counter(n.group for n in await crew.notes() if n.what == "end")
     for value in range(10):

@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from docket.storage.blocking import BlockingLine
 from docket.storage.line import Line
+from tests.waiting import eventually
 
 from .conftest import SECONDS, RealServer
 from .impostor import client_of
@@ -38,9 +39,7 @@ def pop(line: BlockingLine) -> asyncio.Task[Any]:
 
 
 async def is_blocked(blocking: Any) -> None:
-    async with asyncio.timeout(SECONDS):
-        while blocking.info("clients")["blocked_clients"] == 0:
-            await asyncio.sleep(0.005)
+    await eventually(lambda: blocking.info("clients")["blocked_clients"], "a client is blocked")
 
 
 async def test_a_command_that_waits_is_ended(waiting: BlockingLine, blocking: Any) -> None:

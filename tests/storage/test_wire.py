@@ -15,6 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from docket.storage.line import Line, open_wire
 from docket.storage.scripts import Script
 from docket.storage.wire import stay
+from tests.waiting import eventually
 
 from .conftest import HASTE, SECONDS, RealServer
 from .impostor import Impostor, Words, client_of, plainly
@@ -39,9 +40,7 @@ async def under_way(line: Line, *words: bytes | str | int) -> asyncio.Task[Any]:
 
 async def until_gone(blocking: Any, number: int) -> None:
     """Returns when the server has no such connection any more."""
-    async with asyncio.timeout(SECONDS):
-        while blocking.client_list(client_id=[str(number)]):
-            await asyncio.sleep(0.005)
+    await eventually(lambda: not blocking.client_list(client_id=[str(number)]), "the connection is gone")
 
 
 def failing_with(error: str) -> tuple[str, str, int]:
@@ -319,8 +318,7 @@ async def test_a_blocked_event_loop_is_no_silence_of_the_server(impostor: Impost
     staying = asyncio.create_task(stay(wire, 0.1))
     await asyncio.sleep(0)
     time.sleep(0.3)
-    while [b"PING"] not in impostor.heard:
-        await asyncio.sleep(0.005)
+    await eventually(lambda: [b"PING"] in impostor.heard, "the server has heard a ping")
     await asyncio.wait([staying], timeout=0.05)
     assert not staying.done()
     wire.close()

@@ -7,10 +7,9 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import redis
 
 from docket.instrumentation import healthcheck_server
 from docket.storage.embedded import find_server
+from tests.waiting import eventually_blocking
 
 PROGRAM = """
 import asyncio, sys, time
@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         [str(find_server()), "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(tmp_path)],
         stdout=subprocess.DEVNULL,
     )
-    until(path.exists)
+    eventually_blocking(path.exists, f"{path} is there")
     yield process, f"unix://{path}"
     process.send_signal(signal.SIGCONT)
     process.kill()
@@ -74,13 +74,6 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def until(condition: Callable[[], object], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
 def ask(port: int, path: str = "/health") -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
@@ -98,26 +91,26 @@ def test_health_follows_the_worker_through_every_state(
 ) -> None:
     server_process, url = server
     process, port = worker
-    until(lambda: ask(port)[0] == 200)
+    eventually_blocking(lambda: ask(port)[0] == 200, "the worker says that it is well")
     assert ask(port, "/")[0] == 200
     assert ask(port, "/ready")[0] == 200
     assert ask(port, "/healthz") == (200, "OK")
 
     schedule(url, "block", 8.0)
-    until(lambda: ask(port)[0] == 503)
+    eventually_blocking(lambda: ask(port)[0] == 503, "the worker says that it is not well")
     assert "event loop" in ask(port)[1]
-    until(lambda: ask(port)[0] == 200)
+    eventually_blocking(lambda: ask(port)[0] == 200, "the worker says that it is well")
 
     server_process.send_signal(signal.SIGSTOP)
-    until(lambda: ask(port)[0] == 503)
+    eventually_blocking(lambda: ask(port)[0] == 503, "the worker says that it is not well")
     assert "lease" in ask(port)[1] or "fails" in ask(port)[1]
     server_process.send_signal(signal.SIGCONT)
-    until(lambda: ask(port)[0] == 200)
+    eventually_blocking(lambda: ask(port)[0] == 200, "the worker says that it is well")
 
     schedule(url, "rest", 3.0)
-    until(lambda: redis.Redis.from_url(url).hlen("health:running") == 1)
+    eventually_blocking(lambda: redis.Redis.from_url(url).hlen("health:running") == 1, "the task runs")
     process.send_signal(signal.SIGTERM)
-    until(lambda: ask(port)[0] == 503)
+    eventually_blocking(lambda: ask(port)[0] == 503, "the worker says that it is not well")
     assert "stopping" in ask(port)[1]
     assert ask(port, "/ready")[0] == 503
     assert process.wait(timeout=30) == 0

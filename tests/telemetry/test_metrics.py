@@ -9,6 +9,7 @@ import pytest
 
 from docket import Docket, Perpetual, Retry, Worker
 from docket.instrumentation import metrics_server
+from tests.waiting import eventually
 
 from .books import Books
 
@@ -46,6 +47,10 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
         for n in range(4):
             await docket.replace(slow, later, f"later{n}")()
             await docket.cancel(f"later{n + 4}")
+
+        async def most_have_ended() -> bool:
+            return (await docket.ledger.census()).unfinished <= 4
+
         async with Worker(docket, concurrency=5, name="a") as first, Worker(docket, concurrency=5, name="b") as second:
             first_working = asyncio.create_task(first.run_at_most({"chain": 5}))
             second_working = asyncio.create_task(second.run_forever())
@@ -54,8 +59,7 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
                 await docket.cancel(f"s{n}")
             await docket.replace(slow, datetime.now(UTC), "held")()
             go_on.set()
-            while (await docket.ledger.census()).unfinished > 4:
-                await asyncio.sleep(0.01)
+            await eventually(most_have_ended, "all but four tasks have ended")
             await docket.cancel("chain")
             for working in (first_working, second_working):
                 working.cancel()
@@ -79,13 +83,14 @@ async def test_prometheus_is_served_without_any_set_up_of_opentelemetry() -> Non
             for _ in range(3):
                 await docket.add(work)()
             await docket.add(work, when=datetime.now(UTC) + timedelta(hours=1))()
+
+            async def all_is_shown() -> bool:
+                figures = await _scrape(port)
+                return "docket_queue_depth" in figures and figures.get("docket_tasks_completed_total", 0) >= 3
+
             async with Worker(docket, name="w") as worker:
                 working = asyncio.create_task(worker.run_forever())
-                async with asyncio.timeout(90):
-                    while not {"docket_queue_depth", "docket_tasks_completed_total"} <= set(await _scrape(port)):
-                        await asyncio.sleep(0.02)
-                    while (await _scrape(port))["docket_tasks_completed_total"] < 3:
-                        await asyncio.sleep(0.02)
+                await eventually(all_is_shown, "the depth and three completed tasks are shown")
                 shown = await _scrape(port)
                 working.cancel()
                 await working
@@ -102,11 +107,13 @@ async def test_tasks_that_wait_for_a_worker_that_knows_them_are_shown() -> None:
     async with Docket(name="prom", url=url) as docket, Docket(name="prom", url=url) as ignorant:
         with metrics_server("127.0.0.1", 0) as port:
             await docket.add(unheard_of)()
+
+            async def task_is_shown() -> bool:
+                return (await _scrape(port)).get("docket_unknown_function_tasks") == 1
+
             async with Worker(ignorant) as worker:
                 working = asyncio.create_task(worker.run_forever())
-                async with asyncio.timeout(90):
-                    while (await _scrape(port)).get("docket_unknown_function_tasks") != 1:
-                        await asyncio.sleep(0.02)
+                await eventually(task_is_shown, "the task with the unknown function is shown")
                 assert (await _scrape(port))["docket_queue_depth"] == 0, "no further worker of this kind would help"
                 working.cancel()
                 await working

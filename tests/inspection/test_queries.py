@@ -1,0 +1,202 @@
+"""Paged questions: by state, function, key and time."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from docket import Docket, ExecutionState, Worker
+from docket.ledger.queries import Query, TaskRow, find, find_all, find_finished, tally
+from docket.model.times import to_ms
+from tests.running import at_work
+
+HOUR = timedelta(hours=1)
+
+
+async def note(number: int) -> None: ...
+
+
+async def other(number: int, data: bytes = b"") -> None: ...
+
+
+async def stumble() -> None:
+    raise LookupError("as it should")
+
+
+async def all_rows(docket: Docket, query: Query) -> list[TaskRow]:
+    return [row async for page in find_all(docket.ledger, query) for row in page]
+
+
+async def keys(docket: Docket, query: Query) -> set[str]:
+    return {row.key for row in await all_rows(docket, query)}
+
+
+@pytest.fixture
+async def many(docket: Docket) -> Docket:
+    now = docket.now()
+    calls = [docket.call(note, key=f"ready:{i}")(i) for i in range(700)]
+    calls += [docket.call(other, when=now + HOUR * (i + 1), key=f"later:{i:03}")(i) for i in range(800)]
+    await docket.add_many(calls)
+    return docket
+
+
+async def test_everything_is_found_once(many: Docket) -> None:
+    rows = await all_rows(many, Query())
+
+    assert len(rows) == len({row.key for row in rows}) == 1_500
+
+
+async def test_by_state(many: Docket) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def long() -> None:
+        begun.set()
+        await go.wait()
+
+    await many.clear()
+    await many.add(note, when=many.now() + HOUR, key="later")(1)
+    await many.add(long, key="running")()
+    async with Worker(many, concurrency=1, name="here") as worker, at_work(worker):
+        await begun.wait()
+        await many.add(note, key="ready")(2)
+
+        assert await keys(many, Query(state=ExecutionState.SCHEDULED)) == {"later"}
+        assert await keys(many, Query(state=ExecutionState.QUEUED)) == {"ready"}
+        [running] = await all_rows(many, Query(state=ExecutionState.RUNNING))
+        assert (running.key, running.state) == ("running", ExecutionState.RUNNING)
+        assert running.run is not None
+        assert running.run.worker.startswith("here~")
+        go.set()
+
+
+async def test_finished_states_are_another_question() -> None:
+    with pytest.raises(ValueError, match="find_finished"):
+        Query(state=ExecutionState.FAILED)
+
+
+async def test_by_function_and_by_key(many: Docket) -> None:
+    assert len(await all_rows(many, Query(function="note"))) == 700
+    assert await keys(many, Query(key_prefix="later:00")) == {f"later:00{i}" for i in range(10)}
+    assert await keys(many, Query(function="note", key_prefix="later")) == set()
+    assert await keys(many, Query(state=ExecutionState.SCHEDULED, key_prefix="later:79")) == {
+        f"later:79{i}" for i in range(10)
+    }
+
+
+async def test_by_time_in_the_order_of_time(many: Docket) -> None:
+    begin = to_ms(many.now() + HOUR * 100.5)
+    end = to_ms(many.now() + HOUR * 700.5)
+
+    rows = await all_rows(many, Query(state=ExecutionState.SCHEDULED, due_from_ms=begin, due_before_ms=end))
+
+    assert [row.key for row in rows] == [f"later:{i:03}" for i in range(100, 700)]
+    unordered = await keys(many, Query(due_from_ms=begin, due_before_ms=end))
+    assert unordered == {row.key for row in rows}
+
+
+async def test_pages_go_on_where_the_last_ended(many: Docket) -> None:
+    query = Query(state=ExecutionState.SCHEDULED)
+    found: list[str] = []
+    cursor: bytes | None = None
+    while True:
+        page = await find(many.ledger, query, cursor, 70)
+        assert len(page.rows) <= 70
+        found += [row.key for row in page.rows]
+        cursor = page.cursor
+        if cursor is None:
+            break
+
+    assert found == [f"later:{i:03}" for i in range(800)]
+
+
+async def test_a_page_goes_on_also_if_the_task_it_ended_with_has_left(many: Docket) -> None:
+    query = Query(state=ExecutionState.SCHEDULED)
+    first = await find(many.ledger, query, size=10)
+    await many.cancel(first.rows[-1].key)
+
+    second = await find(many.ledger, query, first.cursor, size=10)
+
+    assert [row.key for row in second.rows] == [f"later:{i:03}" for i in range(10, 20)]
+
+
+async def test_many_tasks_of_one_time_are_paged_too(docket: Docket) -> None:
+    when = docket.now() + HOUR
+    await docket.add_many([docket.call(note, when=when, key=f"k{i:04}")(i) for i in range(1_200)])
+
+    assert len(await keys(docket, Query(state=ExecutionState.SCHEDULED))) == 1_200
+
+
+async def test_a_question_that_fits_little_answers_in_steps(many: Docket) -> None:
+    await many.add(note, key="needle")(0)
+    cursor: bytes | None = None
+    found: set[str] = set()
+    while True:
+        page = await find(many.ledger, Query(key_prefix="needle"), cursor, 5)
+        found |= {row.key for row in page.rows}
+        if (cursor := page.cursor) is None:
+            break
+
+    assert found == {"needle"}
+
+
+@pytest.mark.parametrize("size", [3_000, 10_000])
+async def test_arguments_are_cut_off_unless_asked_for(docket: Docket, size: int) -> None:
+    await docket.add(other, key="k")(1, data=b"x" * size)
+
+    [cut] = (await find(docket.ledger, Query(function="other"))).rows
+    [whole] = (await find(docket.ledger, Query(function="other"), with_calls=True)).rows
+
+    assert len(cut.record) < 100
+    assert cut.call_size == whole.call_size == len(whole.task.call) > size
+
+
+async def test_large_arguments_make_small_pages(docket: Docket) -> None:
+    await docket.add_many([docket.call(other, key=f"k{i}")(i, data=b"x" * 100_000) for i in range(300)])
+
+    largest = 0
+    async for page in find_all(docket.ledger, Query(), with_calls=True):
+        largest = max(largest, sum(len(row.record) for row in page))
+
+    assert largest < 3_000_000
+    assert len(await keys(docket, Query())) == 300
+
+
+async def test_counts_by_function_and_state(many: Docket) -> None:
+    counts = await tally(many.ledger)
+
+    assert set(counts) == {"note", "other"}
+    assert (counts["note"].queued, counts["note"].scheduled, counts["note"].running) == (700, 0, 0)
+    assert (counts["other"].queued, counts["other"].scheduled) == (0, 800)
+    assert counts["other"].earliest_due_ms > to_ms(many.now())
+
+
+async def test_finished_tasks_by_state_function_and_key(docket: Docket, worker: Worker) -> None:
+    for i in range(20):
+        await docket.add(note, key=f"done:{i}")(i)
+    await docket.add(stumble, key="failed*[1]")()
+    await docket.add(note, when=docket.now() + HOUR, key="gone")(1)
+    await docket.cancel("gone")
+    await worker.run_until_finished()
+
+    everything = await find_finished(docket.ledger, size=100)
+    failed = await find_finished(docket.ledger, state=ExecutionState.FAILED)
+    named = await find_finished(docket.ledger, function="note", key_prefix="done:1")
+    odd = await find_finished(docket.ledger, key_prefix="failed*[")
+
+    assert len(everything.rows) == 22
+    assert everything.cursor is None
+    [row] = failed.rows
+    assert (row.key, row.head.state, row.head.task.function_name) == ("failed*[1]", ExecutionState.FAILED, "stumble")
+    assert abs(row.head.completed_ms - to_ms(docket.now())) < 60_000
+    assert {row.key for row in named.rows} == {"done:1", *(f"done:{i}" for i in range(10, 20))}
+    assert [row.key for row in odd.rows] == ["failed*[1]"]
+
+
+async def test_odd_keys_and_names_come_back_as_they_are(docket: Docket) -> None:
+    odd = ["", "a:b%c", "\x00", "*", "{x}", "\ud800", "x" * 512]
+    for key in odd:
+        await docket.add(note, when=docket.now() + HOUR, key=key)(1)
+
+    assert await keys(docket, Query()) == set(odd)
+    assert await keys(docket, Query(state=ExecutionState.SCHEDULED)) == set(odd)
+    assert await keys(docket, Query(key_prefix="a:b%")) == {"a:b%c"}

@@ -1,0 +1,52 @@
+"""A docket of its own for each test of a limit, and looks at what limits keep on the server."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from docket import Docket
+from docket.dependencies import AdmissionBlocked, Dependency, current_execution
+from tests.waiting import eventually
+
+
+class NotOnTheFirstTry(Dependency[None]):
+    """Puts every task off once."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    async def __aenter__(self) -> None:
+        execution = current_execution.get()
+        if execution.key not in self.seen:
+            self.seen.add(execution.key)
+            raise AdmissionBlocked(execution, "a test", retry_delay=timedelta(milliseconds=10))
+
+
+@asynccontextmanager
+async def open_docket(**options: Any) -> AsyncGenerator[Docket]:
+    name = f"limits-{uuid4().hex[:12]}"
+    async with Docket(name=name, url=f"memory://{name}", **options) as docket:
+        yield docket
+
+
+async def parked(docket: Docket, count: int) -> None:
+    """Waits until so many tasks wait in line."""
+
+    async def are() -> bool:
+        return (await docket.ledger.census()).parked == count
+
+    await eventually(are, f"{count} tasks wait in line")
+
+
+async def assert_nothing_is_left(docket: Docket) -> None:
+    """No slot, no line, no task; and whatever else the limits have written has a time to live."""
+    async with docket.redis() as redis:
+        keys: list[bytes] = await redis.keys("*")
+        names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in keys}
+        left = names & {"slots", "line", "limits", "parked", "ghosts", "tasks", "running", "queue"}
+        assert not left, f"left behind: {left}"
+        for key in keys:
+            if any(family in key for family in (b":rate:=", b":rate-line:=", b":cooldown:=", b":debounce:=")):
+                assert await redis.pttl(key) > 0, f"{key!r} stays for ever"

@@ -1,0 +1,570 @@
+"""An idle worker is handed its next task; whatever happens to offers and messages, every task runs once and no slot is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from docket import CurrentWorker, Docket, ExecutionState, Worker
+from docket.codec.packing import pack_for_script
+from docket.execution import TaskFunction
+from docket.ledger import Delivery, KeptSlot
+from docket.ledger import ledger as ledger_module
+from docket.storage.server import Server
+from docket.testing import Clock
+from docket.worker import fetching, lease, unknown_deliveries
+from docket.worker.offering import Offer, Offering
+from docket.worker.slots import Slots
+from tests.run_log import RunLog
+from tests.running import run_with_defaults, worker_at_work
+from tests.waiting import SECONDS, eventually, reaches
+
+DONE = ExecutionState.COMPLETED
+
+
+# What the server knows
+
+
+async def offers(docket: Docket) -> set[str]:
+    """The ids of the workers that have offered a slot."""
+    return {id.decode() for id in await docket.server.client.zrange(docket.keys.offers, 0, -1)}
+
+
+async def last_handed(docket: Docket) -> dict[str, int]:
+    handed = await docket.server.client.hgetall(docket.key("handed"))
+    return {id.decode(): int(epoch) for id, epoch in handed.items()}
+
+
+async def offered_by(docket: Docket, *workers: Worker) -> None:
+    """Waits until these have offered a slot."""
+
+    async def are() -> bool:
+        return {worker.id for worker in workers} <= await offers(docket)
+
+    await eventually(are, "the workers have offered a slot")
+
+
+async def stands_until(docket: Docket, worker: str) -> float:
+    return await docket.server.client.zscore(docket.keys.offers, worker) or 0.0
+
+
+async def has_run_out(docket: Docket, worker: str) -> bool:
+    seconds, microseconds = await docket.server.client.time()
+    return await stands_until(docket, worker) < seconds * 1000 + microseconds / 1000
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the scripts that were called."""
+    names, run = list[str](), Server.run
+
+    async def noted(server: Server, script: str, keys: Sequence[bytes], *args: bytes | str, **options: Any) -> Any:
+        names.append(script)
+        return await run(server, script, keys, *args, **options)
+
+    monkeypatch.setattr(Server, "run", noted)
+    return names
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads end soon, and unknown deliveries are looked for soon after."""
+    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 0.1)
+    monkeypatch.setattr(unknown_deliveries, "AGAIN_SECONDS", 0.05)
+
+
+@pytest.fixture
+async def lively(docket: Docket) -> AsyncIterator[Docket]:
+    """The same docket for workers whose heart beats fast and whose lease is long all the same."""
+    beat = timedelta(milliseconds=50)
+    async with Docket(docket.name, docket.url, heartbeat_interval=beat, missed_heartbeats=1200) as docket:
+        yield docket
+
+
+async def all_end(run_log: RunLog, count: int) -> None:
+    await eventually(lambda: len(run_log.ended) >= count, f"{count} have ended")
+
+
+# What a worker gets
+
+
+async def test_a_task_for_an_idle_worker_costs_an_enqueue_and_a_settle(docket: Docket, scripts: list[str]) -> None:
+    run_log = RunLog()
+    async with worker_at_work(docket) as worker:
+        await offered_by(docket, worker)
+        for n in range(3):
+            scripts.clear()
+            await reaches(await docket.add(run_log.nap)(n), DONE)
+            called = [name for name in scripts if name in {"enqueue", "take", "claim", "settle"}]
+            assert called == ["enqueue", "settle"]
+            await offered_by(docket, worker)
+
+
+async def test_a_scheduled_task_is_handed_over_when_it_is_due(docket: Docket, scripts: list[str]) -> None:
+    run_log = RunLog()
+    async with worker_at_work(docket) as worker:
+        await offered_by(docket, worker)
+        scripts.clear()
+        when = docket.now() + timedelta(milliseconds=50)
+        await reaches(await docket.add(run_log.nap, when=when)("a"), DONE)
+        assert list(await last_handed(docket)) == [worker.id]
+        assert "claim" not in scripts
+
+
+async def test_a_task_is_handed_over_whatever_a_held_clock_says(docket: Docket) -> None:
+    """Offers go by real time."""
+    run_log = RunLog()
+    with Clock(docket) as clock:
+        for year in (1999, 2999):
+            clock.set(docket.now().replace(year=year))
+            async with worker_at_work(docket) as worker:
+                await offered_by(docket, worker)
+                await reaches(await docket.add(run_log.nap)(year), DONE)
+                assert list(await last_handed(docket)) == [worker.id]
+
+
+async def test_a_worker_of_one_slot_offers_none(docket: Docket) -> None:
+    run_log = RunLog()
+    async with worker_at_work(docket, concurrency=1):
+        for n in range(3):
+            await reaches(await docket.add(run_log.nap)(n), DONE)
+            assert await offers(docket) == set()
+    assert await last_handed(docket) == {}
+
+
+# How many run at a time
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("concurrency", [1, 2, 3, 10])
+async def test_bursts_and_single_tasks_never_run_more_at_a_time_than_there_are_slots(
+    docket: Docket, concurrency: int, workers: int
+) -> None:
+    run_log, chance = RunLog(), random.Random(concurrency)
+
+    async def note(n: int, worker: Worker = CurrentWorker()) -> None:
+        await run_log.nap(n, worker.name, chance.choice((0.0, 0.0, 0.001, 0.004)))
+
+    added = 0
+    async with AsyncExitStack() as stack:
+        for _ in range(workers):
+            await stack.enter_async_context(worker_at_work(docket, concurrency=concurrency))
+        for _ in range(40):
+            burst = chance.choice((1, 1, 1, 2, 3, concurrency, 2 * concurrency))
+            if chance.random() < 0.3:
+                # One script call for all of them.
+                await docket.add_many(docket.call(note)(n) for n in range(added, added + burst))
+            else:
+                await asyncio.gather(*(docket.add(note)(n) for n in range(added, added + burst)))
+            added += burst
+            if chance.random() < 0.5:
+                await all_end(run_log, added)
+        await all_end(run_log, added)
+    assert sorted(run_log.began) == list(range(added))
+    assert max(run_log.most_at_once.values()) <= concurrency
+
+
+@pytest.mark.parametrize("concurrency", [2, 3, 10])
+async def test_all_slots_of_a_worker_that_offered_one_can_be_filled(docket: Docket, concurrency: int) -> None:
+    run_log = RunLog()
+    async with worker_at_work(docket, concurrency=concurrency) as worker:
+        await offered_by(docket, worker)
+        for first in range(0, 5 * concurrency, concurrency):
+            numbers = range(first, first + concurrency)
+            for n in numbers:
+                await docket.add(run_log.hold)(n)
+            await run_log.has(*numbers)
+            run_log.let_go(*numbers)
+            await all_end(run_log, first + concurrency)
+
+
+async def test_a_worker_whose_only_free_slot_is_the_offered_one_does_not_ask_again_and_again(
+    docket: Docket, scripts: list[str]
+) -> None:
+    run_log = RunLog()
+
+    async def large(_: bytes) -> None:
+        await run_log.hold("large")
+
+    async with worker_at_work(docket, concurrency=2) as worker:
+        await offered_by(docket, worker)
+        await docket.add(large)(b"x" * 40_000)
+        await run_log.has("large")
+        await docket.add(run_log.nap)("small")
+        await all_end(run_log, 1)
+        assert scripts.count("take") < 10
+        run_log.let_go("large")
+
+
+# When a message is lost or late
+
+
+def elsewhere(work: Coroutine[Any, Any, Any]) -> None:
+    """Done in another event loop, while ours stands still."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result(SECONDS)
+
+
+async def add_from_outside(docket: Docket, function: TaskFunction, key: str) -> None:
+    async with Docket(docket.name, docket.url) as other:
+        await other.add(function, key=key)()
+        assert await last_handed(other)
+
+
+def lose_what_lies_in_the_socket(docket: Docket) -> None:
+    """The subscription's connection breaks, and takes with it what was not read yet."""
+    wire = docket.subscriptions._wire  # pyright: ignore[reportPrivateUsage]
+    assert wire is not None
+    wire.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_task_whose_message_was_lost_runs_once_and_costs_no_slot(docket: Docket) -> None:
+    run_log = RunLog()
+
+    async def note() -> None:
+        run_log.begin("note")
+
+    docket.register(note)
+    async with worker_at_work(docket, concurrency=2) as worker:
+        await offered_by(docket, worker)
+        elsewhere(add_from_outside(docket, note, "lost"))
+        lose_what_lies_in_the_socket(docket)
+        execution = await docket.get_execution("lost")
+        assert execution is not None
+        await reaches(execution, DONE)
+        for name in "ab":
+            await docket.add(run_log.hold)(name)
+        await run_log.has(*"ab")
+        run_log.let_go(*"ab")
+    assert Counter(run_log.began) == {"note": 1, "a": 1, "b": 1}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("concurrency", [2, 10])
+async def test_every_task_runs_once_while_the_subscription_breaks_again_and_again(
+    docket: Docket, concurrency: int
+) -> None:
+    run_log = RunLog()
+    async with worker_at_work(docket, concurrency=concurrency):
+        for n in range(10):
+            adding = asyncio.gather(docket.add(run_log.nap)((n, 0)), docket.add(run_log.nap)((n, 1)))
+            await docket.server.client.client_kill_filter(_type="pubsub")
+            await adding
+            await all_end(run_log, 2 * (n + 1))
+    assert Counter(run_log.began) == {(n, i): 1 for n in range(10) for i in range(2)}
+    assert max(run_log.most_at_once.values()) <= concurrency
+
+
+class Hall:
+    """An offering of its own, of a worker that is not there; what it would begin and refuse is noted."""
+
+    ID = "w~1"
+
+    def __init__(self, docket: Docket, slots: int = 2) -> None:
+        self._docket = docket
+        self.slots = Slots(slots)
+        self.begun: list[int] = []
+        self.refused: list[int] = []
+        self.known = set[int]()
+        # Of the messages that come, in seconds.
+        self.age = 0.0
+        self.looks = 0
+        self.offering = Offering(
+            docket.ledger,
+            docket.subscriptions,
+            self.slots,
+            self.known.__contains__,
+            self._begin,
+            self._refuse,
+            lambda _: self.age,
+            self._look,
+        )
+
+    def _begin(self, delivery: Delivery) -> None:
+        self.begun.append(delivery.epoch)
+
+    def _look(self) -> None:
+        self.looks += 1
+
+    def _refuse(self, delivery: Delivery) -> None:
+        self.refused.append(delivery.epoch)
+
+    def offer(self) -> KeptSlot:
+        kept = self.offering.keep_for_take()
+        assert kept is not None
+        kept.answer = 1
+        self.offering.taken(kept)
+        assert self.offering.state is Offer.OFFERED
+        return kept
+
+    async def hand(self, epoch: int) -> None:
+        """Returns when the offering has heard it, too: both listen to the same channel, in this order."""
+        heard, channel = asyncio.Event(), self._docket.keys.hand_channel(self.ID)
+
+        def noted(_: bytes) -> None:
+            heard.set()
+
+        await self._docket.subscriptions.listen(channel, noted)
+        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch, 0, 0)))
+        await asyncio.wait_for(heard.wait(), SECONDS)
+        self._docket.subscriptions.unlisten(channel, noted)
+
+
+@pytest.fixture
+async def hall(docket: Docket) -> Hall:
+    hall = Hall(docket)
+    await hall.offering.open(Hall.ID)
+    return hall
+
+
+async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(hall: Hall) -> None:
+    hall.offer()
+    assert hall.slots.free == 1
+    await hall.hand(7)
+    assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 1, Offer.NONE)
+
+
+async def test_what_is_handed_over_to_a_worker_that_begins_to_stop_goes_back(hall: Hall) -> None:
+    hall.offer()
+    hall.offering.refuse_from_now()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free) == ([], [7], 2)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+async def test_a_message_that_is_late_begins_nothing_and_keeps_a_slot_until_the_server_was_asked(
+    hall: Hall, offered: bool
+) -> None:
+    if offered:
+        hall.offer()
+    hall.age = 3.0
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free, hall.looks) == ([], [], 1, 1)
+    assert (hall.offering.state, hall.offering.due_epoch) == (Offer.DUE, 7)
+    hall.offering.nothing_due(7)
+    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+
+
+async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(hall: Hall) -> None:
+    for _ in range(2):
+        hall.slots.take()
+    hall.age = 3.0
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free, hall.looks) == ([], [], 0, 1)
+    assert hall.offering.state is Offer.NONE
+
+
+@pytest.mark.parametrize("slots_in_use", [0, 1, 2])
+async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(hall: Hall, slots_in_use: int) -> None:
+    """With no slot free, too: handed back, a run that is under way would begin a second time elsewhere."""
+    hall.known.add(7)
+    for _ in range(slots_in_use):
+        hall.slots.take()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused, hall.slots.free) == ([], [], 2 - slots_in_use)
+
+
+async def test_an_offer_that_a_late_message_puts_in_doubt_is_asked_about(hall: Hall) -> None:
+    hall.offer()
+    assert not hall.offering.is_wanted
+    hall.known.add(7)
+    await hall.hand(7)
+    assert (hall.offering.state, hall.offering.is_wanted) == (Offer.OFFERED, True)
+    kept = hall.offering.keep_for_take()
+    assert kept is not None
+    assert (kept.offered, kept.last_epoch) == (True, 7)
+    kept.answer = 0
+    hall.offering.taken(kept)
+    assert (hall.offering.state, hall.slots.free) == (Offer.NONE, 2)
+
+
+async def test_the_slot_kept_for_a_message_that_does_not_come_goes_to_the_run_that_was_found(hall: Hall) -> None:
+    kept = hall.offer()
+    kept.answer = 7
+    hall.offering.taken(kept)
+    assert not hall.offering.slot_for(8)
+    assert hall.offering.slot_for(7)
+    assert (hall.offering.state, hall.slots.free) == (Offer.NONE, 1)
+
+
+async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(hall: Hall) -> None:
+    hall.offer()
+    kept = hall.offering.keep_for_take()
+    assert kept is not None
+    assert kept.offered
+    kept.answer = 7
+    hall.offering.taken(kept)
+    assert (hall.slots.free, hall.offering.keep_for_take()) == (1, None)
+    await hall.hand(7)
+    assert (hall.begun, hall.slots.free) == ([7], 1)
+
+
+async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(hall: Hall) -> None:
+    kept = hall.offer()
+    hall.offering.nothing_due(7)
+    assert hall.slots.free == 1, "an offer may still stand"
+    kept.answer = 7
+    hall.offering.taken(kept)
+    hall.offering.nothing_due(6)
+    assert hall.slots.free == 1, "a look that began before says nothing about this one"
+    hall.offering.nothing_due(7)
+    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+
+
+async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep_the_slot(hall: Hall) -> None:
+    kept = hall.offer()
+    await hall.hand(7)
+    kept.answer = 7
+    hall.offering.taken(kept)
+    assert (hall.slots.free, hall.offering.state) == (1, Offer.NONE)
+    hall.slots.give_back()
+    assert hall.offer().last_epoch == 7
+
+
+async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(hall: Hall) -> None:
+    assert hall.offering.with_settlement(reading=2) is None
+    assert hall.offering.with_settlement(reading=1) == Hall.ID
+    assert hall.slots.free == 1
+
+
+async def test_nothing_is_offered_on_a_cluster(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node that hands over may not know who listens at another."""
+    monkeypatch.setattr(Server, "is_cluster", True)
+    hall = Hall(docket)
+    await hall.offering.open(Hall.ID)
+    assert hall.offering.keep_for_take() is None
+    assert hall.offering.with_settlement(reading=1) is None
+
+
+async def test_what_is_handed_over_goes_back_if_there_is_no_slot(hall: Hall) -> None:
+    for _ in range(2):
+        hall.slots.take()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused) == ([], [7])
+
+
+async def test_what_is_handed_over_to_a_worker_that_stops_goes_back(hall: Hall) -> None:
+    await hall.offering.withdraw()
+    await hall.hand(7)
+    assert (hall.begun, hall.refused) == ([], [7])
+    assert hall.offering.keep_for_take() is None
+
+
+async def test_a_message_for_a_former_id_is_not_heard(hall: Hall) -> None:
+    await hall.offering.open("w~2")
+    await hall.hand(7)
+    assert (hall.begun, hall.refused) == ([], [])
+
+
+# When a worker stops, stands still or is forgotten
+
+
+async def test_a_worker_that_stops_is_handed_nothing_and_another_has_the_task_at_once(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would not run out in time.
+    monkeypatch.setattr(ledger_module, "OFFER_MS", 600_000)
+    run_log = RunLog()
+
+    async def note(name: str, worker: Worker = CurrentWorker()) -> None:
+        await run_log.hold(f"{name} at {worker.name}")
+
+    async with worker_at_work(docket, concurrency=4) as first:
+        await offered_by(docket, first)
+        held = [f"{name} at {first.name}" for name in "ab"]
+        for name, who in zip("ab", held, strict=True):
+            await docket.add(note)(name)
+            await run_log.has(who)
+        await offered_by(docket, first)
+        first.stop()
+        await eventually(lambda: has_run_out(docket, first.id), "the offer is withdrawn")
+        async with worker_at_work(docket) as second:
+            held.append(f"c at {second.name}")
+            await docket.add(note)("c")
+            await run_log.has(held[-1])
+            assert first.is_stopping
+            run_log.let_go(*held)
+            await all_end(run_log, 3)
+    assert run_log.began == held
+
+
+async def test_a_task_that_is_added_as_a_worker_stops_runs_once(docket: Docket) -> None:
+    run_log = RunLog()
+    async with worker_at_work(docket, concurrency=2):
+        for n in range(10):
+            async with Worker(docket, f"goes {n}") as goes:
+                working = asyncio.create_task(goes.run_forever())
+                await eventually(lambda worker=goes: worker.is_working, "it works")
+                await offered_by(docket, goes)
+                adding = asyncio.gather(*(docket.add(run_log.nap)((n, i)) for i in range(3)))
+                if n % 2:
+                    await asyncio.sleep(0)
+                goes.stop()
+                await adding
+                await asyncio.wait_for(working, SECONDS)
+            await all_end(run_log, 3 * (n + 1))
+    assert Counter(run_log.began) == {(n, i): 1 for n in range(10) for i in range(3)}
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_worker_whose_event_loop_is_blocked_is_soon_handed_nothing(
+    lively: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (ledger_module, lease):
+        monkeypatch.setattr(module, "OFFER_MS", 500)
+    ran: list[str] = []
+
+    async def note(worker: Worker = CurrentWorker()) -> None:
+        ran.append(worker.name)
+
+    async def when_the_offer_has_run_out(id: str) -> None:
+        async with Docket(lively.name, lively.url) as other:
+            await eventually(lambda: has_run_out(other, id), "the offer has run out")
+            await other.add(note)()
+            await run_with_defaults(other, name="awake")
+
+    async with worker_at_work(lively) as worker:
+        await offered_by(lively, worker)
+        elsewhere(when_the_offer_has_run_out(worker.id))
+        assert ran == ["awake"]
+
+
+async def test_an_offer_stands_for_as_long_as_the_worker_waits(lively: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "OFFER_MS", 5000)
+    monkeypatch.setattr(lease, "OFFER_MS", 100)
+    async with worker_at_work(lively) as worker:
+        await offered_by(lively, worker)
+        for _ in range(3):
+            before = await stands_until(lively, worker.id)
+
+            async def is_extended(before: float = before) -> bool:
+                return await stands_until(lively, worker.id) > before
+
+            await eventually(is_extended, "the offer is extended")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("before", [0, 1, 3])
+async def test_all_slots_can_be_filled_after_the_server_came_back_empty(lively: Docket, before: int) -> None:
+    run_log = RunLog()
+    async with worker_at_work(lively, concurrency=3) as worker:
+        await offered_by(lively, worker)
+        for n in range(before):
+            await lively.add(run_log.nap)(n)
+        await all_end(run_log, before)
+        await lively.server.client.flushdb()
+        await eventually(lambda: lively.server.client.exists(lively.keys.leases), "it is back on the roster")
+        for name in "abc":
+            await lively.add(run_log.hold)(name)
+        await run_log.has(*"abc")
+        run_log.let_go(*"abc")
+    assert Counter(run_log.began) == Counter([*range(before), *"abc"])

@@ -1,0 +1,102 @@
+"""What a scheduled task and an idle worker cost, however many workers there are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from docket import Docket, Worker
+from docket.ledger import Duty
+from docket.storage.server import Server
+from tests.running import at_work
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each script was called by the event loop; renewals are not among them."""
+    counts, run = Counter[str](), Server.run
+
+    async def noted(server: Server, script: str, *args: Any, **options: Any) -> Any:
+        counts[script] += 1
+        return await run(server, script, *args, **options)
+
+    monkeypatch.setattr(Server, "run", noted)
+    return counts
+
+
+@pytest.mark.parametrize("count", [1, 10])
+async def test_a_scheduled_task_costs_three_scripts_however_many_workers_there_are(
+    docket: Docket, scripts: Counter[str], count: int
+) -> None:
+    ended: list[int] = []
+
+    async def note(number: int) -> None:
+        ended.append(number)
+
+    docket.register(note)
+    tasks = 20
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(Worker(docket, name=f"worker-{n}")) for n in range(count)]
+        await stack.enter_async_context(at_work(*workers))
+        await eventually(lambda: all(worker.fetcher.is_offering for worker in workers), "all workers offer a slot")
+        # Until every stager has found out what its duty is.
+        await asyncio.sleep(0.2)
+        scripts.clear()
+        begin = docket.now() + timedelta(seconds=0.2)
+        for n in range(tasks):
+            await docket.add(note, when=begin + n * timedelta(seconds=0.1))(n)
+        await eventually(lambda: len(ended) == tasks, "all tasks have ended")
+        # The last settlement and the deputy's last look.
+        await asyncio.sleep(0.7)
+        assert scripts["enqueue"] == tasks
+        assert scripts["stage"] <= tasks + 2
+        assert sum(scripts.values()) <= 3 * tasks + 5, scripts
+
+
+async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_a_backlog(
+    docket: Docket, worker: Worker, scripts: Counter[str]
+) -> None:
+    async def note() -> None: ...
+
+    docket.register(note)
+    # A leader that is somewhere else, and stages all the time.
+    await docket.ledger.register("elsewhere~1", 60_000, ["note"])
+    fleet, client = docket.keys.key("fleet"), docket.server.client
+    async with at_work(worker):
+        await eventually(lambda: worker.duties.duty is Duty.DEPUTY, "the worker is the deputy")
+        await client.hset(fleet, "staged", int(time.time() * 1000))
+        await docket.add(note, when=docket.now() + timedelta(milliseconds=10))()
+        scripts.clear()
+        ends = time.monotonic() + 2.5
+        while time.monotonic() < ends:
+            await client.hset(fleet, "staged", int(time.time() * 1000))
+            await asyncio.sleep(0.05)
+        assert worker.duties.duty is Duty.DEPUTY
+        assert scripts["stage"] <= 6
+        # Then that one is held up.
+        await eventually(lambda: worker.duties.leads, "the worker leads")
+
+
+async def test_an_idle_worker_needs_at_most_three_commands_a_second(docket: Docket, worker: Worker) -> None:
+    """Those inside of scripts included."""
+    seconds = 8.0
+
+    async def commands() -> Counter[str]:
+        stats: dict[str, Any] = await docket.server.client.info("commandstats")
+        return Counter({name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()})
+
+    async with at_work(worker):
+        await eventually(lambda: worker.fetcher.is_offering, "the worker offers a slot")
+        await asyncio.sleep(1)
+        before, began = await commands(), time.monotonic()
+        await asyncio.sleep(seconds)
+        spent, took = await commands() - before, time.monotonic() - began
+    del spent["info"]
+    assert spent.total() / took <= 3.0, spent
