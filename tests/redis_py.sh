@@ -10,5 +10,5 @@ for release in '5.2.*' '8.*'; do
   if [ ! -x "$venv/bin/python" ]; then "$python" -m venv "$venv"; fi
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]' "redis[hiredis]==$release"
   "$venv/bin/python" -c 'import redis; print("redis-py", redis.__version__)'
-  "$venv/bin/python" -m pytest -p no:cacheprovider "$@" tests/storage tests/acceptance
+  "$venv/bin/python" -m pytest -p no:cacheprovider "$@" tests/storage tests/acceptance tests/limits tests/strikes
 done
