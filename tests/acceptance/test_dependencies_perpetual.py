@@ -409,7 +409,7 @@ async def test_an_automatic_chain_that_is_cancelled_stays_so_until_a_newer_deplo
                 await within(ended.wait())
             await worker.runs.wait_idle()
             # As it looks every half minute for what has fallen off.
-            await worker.seeder.seed()
+            await worker.staff.seeder.seed()
             assert (await docket.snapshot()).total_tasks == 0
         async with worker_for(docket) as worker, running(worker):
             await eventually(lambda: worker.is_working, "the worker works")
@@ -439,8 +439,8 @@ async def test_a_cancelled_automatic_chain_can_be_added_again_by_hand(docket: Do
         await docket.add(tick, key="tick")()
         await eventually(lambda: len(runs) == 2, "the second run has begun")
         await wait_until_scheduled(docket, "tick")
-        await worker.seeder.seed()
+        await worker.staff.seeder.seed()
         await docket.clear()
         # It fell off: it is put back like any other.
-        await worker.seeder.seed()
+        await worker.staff.seeder.seed()
         await eventually(lambda: len(runs) == 3, "the third run has begun")

@@ -122,12 +122,12 @@ async def test_a_worker_that_drains_leaves_staging_to_another(stage: Stage) -> N
     pulse = Pulse(docket)
     first, second = await stage.worker(docket, name="first", concurrency=1), await stage.worker(docket, name="second")
     draining = asyncio.create_task(first.run_forever())
-    await eventually(lambda: first.is_working and first.duties.leads, "the first leads")
+    await eventually(lambda: first.is_working and first.staff.duties.leads, "the first leads")
     held = await pulse.hold("held")
     async with working(second):
         await eventually(lambda: second.is_working, "the second works, too")
         first.stop()
-        await eventually(lambda: second.duties.leads, "the other leads", 5)
+        await eventually(lambda: second.staff.duties.leads, "the other leads", 5)
         assert not draining.done()
         begin = time.time() + 0.5
         scheduled = await docket.add(pulse.short, datetime.fromtimestamp(begin, UTC), key="scheduled")()

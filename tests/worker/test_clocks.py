@@ -60,7 +60,7 @@ async def test_an_event_loop_that_was_blocked_does_not_change_the_clock(docket: 
 
     async def block(worker: Worker = CurrentWorker()) -> None:
         # Its answer comes while nobody reads what the renewal thread says.
-        worker.keeper.renew_now()
+        worker.staff.tenure.keeper.renew_now()
         time.sleep(1.8)
         for _ in range(3):
             await docket.ledger.unfinished()
@@ -85,7 +85,7 @@ async def test_a_run_starts_at_the_servers_time_of_its_claim(docket: Docket, wor
     taken = await docket.add(look, key="taken")()
     async with at_work(worker):
         await taken.get_result()
-        await eventually(lambda: worker.fetcher.is_offering, "the worker offers a slot")
+        await eventually(lambda: worker.staff.fetcher.is_offering, "the worker offers a slot")
         await (await docket.add(look, key="handed over")()).get_result()
     assert set(seen) == {"taken", "handed over"}
     for told, written in seen.values():
@@ -104,12 +104,12 @@ async def test_a_lease_ends_while_the_machine_is_suspended(
 
     monkeypatch.setattr(time, "clock_gettime", clock_gettime)
     async with at_work(worker):
-        await eventually(lambda: worker.keeper.age < 1, "the lease is fresh")
-        assert not worker.keeper.lapsed
-        suspended = worker.lease_ms / 1000 + 1
-        assert worker.keeper.lapsed
+        await eventually(lambda: worker.staff.tenure.keeper.age < 1, "the lease is fresh")
+        assert not worker.staff.tenure.keeper.lapsed
+        suspended = worker.staff.lease_ms / 1000 + 1
+        assert worker.staff.tenure.keeper.lapsed
         # And the server is asked soon after, not after what is left of a beat.
-        await eventually(lambda: not worker.keeper.lapsed, "the worker has a lease again")
+        await eventually(lambda: not worker.staff.tenure.keeper.lapsed, "the worker has a lease again")
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])

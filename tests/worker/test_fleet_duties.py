@@ -45,7 +45,7 @@ async def test_a_scheduled_task_costs_three_scripts_however_many_workers_there_a
     async with AsyncExitStack() as stack:
         workers = [await stack.enter_async_context(Worker(docket, name=f"worker-{n}")) for n in range(count)]
         await stack.enter_async_context(at_work(*workers))
-        await eventually(lambda: all(worker.fetcher.is_offering for worker in workers), "all workers offer a slot")
+        await eventually(lambda: all(worker.staff.fetcher.is_offering for worker in workers), "all workers offer a slot")
         # Until every stager has found out what its duty is.
         await asyncio.sleep(0.2)
         scripts.clear()
@@ -70,7 +70,7 @@ async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_
     await docket.ledger.register("elsewhere~1", 60_000, ["note"])
     fleet, client = docket.keys.key("fleet"), docket.server.client
     async with at_work(worker):
-        await eventually(lambda: worker.duties.duty is Duty.DEPUTY, "the worker is the deputy")
+        await eventually(lambda: worker.staff.duties.duty is Duty.DEPUTY, "the worker is the deputy")
         await client.hset(fleet, "staged", int(time.time() * 1000))
         await docket.add(note, when=docket.now() + timedelta(milliseconds=10))()
         scripts.clear()
@@ -78,10 +78,10 @@ async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_
         while time.monotonic() < ends:
             await client.hset(fleet, "staged", int(time.time() * 1000))
             await asyncio.sleep(0.05)
-        assert worker.duties.duty is Duty.DEPUTY
+        assert worker.staff.duties.duty is Duty.DEPUTY
         assert scripts["stage"] <= 6
         # Then that one is held up.
-        await eventually(lambda: worker.duties.leads, "the worker leads")
+        await eventually(lambda: worker.staff.duties.leads, "the worker leads")
 
 
 async def test_an_idle_worker_needs_at_most_three_commands_a_second(docket: Docket, worker: Worker) -> None:
@@ -93,7 +93,7 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(docket: Dock
         return Counter({name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()})
 
     async with at_work(worker):
-        await eventually(lambda: worker.fetcher.is_offering, "the worker offers a slot")
+        await eventually(lambda: worker.staff.fetcher.is_offering, "the worker offers a slot")
         await asyncio.sleep(1)
         before, began = await commands(), time.monotonic()
         await asyncio.sleep(seconds)

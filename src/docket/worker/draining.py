@@ -8,10 +8,18 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from .runs import CancelReason, Runs
 
 logger: logging.Logger = logging.getLogger("docket.worker")
+
+
+class LeaseView(Protocol):
+    """What the end of a worker depends on."""
+
+    @property
+    def lapsed(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +47,10 @@ LOOK_SECONDS = 0.1
 class Draining:
     """Waits for the runs within the grace period, then hands them back."""
 
-    def __init__(self, runs: Runs, grace_seconds: float, is_lapsed: Callable[[], bool]) -> None:
+    def __init__(self, runs: Runs, grace_seconds: float, lease: LeaseView) -> None:
         self._runs = runs
         self._grace_seconds = grace_seconds
-        self._is_lapsed = is_lapsed
+        self._lease = lease
         self._patience = USUAL
         self._grace_until: float | None = None
         # From this moment the deadlines of a hand-back are counted.
@@ -116,7 +124,7 @@ class Draining:
             # However late they end, their endings get a moment.
             self._endings_until = max(self._endings_until, now + self._least)
             return now > self._bodies_until and not self._leave_behind(bodies)
-        if self._is_lapsed() or now > self._endings_until:
+        if self._lease.lapsed or now > self._endings_until:
             logger.error("%d ending(s) could not be written; others will run those tasks again", len(self._runs))
             return True
         return False

@@ -14,6 +14,7 @@ from docket.model.states import ExecutionState
 from .results import Results
 from .run_endings import RunEndings
 from .runs import Run
+from .write_limits import WriteLimits
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 class Endings:
     """Makes the settlements of one worker's runs. Large values are stored before the settlement that names them."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, write_limits: WriteLimits) -> None:
         self._worker = worker
         self._ttl_ms = worker.docket.ledger.ttl_ms
         self._max_payload = worker.docket.max_payload
         self._nothing = Ending(worker.name)
         self._nothing_packed = self._nothing.pack()
-        self.results: Results = Results(worker.docket, worker.write_limits)
+        self.results: Results = Results(worker.docket, write_limits)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 
     async def of(self, run: Run, outcome: TaskOutcome, has_progress: bool) -> Settlement:

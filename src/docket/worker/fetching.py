@@ -81,7 +81,6 @@ class Fetcher(ClaimingService):
         self._must_look_again = False
         self.worker: str = ""
         self.worker_json: str = ""
-        self.last_step: float = 0.0
 
     async def run(self) -> None:
         try:
@@ -90,7 +89,6 @@ class Fetcher(ClaimingService):
             await self._intake.close()
 
     async def step(self) -> None:
-        self.last_step = asyncio.get_running_loop().time()
         if self._isolation.reserved is not None:
             await self._claim_reserved()
             return

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .staff import Staff
     from .worker import Worker
 
 # A loop that owes an answer for this long is blocked.
@@ -18,29 +19,30 @@ def health_problem(worker: Worker) -> str | None:
         return "starting" if not worker.is_stopping else "stopped"
     if worker.is_stopping:
         return "stopping: no new work is taken"
-    lag = worker.keeper.loop_lag
+    keeper = worker.staff.tenure.keeper
+    lag = keeper.loop_lag
     if lag > LOOP_SECONDS:
         return f"the event loop has been blocked for {lag:.0f} s"
-    if worker.keeper.lapsed:
-        return f"the lease has not been renewed for {worker.keeper.age:.0f} s"
-    return _stuck_work(worker) or _failing_service(worker)
+    if keeper.lapsed:
+        return f"the lease has not been renewed for {keeper.age:.0f} s"
+    return _stuck_work(worker.staff) or _failing_service(worker.staff)
 
 
-def _stuck_work(worker: Worker) -> str | None:
+def _stuck_work(staff: Staff) -> str | None:
     """Renewals may succeed while the work does not move: a link that carries little, values that are large."""
-    longest, now = worker.lease_ms / 1000, time.monotonic()
-    storing = [now - run.storing_since for run in worker.runs.all() if run.storing_since is not None]
-    unsettled = max(worker.settler.oldest_age, *storing, 0.0)
+    longest, now = staff.lease_ms / 1000, time.monotonic()
+    storing = [now - run.storing_since for run in staff.runs.all() if run.storing_since is not None]
+    unsettled = max(staff.settler.oldest_age, *storing, 0.0)
     if unsettled > longest:
         return f"an ending has waited for {unsettled:.0f} s to be written down"
-    unstarted = worker.runner.loader.oldest_age
+    unstarted = staff.runner.loader.oldest_age
     if unstarted > longest:
         return f"a claimed task has waited for {unstarted:.0f} s for its arguments"
     return None
 
 
-def _failing_service(worker: Worker) -> str | None:
-    for service in (worker.fetcher, worker.runner.loader, worker.stager):
+def _failing_service(staff: Staff) -> str | None:
+    for service in (staff.fetcher, staff.runner.loader, staff.stager):
         if service.problem is not None:
             return f"{service.name} fails"
     return None

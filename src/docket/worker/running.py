@@ -53,6 +53,7 @@ from .runs import CancelReason, Run
 from .unknown_functions import not_registered
 
 if TYPE_CHECKING:
+    from .staff import Staff
     from .worker import Worker
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -79,28 +80,31 @@ def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
 class Runner:
     """Runs deliveries, each in an asyncio task of its own, and settles every one of them."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, staff: Staff) -> None:
         self._worker = worker
         self._docket = worker.docket
-        self._runs = worker.runs
-        self._settler = worker.settler
+        self._runs = staff.runs
+        self._slots = staff.slots
+        self._lease = staff.tenure
+        self._settler = staff.settler
+        self._unknown_functions = staff.unknown_functions
         self._report = worker.reporter
         self._task_prefix = f"{worker.docket.name} - task:"
         self._limits = RunLimits(worker.run_limits)
         # Runs that were given up while the server could not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
-        self._endings = Endings(worker)
+        self._endings = Endings(worker, staff.write_limits)
         self._run_endings = self._endings.run_endings
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
-            worker.docket.ledger.payloads, worker.slots, self, lambda: worker.tenure.lapsed, worker.labels(), pause
+            worker.docket.ledger.payloads, staff.slots, self, lambda: staff.tenure.lapsed, worker.labels(), pause
         )
         self._last_claim = 0.0, from_ms(0.0)
 
     def accept(self, delivery: Delivery) -> Run:
         """From now on it is on the books, begun or not."""
-        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._worker.id)
+        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._lease.id)
         self._runs.add(run)
         return run
 
@@ -236,7 +240,7 @@ class Runner:
         if self._worker.fallback_task is not None:
             execution.run_instead(self._worker.fallback_task)
             return True
-        unknown, name = self._worker.unknown_functions, execution.function_name
+        unknown, name = self._unknown_functions, execution.function_name
         settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)
         answer = await self._settled(run, settlement)
         if answer is Answer.KEPT:
@@ -479,7 +483,7 @@ class Runner:
         run.over = True
         if run.holds_slot:
             run.holds_slot = False
-            self._worker.slots.give_back()
+            self._slots.give_back()
 
 
 def _is_cancelled(run: Run) -> bool:

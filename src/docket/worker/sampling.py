@@ -20,6 +20,7 @@ from docket.ledger import Census, Ledger
 from docket.ledger.leading import lead
 
 from .service import Service
+from .tenure import Identity
 
 EVERY_SECONDS = 5.0
 _GAUGES = (
@@ -39,17 +40,22 @@ class Sampler(Service):
     name = "sampling"
 
     def __init__(
-        self, ledger: Ledger, docket_labels: dict[str, str], labels: dict[str, str], most_pause: float
+        self,
+        ledger: Ledger,
+        docket_labels: dict[str, str],
+        identity: Identity,
+        labels: dict[str, str],
+        most_pause: float,
     ) -> None:
         super().__init__(labels, most_pause)
         self._ledger = ledger
         self._docket_labels = docket_labels
-        self.worker = ""
+        self._identity = identity
 
     async def step(self) -> None:
         if somebody_listens():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
-            if await lead(self._ledger, "sampling", self.worker, int(EVERY_SECONDS * 3000)):
+            if await lead(self._ledger, "sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
                 self._show(await self._ledger.census())
             else:
                 self.clear()

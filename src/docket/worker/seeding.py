@@ -18,6 +18,7 @@ from docket.ledger.leading import lead
 
 from .deploys import deploy_fingerprint
 from .service import Service
+from .tenure import Identity
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -37,14 +38,16 @@ class Seeder(Service):
 
     name = "seeding"
 
-    def __init__(self, docket: Docket, now: Callable[[], datetime], labels: dict[str, str], most_pause: float) -> None:
+    def __init__(
+        self, docket: Docket, identity: Identity, now: Callable[[], datetime], labels: dict[str, str], most_pause: float
+    ) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
         # The server's time: by a clock that is ahead the next slot would be missed, by one that is behind it would run twice.
         self._now = now
         self._told: set[str] = set()
         self._deploy = deploy_fingerprint(docket.tasks)
-        self.worker = ""
+        self._identity = identity
         self._hurry = asyncio.Event()
 
     async def begin(self) -> None:
@@ -62,7 +65,7 @@ class Seeder(Service):
     async def step(self) -> None:
         self._hurry.clear()
         # Of the workers that know these tasks one looks after them.
-        if await lead(self._docket.ledger, f"seeding {self._deploy}", self.worker, int(HOLD_SECONDS * 1000)):
+        if await lead(self._docket.ledger, f"seeding {self._deploy}", self._identity.id, int(HOLD_SECONDS * 1000)):
             await self.seed()
         self.is_well()
         with contextlib.suppress(TimeoutError):

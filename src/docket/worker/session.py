@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,13 +32,24 @@ LEAST_SECONDS, SILENT_SECONDS = 0.4, 0.05
 LEAVE_SECONDS = 2.0
 
 
+class Phase(enum.Enum):
+    """How far a session has come. A worker has this one state, beside the order to stop."""
+
+    SETTING_UP = enum.auto()
+    SERVING = enum.auto()
+    # No new work is taken; runs may finish.
+    DRAINING = enum.auto()
+    OVER = enum.auto()
+
+
 class Session:
     """Ends by itself, because the worker or its docket closes, or with its event loop."""
 
-    def __init__(self, stop: asyncio.Event, on_abandoned: Callable[[], None], attached: AttachedWorkers) -> None:
+    def __init__(self, on_abandoned: Callable[[], None], attached: AttachedWorkers) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._stop = stop
+        self._phase = Phase.SETTING_UP
+        self._told_to_stop = asyncio.Event()
         self._on_abandoned = on_abandoned
         self._attached = attached
         self._over = asyncio.Event()
@@ -48,25 +60,58 @@ class Session:
         # The same, if the worker ends at once.
         self._since: float | None = None
 
+    @property
+    def is_over(self) -> bool:
+        return self._phase is Phase.OVER
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the services run, or the worker drains."""
+        return self._phase in (Phase.SERVING, Phase.DRAINING)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker drains, or was told to stop. Safe to call from any thread."""
+        return self._told_to_stop.is_set() or self._phase is Phase.DRAINING
+
     def begin(self, draining: Draining) -> None:
         """Set-up is done: the worker serves."""
+        self._phase = Phase.SERVING
         self._draining = draining
+
+    async def wait_for_stop(self) -> None:
+        await self._told_to_stop.wait()
+
+    def stop(self) -> None:
+        """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
+        if self._told_to_stop.is_set() and self.is_working:
+            self.hand_back()
+        self._end_set_up()
+        self._told_to_stop.set()
 
     def begin_end(self) -> None:
         """The worker stops: the grace period begins."""
+        self._phase = Phase.DRAINING
         self._began = time.monotonic()
         if self._draining is not None:
             self._draining.begin()
 
-    def is_over(self) -> None:
-        self._draining = None
+    def finish(self) -> None:
+        """The run has returned."""
+        self._leave_loop()
         self._over.set()
+
+    def _leave_loop(self) -> None:
+        self._phase = Phase.OVER
+        self._draining = None
 
     async def end(self, *, at_once: bool) -> None:
         """Returns when the session is over: drained within the grace period, or with all that runs handed back at once.
 
         A cancel of the caller makes it hand back at once, and is raised when the session is over.
         """
+        if self.is_over:
+            return
         if self._loop is not asyncio.get_running_loop():
             self._end_elsewhere()
             return
@@ -118,19 +163,21 @@ class Session:
             start, least = (start, LEAVE_SECONDS) if handed_back_at is None else (handed_back_at, LEAST_SECONDS)
         return max(start + limits.all - time.monotonic(), least)
 
-    def end_set_up(self) -> None:
+    def _end_set_up(self) -> None:
         """Nothing runs yet, and a server or a dependency that has to open may take long."""
-        if self._draining is None and self._task is not None and not self._over.is_set():
+        if self._phase is Phase.SETTING_UP and self._task is not None:
             self._task.cancel()
 
     def _tell(self, at_once: bool) -> None:
-        self._stop.set()
+        self._told_to_stop.set()
         if at_once:
             self.hand_back()
-        self.end_set_up()
+        self._end_set_up()
 
     def is_inside(self) -> bool:
         """A task body that closes its own worker cannot wait for it."""
+        if self.is_over:
+            return False
         current = asyncio.current_task()
         bodies = self._draining.bodies if self._draining is not None else ()
         return current is self._task or current in bodies
@@ -139,5 +186,6 @@ class Session:
         """Another event loop closes us. If ours is closed, nobody will ever go on with the session."""
         if self._loop.is_closed():
             self._on_abandoned()
+            self._leave_loop()
         else:
             self._loop.call_soon_threadsafe(self._tell, True)

@@ -60,7 +60,7 @@ class Settler:
     the same.
     """
 
-    def __init__(self, ledger: Ledger, name: str, limits: WriteLimits) -> None:
+    def __init__(self, ledger: Ledger, name: str, limits: WriteLimits, *, offers: SlotOffers) -> None:
         self._ledger = ledger
         self._limits = limits
         self._outages = ledger.server.outages
@@ -72,16 +72,7 @@ class Settler:
         self._backoff = Backoff(most=1.0)
         self._most, self._budget = BATCH, BATCH_BYTES
         self._closed = False
-        self.unfinished: int | None = None
-        self.offers: SlotOffers | None = None
-
-    @property
-    def backlog(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def idle(self) -> bool:
-        return self._flushing is None and not self._waiting
+        self._offers = offers
 
     @property
     def oldest_age(self) -> float:
@@ -123,18 +114,18 @@ class Settler:
                 self._start()
 
     async def _send(self, batch: list[Item]) -> None:
-        offering = self.offers.offer_slot() if self.offers is not None else None
+        offering = self._offers.offer_slot()
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
             settlements = [item.settlement for item in batch]
-            self.unfinished, answers = await self._ledger.settle(settlements, offering, patience=patience)
+            _, answers = await self._ledger.settle(settlements, offering, patience=patience)
         except asyncio.CancelledError:
             self._waiting = batch + self._waiting
             raise
         except Exception as error:
-            if offering is not None and self.offers is not None:
+            if offering is not None:
                 # The server may have taken it, and somebody it.
-                self.offers.unsure()
+                self._offers.unsure()
             if isinstance(error, TRANSIENT):
                 self._outages.failed(self, "settling", error)
                 self._put_back(batch)

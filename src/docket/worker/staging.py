@@ -14,6 +14,7 @@ from docket.storage.subscriptions import Subscriptions
 from .duties import Duties
 from .server_clock import steady_seconds
 from .service import Service
+from .tenure import Identity
 
 # A backstop. A message about an earlier time may be lost, but a subscription that was deaf for a while wakes us too.
 LONGEST_SLEEP = 30.0
@@ -36,7 +37,7 @@ class Stager(Service):
         ledger: Ledger,
         subscriptions: Subscriptions,
         duties: Duties,
-        worker: Callable[[], str],
+        identity: Identity,
         now_ms: Callable[[], float],
         labels: dict[str, str],
         most_pause: float,
@@ -45,7 +46,7 @@ class Stager(Service):
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._duties = duties
-        self._worker = worker
+        self._identity = identity
         self._now_ms = now_ms
         self._wake = asyncio.Event()
         self._next_ms = math.inf
@@ -96,7 +97,7 @@ class Stager(Service):
             raise
 
     async def _stage(self, summoned: bool) -> None:
-        staged = await self._ledger.stage(worker=self._worker(), summoned=summoned)
+        staged = await self._ledger.stage(worker=self._identity.id, summoned=summoned)
         self.is_well()
         if staged.duty is not self._duties.duty:
             self._duties.assign(staged.duty)
@@ -161,4 +162,4 @@ class Stager(Service):
         if has_duty:
             with contextlib.suppress(TimeoutError, DocketError):
                 async with asyncio.timeout(RESIGN_SECONDS):
-                    await self._ledger.resign(self._worker())
+                    await self._ledger.resign(self._identity.id)

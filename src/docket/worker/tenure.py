@@ -8,8 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
@@ -26,17 +25,31 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 LEAST_SECONDS, LEAVE_SECONDS = 0.2, 1.0
 
 
-@dataclass(slots=True)
-class TenureEvents:
+class Identity(Protocol):
+    """The id under which the worker is registered now."""
+
+    @property
+    def id(self) -> str: ...
+
+
+class TenureEvents(Protocol):
     """What the worker does when something happens to its lease."""
 
-    renewed: Callable[[Renewal], None]
-    lost: Callable[[], None]
-    cut_off: Callable[[], None]
-    forgotten: Callable[[], None]
-    staging_is_due: Callable[[], None]
-    functions_wait: Callable[[Sequence[str]], None]
-    moved: Callable[[str], Awaitable[None]]
+    def occupation(self) -> Occupation: ...
+
+    def renewed(self, renewal: Renewal) -> None: ...
+
+    def lost(self) -> None: ...
+
+    def cut_off(self) -> None: ...
+
+    def forgotten(self) -> None: ...
+
+    def staging_is_due(self) -> None: ...
+
+    def functions_wait(self, names: Sequence[str]) -> None: ...
+
+    async def moved(self, id: str) -> None: ...
 
 
 class Tenure:
@@ -48,7 +61,6 @@ class Tenure:
         name: str,
         lease_ms: int,
         beat: float,
-        occupation: Callable[[], Occupation],
         labels: dict[str, str],
         events: TenureEvents,
         server_clock: ServerClock,
@@ -58,7 +70,6 @@ class Tenure:
         self._name = name
         self._lease_ms = lease_ms
         self._beat = beat
-        self._occupation = occupation
         self._labels = labels
         self._events = events
         self._server_clock = server_clock
@@ -110,6 +121,10 @@ class Tenure:
     def start(self) -> None:
         self.keeper.start()
 
+    def abandon(self) -> None:
+        """The event loop is gone: the worker leaves the roster without it."""
+        self.keeper.abandon()
+
     async def close(self, seconds: float) -> bool:
         """Renewal is the last service to stop; then the worker leaves the roster. False if the server did not answer in
         time."""
@@ -143,7 +158,7 @@ class Tenure:
             self.id,
             self._lease_ms,
             self._beat,
-            self._occupation,
+            self._events.occupation,
             events,
             self._thread_name,
             self._labels,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from docket.codec import encode_error, error_text
@@ -29,14 +28,10 @@ def not_registered(name: str) -> TaskNotRegistered:
 class UnknownFunctions:
     """What becomes of them. A worker that has to come to an end fails those that nobody knows."""
 
-    def __init__(self, worker: Worker, *, has_to_end: Callable[[], bool]) -> None:
+    def __init__(self, worker: Worker, *, has_to_end: bool) -> None:
         self._worker = worker
-        self._has_to_end = has_to_end
+        self.has_to_end: bool = has_to_end
         self._told: set[str] = set()
-
-    @property
-    def has_to_end(self) -> bool:
-        return self._has_to_end()
 
     def settled(self, name: str, answer: Answer) -> None:
         """Says once per function that no live worker knows it."""

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from docket.storage.wire import SLOWEST_BYTES_PER_SECOND
 
 LEASES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLimits:
+class KeptLease(Protocol):
     """`kept_seconds`: for how long the worker has kept its lease. `let_go` gives the lease up."""
 
+    @property
+    def kept_seconds(self) -> float: ...
+
+    def let_go(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """Makes a clock for each write that fails."""
+
     lease_seconds: float
-    kept_seconds: Callable[[], float]
-    let_go: Callable[[], None]
+    lease: KeptLease
 
     def clock(self, size: int) -> StuckClock:
-        return StuckClock(self.kept_seconds, LEASES * self.lease_seconds + size / SLOWEST_BYTES_PER_SECOND)
+        return StuckClock(self.lease, LEASES * self.lease_seconds + size / SLOWEST_BYTES_PER_SECOND)
+
+    def let_go(self) -> None:
+        self.lease.let_go()
 
 
 class StuckClock:
     """How long one write has failed while the lease was renewed. In an outage, in which renewals fail as well, it stands still."""
 
-    def __init__(self, kept_seconds: Callable[[], float], most_seconds: float) -> None:
-        self._kept_seconds = kept_seconds
+    def __init__(self, lease: KeptLease, most_seconds: float) -> None:
+        self._lease = lease
         self._most_seconds = most_seconds
-        self._began_at = kept_seconds()
+        self._began_at = lease.kept_seconds
 
     @property
     def seconds(self) -> float:
-        return self._kept_seconds() - self._began_at
+        return self._lease.kept_seconds - self._began_at
 
     @property
     def is_over(self) -> bool:

@@ -1,0 +1,41 @@
+"""When `run_until_finished` may return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docket.errors import TRANSIENT
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+    from .staff import Staff
+
+# While nothing happens here, this is how often the worker asks whether others are done too.
+LONGEST_PAUSE = 0.1
+# Right after something happened it asks sooner.
+SHORTEST_PAUSE = 0.002
+
+
+async def wait_until_finished(docket: Docket, staff: Staff) -> None:
+    """Returns when no task of the docket is waiting or running, here or elsewhere."""
+    runs, pause = staff.runs, SHORTEST_PAUSE
+    while True:
+        if len(runs):
+            pause = SHORTEST_PAUSE
+        await runs.wait_idle()
+        if await _nothing_is_left(docket, staff) and not len(runs):
+            return
+        await docket.server.clock.idle(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _nothing_is_left(docket: Docket, staff: Staff) -> bool:
+    try:
+        census = await docket.ledger.census()
+        if census.unknown:
+            await staff.unknown_functions.fail_waiting()
+        return census.unfinished == 0
+    except TRANSIENT:
+        # The server cannot be reached: the worker asks again. The services log the reason.
+        return False

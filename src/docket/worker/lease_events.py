@@ -1,0 +1,77 @@
+"""The worker's answers to news of its lease."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from docket.dependencies import max_losses_of
+from docket.ledger import Renewal
+
+from .lease import Occupation
+from .runs import CancelReason
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+    from .staff import Staff
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+
+class LeaseEvents:
+    """Passes news of the lease on to the parts of the worker. The event loop calls all methods but `occupation`."""
+
+    def __init__(self, docket: Docket, worker: str, staff: Staff) -> None:
+        self._docket = docket
+        self._worker = worker
+        self._staff = staff
+
+    def occupation(self) -> Occupation:
+        """Safe to call from any thread."""
+        staff, fetcher = self._staff, self._staff.fetcher
+        return Occupation(len(staff.runs), fetcher.is_offering, staff.session.is_stopping, fetcher.reading_client)
+
+    def renewed(self, renewal: Renewal) -> None:
+        staff, tasks = self._staff, self._docket.tasks
+        staff.orders.carry_out(renewal.orders)
+        staff.runner.hand_back_given_up()
+        if len(staff.tenure.task_names) != len(tasks):
+            staff.tenure.register_again(list(tasks), max_losses_of(tasks))
+
+    def lost(self) -> None:
+        """Others have our work: every call is cancelled and nothing is written."""
+        runs = self._staff.runs
+        logger.warning("worker %s lost its lease: %d running task(s) are given up", self._worker, len(runs))
+        runs.cancel_all(CancelReason.LEASE_LOST)
+        self._staff.runner.forget_given_up()
+
+    def cut_off(self) -> None:
+        """The server cannot be reached, and others may start our work soon."""
+        if len(self._staff.runs):
+            logger.warning(
+                "worker %s cannot reach the server and its lease has ended: running tasks are given up", self._worker
+            )
+            self._staff.runs.cancel_all(CancelReason.CUT_OFF)
+
+    def forgotten(self) -> None:
+        """The server came back empty: automatic tasks are missing, too."""
+        self._staff.seeder.hurry()
+
+    def staging_is_due(self) -> None:
+        """By the wall clock. A test that holds the clock moves it on and stages then."""
+        if not self._docket.server.clock.is_held:
+            self._staff.stager.summon()
+
+    def functions_wait(self, names: Sequence[str]) -> None:
+        """Tasks of these functions wait for a worker that knows them."""
+        self._staff.fetcher.bring_forward(name for name in names if name in self._docket.tasks)
+
+    def function_waits(self, name: str) -> None:
+        self.functions_wait([name])
+
+    async def moved(self, id: str) -> None:
+        """The worker goes on under a new id."""
+        await self._staff.orders.open(id)
+        await self._staff.fetcher.move(id)

@@ -1,0 +1,58 @@
+"""The options of a worker: their defaults, and the values that are refused.
+
+A new option is a field here, a parameter of `Worker` and of `Worker.run` (worker.py), and a field of the command's options
+(cli/worker_options.py). A test compares the four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Self
+
+from docket.execution import TaskFunction
+from docket.model.times import check_durations
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """The options of one worker, beside its docket. Raises ValueError if a value makes no sense."""
+
+    # By default host#pid.
+    name: str | None = None
+    concurrency: int = 10
+    redelivery_timeout: timedelta = timedelta(minutes=5)
+    reconnection_delay: timedelta = timedelta(seconds=5)
+    # Accepted and unused, as are scheduling_resolution and message_batch: nothing is polled.
+    minimum_check_interval: timedelta = timedelta(milliseconds=250)
+    scheduling_resolution: timedelta = timedelta(milliseconds=250)
+    schedule_automatic_tasks: bool = True
+    enable_internal_instrumentation: bool = False
+    fallback_task: TaskFunction | None = None
+    dependencies: Mapping[str, Any] | Sequence[Any] | None = None
+    message_batch: int = 1000
+    grace_period: timedelta = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency={self.concurrency}: it must be at least 1")
+        check_durations(
+            "Worker",
+            redelivery_timeout=self.redelivery_timeout,
+            reconnection_delay=self.reconnection_delay,
+            grace_period=self.grace_period,
+        )
+        if self.redelivery_timeout <= timedelta(0):
+            raise ValueError(f"redelivery_timeout={self.redelivery_timeout}: it must be positive")
+        if self.message_batch < 1:
+            raise ValueError(f"message_batch={self.message_batch}: it must be at least 1")
+
+    @classmethod
+    def among(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the arguments that are options of a worker."""
+        return {field.name: arguments[field.name] for field in fields(cls)}
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        return cls(**cls.among(arguments))

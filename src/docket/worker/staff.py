@@ -1,0 +1,206 @@
+"""The parts of a worker: built, started and stopped here, in the order in which they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from docket._aio import cancel_and_wait
+from docket.dependencies import max_losses_of
+from docket.errors import NotOpen
+from docket.model.times import duration_ms
+from docket.storage.eviction import warn_of_eviction
+
+from .agreement import Agreement
+from .cancels import forget_cancels
+from .draining import Draining
+from .duties import Duties
+from .fetching import Fetcher
+from .lease import lease_length_ms
+from .lease_events import LeaseEvents
+from .lifecycles import lifecycles
+from .orders import Orders
+from .running import Runner
+from .runs import Runs
+from .sampling import Sampler
+from .seeding import Seeder
+from .service import Service
+from .session import Session
+from .settling import Settler
+from .slots import Slots
+from .staging import Stager
+from .tenure import Tenure
+from .unknown_functions import UnknownFunctions
+from .waiting_bodies import WaitingBodies
+from .write_limits import WriteLimits
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+# Returns when the worker has nothing left to do.
+Until = Callable[["Staff"], Coroutine[Any, Any, None]]
+
+
+async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *, has_to_end: bool) -> Staff:
+    """Builds and starts the parts. `stack` closes them in reverse order, also if a later one does not start."""
+    # Before the parts are built: runs see the context variables that a life cycle sets. So they close last.
+    for lifecycle in lifecycles(worker):
+        await stack.enter_async_context(lifecycle)
+    await warn_of_eviction(worker.docket.server, worker.docket.keys.root)
+    staff = Staff(worker, session, has_to_end=has_to_end)
+    await staff.start(stack)
+    return staff
+
+
+class Staff:
+    """The parts of one run of a worker (`run_forever` and its like). The next run has a staff of its own."""
+
+    def __init__(self, worker: Worker, session: Session, *, has_to_end: bool) -> None:
+        """Each part gets the parts above it. Events of the lease and offers of slots go the other way, by `self`."""
+        docket, ledger, subscriptions = worker.docket, worker.docket.ledger, worker.docket.subscriptions
+        labels, pause = worker.labels(), max(worker.reconnection_delay.total_seconds(), 0.05)
+        heartbeat_ms = duration_ms(docket.heartbeat_interval)
+        self._worker, self._docket = worker, docket
+        self.session: Session = session
+        self.duties: Duties = Duties()
+        self.runs: Runs = Runs()
+        self.slots: Slots = Slots(worker.concurrency)
+        self.waiting_bodies: WaitingBodies = WaitingBodies(worker.name, self.slots)
+        self.lease_ms: int = lease_length_ms(
+            duration_ms(worker.redelivery_timeout), heartbeat_ms, docket.missed_heartbeats
+        )
+        events = LeaseEvents(docket, worker.name, self)
+        self.tenure: Tenure = Tenure(
+            ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
+        )
+        self.draining: Draining = Draining(self.runs, worker.grace_period.total_seconds(), self.tenure)
+        self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.tenure)
+        self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
+        self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
+        self.runner: Runner = Runner(worker, self)
+        self.fetcher: Fetcher = Fetcher(
+            ledger, subscriptions, self.slots, self.runner, self.runs, self.tenure, labels, pause
+        )
+        self.orders: Orders = Orders(ledger, subscriptions, self.runs, events.function_waits)
+        self.stager: Stager = Stager(ledger, subscriptions, self.duties, self.tenure, worker.now_ms, labels, pause)
+        self.sampler: Sampler = Sampler(ledger, docket.labels(), self.tenure, labels, pause)
+        self.agreement: Agreement = Agreement(docket, worker.name, self.duties, labels, pause)
+        self.seeder: Seeder = Seeder(docket, self.tenure, worker.now, labels, pause)
+        self._services: list[Service] = [
+            self.fetcher,
+            self.fetcher.unknown_deliveries,
+            self.runner.loader,
+            self.stager,
+            self.sampler,
+            self.agreement,
+        ]
+        if worker.schedule_automatic_tasks:
+            self._services.append(self.seeder)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Starts the parts in this order. Once the services have stopped, `stack` closes the parts in reverse order."""
+        docket, tenure = self._docket, self.tenure
+        await tenure.open(list(docket.tasks), max_losses_of(docket.tasks))
+        # Renewal is the last to stop: what the parts below write while they close is written under the lease.
+        stack.push_async_callback(self._leave)
+        # After the fetcher: what that hands back while it closes is written.
+        stack.push_async_callback(self.settler.close)
+        await tenure.patiently(lambda: self.orders.open(tenure.id))
+        stack.push_async_callback(self.orders.close)
+        # Also if it opens only half-way.
+        stack.push_async_callback(self.fetcher.close)
+        await tenure.patiently(lambda: self.fetcher.open(tenure.id, self._worker.name_json))
+        await self.stager.open()
+        stack.push_async_callback(self.stager.close)
+        stack.callback(self.sampler.clear)
+        await self.agreement.begin()
+        await docket.wait_for_strikes_loaded()
+        if self._worker.schedule_automatic_tasks:
+            await self.seeder.begin()
+        tenure.start()
+
+    async def serve(self, until: Until) -> None:
+        """Runs the services until `until` returns, somebody stops or cancels the worker, or a service fails for good."""
+        self.session.begin(self.draining)
+        tasks = self._start_services(until)
+        cancelled = False
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Cancelling a worker is the way to stop it: it drains and returns. An event loop that ends cancels all tasks.
+            cancelled = True
+            if all(task.cancelling() for task in tasks):
+                self.session.hand_back(loop_ends=True)
+        finally:
+            failure = _first_failure(tasks)
+            cancelled = await self._stop(tasks, failure) or cancelled
+        if cancelled:
+            forget_cancels()
+        if failure is not None and not isinstance(failure, NotOpen):
+            raise failure
+
+    def _start_services(self, until: Until) -> list[asyncio.Task[None]]:
+        name = self._docket.name
+        for service in self._services:
+            service.out_of_traces = not self._worker.enable_internal_instrumentation
+            service.outages = self._docket.server.outages
+        return [
+            *(asyncio.create_task(service.run(), name=f"{name} - {service.name}") for service in self._services),
+            asyncio.create_task(until(self), name=f"{name} - until"),
+            asyncio.create_task(self.session.wait_for_stop(), name=f"{name} - stop"),
+        ]
+
+    async def _stop(self, tasks: list[asyncio.Task[None]], failure: BaseException | None) -> bool:
+        """Stops in the order of docs/design/lease-protocol.md, "Shutdown". True if a cancel came meanwhile: then the runs
+        are handed back at once."""
+        session, cancelled = self.session, False
+        # 1. The grace period begins. The server hears of it at once: if the process is killed before it has drained, its tasks
+        #    are not to blame.
+        session.begin_end()
+        self.fetcher.begin_nothing()
+        if len(self.runs):
+            self.tenure.renew_now()
+        # 2. The services end. The fetcher waits for a claim under way and hands back what it brings; the stager resigns.
+        try:
+            await cancel_and_wait(tasks, "docket: the worker stops", session.services_are_late)
+        except asyncio.CancelledError:
+            cancelled = True
+            session.hand_back()
+        if isinstance(failure, NotOpen):
+            logger.warning("the docket was closed under worker %s, which stops", self._worker.name)
+            session.hand_back()
+        # 3. The offer of a slot is withdrawn. A delivery that is on its way for it is handed back.
+        try:
+            with contextlib.suppress(NotOpen, TimeoutError):
+                async with asyncio.timeout(session.seconds_to_withdraw()):
+                    await self.fetcher.withdraw()
+        except asyncio.CancelledError:
+            cancelled = True
+            session.hand_back()
+        # 4. Runs get the rest of the grace period; then they are cancelled and handed back. All endings are written.
+        return await self.draining.run(session.hand_back) or cancelled
+        # 5. The parts are closed in reverse order of `start`. Last of all the worker gives its lease up.
+
+    async def _leave(self) -> None:
+        self._docket.attached.is_silent = not await self.tenure.close(self.session.seconds_to_leave())
+
+    # What the settler may say along with a settlement
+
+    def offer_slot(self) -> str | None:
+        return self.fetcher.offer_slot()
+
+    def unsure(self) -> None:
+        self.fetcher.unsure()
+
+
+def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:
+    for task in tasks:
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            return task.exception()
+    return None
