@@ -14,7 +14,7 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
-from docket.worker import fetching, lease
+from docket.worker import fetching, sweeper
 from tests.waiting import ends, eventually
 
 from . import tasks
@@ -180,7 +180,7 @@ async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
     """Also where the server's permissions keep it from ending a read: then the connection is closed."""
     monkeypatch.setattr(fetching, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
-    monkeypatch.setattr(lease, "SWEEP_EVERY", 600.0)
+    monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
     stage.server()
     docket, ignorant = await stage.docket(lease=60), await stage.docket(lease=60)
     docket.register(say)

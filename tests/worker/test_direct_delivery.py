@@ -20,7 +20,7 @@ from docket.ledger import Delivery, KeptSlot
 from docket.ledger import ledger as ledger_module
 from docket.storage.server import Server
 from docket.testing import Clock
-from docket.worker import fetching, lease, unknown_deliveries
+from docket.worker import fetching, renewer, unknown_deliveries
 from docket.worker.offering import Offer, Offering
 from docket.worker.slots import Slots
 from tests.run_log import RunLog
@@ -519,7 +519,7 @@ async def test_a_task_that_is_added_as_a_worker_stops_runs_once(docket: Docket) 
 async def test_a_worker_whose_event_loop_is_blocked_is_soon_handed_nothing(
     lively: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (ledger_module, lease):
+    for module in (ledger_module, renewer):
         monkeypatch.setattr(module, "OFFER_MS", 500)
     ran: list[str] = []
 
@@ -540,7 +540,7 @@ async def test_a_worker_whose_event_loop_is_blocked_is_soon_handed_nothing(
 
 async def test_an_offer_stands_for_as_long_as_the_worker_waits(lively: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "OFFER_MS", 5000)
-    monkeypatch.setattr(lease, "OFFER_MS", 100)
+    monkeypatch.setattr(renewer, "OFFER_MS", 100)
     async with worker_at_work(lively) as worker:
         await offered_by(lively, worker)
         for _ in range(3):

@@ -45,7 +45,9 @@ async def test_a_scheduled_task_costs_three_scripts_however_many_workers_there_a
     async with AsyncExitStack() as stack:
         workers = [await stack.enter_async_context(Worker(docket, name=f"worker-{n}")) for n in range(count)]
         await stack.enter_async_context(at_work(*workers))
-        await eventually(lambda: all(worker.staff.fetcher.is_offering for worker in workers), "all workers offer a slot")
+        await eventually(
+            lambda: all(worker.staff.fetcher.is_offering for worker in workers), "all workers offer a slot"
+        )
         # Until every stager has found out what its duty is.
         await asyncio.sleep(0.2)
         scripts.clear()

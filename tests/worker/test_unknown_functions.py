@@ -15,7 +15,7 @@ import pytest
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
 from docket.errors import TaskNotRegistered
 from docket.ledger import Ledger, Settlement, unknown_function
-from docket.worker import fetching, lease
+from docket.worker import fetching, sweeper
 from tests.running import worker_at_work
 from tests.waiting import eventually
 
@@ -200,7 +200,7 @@ async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_a
 ) -> None:
     monkeypatch.setattr(fetching, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
-    monkeypatch.setattr(lease, "SWEEP_EVERY", 600.0)
+    monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
     take, executions = Ledger.take, list[Execution]()
 
     async def note() -> str:

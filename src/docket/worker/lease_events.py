@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docket.dependencies import max_losses_of
 from docket.ledger import Renewal
 
-from .lease import Occupation
+from .occupation import Occupation
 from .runs import CancelReason
 
 if TYPE_CHECKING:

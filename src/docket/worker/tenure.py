@@ -16,7 +16,9 @@ from docket.ledger import Ledger, Renewal
 from docket.ledger.ledger import worker_id
 
 from .duties import Duties
-from .lease import LeaseEvents, LeaseKeeper, Occupation
+from .lease import Lease
+from .occupation import Occupation
+from .renewer import Renewer, RenewerEvents
 from .server_clock import ServerClock, steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -80,22 +82,23 @@ class Tenure:
         self.task_names: Sequence[str] = ()
         self._max_losses: Mapping[str, int] = {}
         self.id: str = self._new_id()
-        self.keeper: LeaseKeeper = self._new_keeper()
+        self.lease: Lease = self._new_lease()
+        self.renewer: Renewer = self._new_renewer()
 
     @property
     def lapsed(self) -> bool:
-        return self.keeper.lapsed
+        return self.lease.lapsed
 
     @property
     def kept_seconds(self) -> float:
-        return self.keeper.kept_seconds
+        return self.lease.kept_seconds
 
     def let_go(self) -> None:
         """Gives up a lease that is renewed in vain: others get the work of this worker, which starts over."""
         self._lost()
 
     def renew_now(self) -> None:
-        self.keeper.renew_now()
+        self.renewer.renew_now()
 
     def age(self, server_ms: float) -> float:
         """How many seconds ago this time of the server was."""
@@ -119,11 +122,11 @@ class Tenure:
             self._run_errand(self.patiently(self._register))
 
     def start(self) -> None:
-        self.keeper.start()
+        self.renewer.start()
 
     def abandon(self) -> None:
         """The event loop is gone: the worker leaves the roster without it."""
-        self.keeper.abandon()
+        self.renewer.abandon()
 
     async def close(self, seconds: float) -> bool:
         """Renewal is the last service to stop; then the worker leaves the roster. False if the server did not answer in
@@ -134,7 +137,7 @@ class Tenure:
         try:
             if errand is not None:
                 await cancel_and_wait([errand], "docket: the worker stops")
-            await self.keeper.stop(seconds / 2)
+            await self.renewer.stop(seconds / 2)
         finally:
             left = await self.leave(max(deadline - time.monotonic(), min(seconds / 2, LEAST_SECONDS)))
         return left
@@ -149,21 +152,20 @@ class Tenure:
     def _new_id(self) -> str:
         return worker_id(self._name, secrets.token_hex(4))
 
-    def _new_keeper(self) -> LeaseKeeper:
-        events = LeaseEvents(
-            self._events.renewed, self._lost, self._events.cut_off, self._off_roster, self._events.staging_is_due
+    def _new_lease(self) -> Lease:
+        return Lease(self.id, self._lease_ms, self._beat)
+
+    def _new_renewer(self) -> Renewer:
+        events = RenewerEvents(
+            occupation=self._events.occupation,
+            renewed=self._events.renewed,
+            lost=self._lost,
+            cut_off=self._events.cut_off,
+            off_roster=self._off_roster,
+            staging_is_due=self._events.staging_is_due,
         )
-        return LeaseKeeper(
-            self._ledger,
-            self.id,
-            self._lease_ms,
-            self._beat,
-            self._events.occupation,
-            events,
-            self._thread_name,
-            self._labels,
-            self._server_clock,
-            self._duties,
+        return Renewer(
+            self._ledger, self.lease, events, self._thread_name, self._labels, self._server_clock, self._duties
         )
 
     async def _register(self) -> None:
@@ -182,11 +184,12 @@ class Tenure:
         self._run_errand(self._return_to_roster())
 
     async def _start_over(self) -> None:
-        await self.keeper.stop()
+        await self.renewer.stop()
         self.id = self._new_id()
         await self.patiently(self._register)
-        self.keeper = self._new_keeper()
-        self.keeper.start()
+        self.lease = self._new_lease()
+        self.renewer = self._new_renewer()
+        self.renewer.start()
         await self.patiently(lambda: self._events.moved(self.id))
 
     async def _return_to_roster(self) -> None:
@@ -210,7 +213,7 @@ class Tenure:
             outages.forget(self)
 
     def _run_errand(self, work: Coroutine[Any, Any, None]) -> bool:
-        """One errand at a time: a keeper that sees the same trouble again asks in vain."""
+        """One errand at a time: a renewer that sees the same trouble again asks in vain."""
         if self._errand is not None or self._closed:
             work.close()
             return False
@@ -223,4 +226,4 @@ class Tenure:
             self._errand = None
         if not task.cancelled() and task.exception() is not None:
             logger.error("registering: %s", task.exception())
-            self.keeper.renew_now()
+            self.renewer.renew_now()

@@ -1,0 +1,241 @@
+"""Renews the worker's lease from a thread of its own, so that code that blocks the event loop cannot lose the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from docket._aio import Backoff
+from docket.errors import DocketError, NotOpen
+from docket.ledger import Ledger, Renewal
+from docket.ledger.ledger import OFFER_MS
+from docket.storage.faults import SERVER_ERRORS, is_cut_off
+
+from .duties import Duties
+from .lease import SHORTEST_PATIENCE, Lease
+from .occupation import Occupation
+from .reclaimer import Reclaimer
+from .server_clock import ServerClock, steady_seconds
+from .sweeper import Sweeper
+from .watchdog import Watchdog
+
+LONGEST_PAUSE = 1.0
+# A share of the life of an offer.
+OFFER_AGAIN_AT = 0.35
+# How long the interpreter may be kept from its exit.
+EXIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RenewerEvents:
+    """What the renewer asks and tells the worker. The event loop calls all of them but `occupation`."""
+
+    occupation: Callable[[], Occupation]
+    renewed: Callable[[Renewal], None]
+    lost: Callable[[], None]
+    cut_off: Callable[[], None]
+    off_roster: Callable[[], None]
+    staging_is_due: Callable[[], None]
+
+
+class Renewer:
+    """The renewal thread of one worker id. The reclaimer, the sweeper and the watchdog take their steps in it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        lease: Lease,
+        events: RenewerEvents,
+        name: str,
+        labels: dict[str, str],
+        server_clock: ServerClock,
+        duties: Duties,
+    ) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._events = events
+        self._server_clock = server_clock
+        self._loop = asyncio.get_running_loop()
+        self._client: Any = None
+        self._stopping = threading.Event()
+        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events.occupation, self._tell)
+        self._reclaimer = Reclaimer(
+            ledger, lease, self._connected, duties, labels, self._renew_meanwhile, self._tell, self._stopping
+        )
+        self._sweeper = Sweeper(ledger, self._connected, duties)
+        self._next_offer = steady_seconds()
+        self._backoff = Backoff(first=0.05, most=min(1.0, lease.beat))
+        self._wake = threading.Condition()
+        self._asked = False
+        # The event loop is gone: nobody but this thread can take the worker off the roster.
+        self._abandoned = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        # The interpreter may exit while the worker runs.
+        atexit.register(self.abandon)
+
+    async def stop(self, patience: float | None = None) -> None:
+        """Returns when the thread has ended. If that takes too long, it ends by itself once its call is answered."""
+        self._tell_to_stop()
+        if self._thread.is_alive():
+            ended, _ = await asyncio.wait([self._ended], timeout=patience)
+            if ended:
+                self._thread.join()
+            else:
+                # An exit of the interpreter does not wait for it either.
+                atexit.unregister(self.abandon)
+
+    def abandon(self) -> None:
+        """The event loop is gone: the thread takes the worker off the roster and ends, which is waited for a moment. In a
+        forked child there is no such thread."""
+        if self._thread.is_alive():
+            self._abandoned = True
+            self._tell_to_stop()
+            self._thread.join(EXIT_SECONDS)
+
+    def _tell_to_stop(self) -> None:
+        with self._wake:
+            self._stopping.set()
+            self._wake.notify()
+
+    def renew_now(self) -> None:
+        """Asks for a renewal as soon as possible."""
+        with self._wake:
+            self._asked = True
+            self._wake.notify()
+
+    # In the thread
+
+    def _run(self) -> None:
+        try:
+            self._keep()
+            if self._abandoned:
+                self._leave()
+        finally:
+            self._ledger.server.outages.forget(self)
+            self._close_client()
+            atexit.unregister(self.abandon)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._note_end)
+
+    def _note_end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _leave(self) -> None:
+        with contextlib.suppress(DocketError, *SERVER_ERRORS):
+            self._ledger.leave_blocking(self._connected(), self._lease.worker)
+
+    def _keep(self) -> None:
+        next_beat = steady_seconds()
+        # Workers that start together do not renew together.
+        beat = self._lease.beat * random.uniform(0.5, 1.0)
+        while not self._stopping.is_set():
+            self._asked = False
+            try:
+                if steady_seconds() >= next_beat:
+                    self._renew_and_reclaim()
+                    next_beat, beat = steady_seconds() + beat, self._lease.beat
+                self._sweeper.step()
+                self.watchdog.step()
+                self._backoff.reset()
+                self._ledger.server.outages.passed(self)
+                pause = max(min(next_beat, self._sweeper.due_at) - steady_seconds(), 0.0)
+                pause = min(pause, LONGEST_PAUSE)
+            except Exception as error:
+                # Whatever it is: a lease that nobody keeps is worse.
+                self._failed(error)
+                next_beat = steady_seconds()
+                pause = min(self._backoff.next_pause(), max(self._lease.left, SHORTEST_PATIENCE))
+            self.watchdog.ask()
+            with self._wake:
+                if not self._asked and not self._stopping.is_set():
+                    self._wake.wait(pause)
+                if self._asked:
+                    next_beat = 0.0
+
+    def _renew_and_reclaim(self) -> None:
+        """The renewal brings word of leases that have ended and of tasks that nobody stages."""
+        if not self.watchdog.loop_may_go_on():
+            if self.watchdog.loop_is_closed:
+                self._abandon()
+            return
+        renewal = self._renew()
+        if renewal.lost or not renewal.on_roster:
+            return
+        if renewal.staging_is_due:
+            self._tell(self._events.staging_is_due)
+        self._reclaimer.step(renewal)
+
+    def _renew_meanwhile(self) -> bool:
+        renewal = self._renew()
+        return renewal.on_roster and not renewal.lost
+
+    def _renew(self) -> Renewal:
+        sent_at, lease = steady_seconds(), self._lease
+        runs, offering, stopping, _ = self._events.occupation()
+        # Not of one that could not keep it: while the event loop is blocked an offer runs out.
+        offering = offering and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.beat
+        renewal = self._ledger.renew(
+            self._connected(),
+            lease.worker,
+            lease.length_ms,
+            lease.late_ms,
+            busy=runs > 0,
+            offering=offering,
+            stopping=stopping,
+        )
+        # Here and not in the event loop, which may be blocked when the answer comes.
+        self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
+        if offering:
+            self._next_offer = sent_at + OFFER_MS / 1000 * OFFER_AGAIN_AT
+        if renewal.lost:
+            lease.lost()
+            self._tell(self._events.lost)
+            return renewal
+        lease.renewed(sent_at)
+        if not renewal.on_roster:
+            self._tell(self._events.off_roster)
+        self._tell(self._events.renewed, renewal)
+        return renewal
+
+    def _failed(self, error: Exception) -> None:
+        self._close_client()
+        if isinstance(error, NotOpen):
+            # The docket was closed: there is nobody left to keep a lease for.
+            self._stopping.set()
+            return
+        self._ledger.server.outages.failed(self, "renewing", error)
+        if self._lease.left <= 0 and is_cut_off(error):
+            self._tell(self._events.cut_off)
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = self._ledger.server.threaded_client(self._lease.patience, self._ledger.keys.stream)
+        return self._client
+
+    def _close_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(*SERVER_ERRORS):
+                client.close()
+
+    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """The loop is closed: there is nobody left to keep a lease for."""
+        self._abandoned = True
+        self._stopping.set()

@@ -1,0 +1,38 @@
+"""Sweeps for the fleet: finds unfinished tasks that no ordinary path reaches (docs/design/state-machine.md)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from docket.ledger import Ledger
+
+from .duties import Duties
+from .server_clock import steady_seconds
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+PAGE = 200
+EVERY_SECONDS, EVERY_SECONDS_WHEN_EMPTY = 10.0, 30.0
+
+
+class Sweeper:
+    """Looks through one page of tasks in each step, while this worker leads. It runs in the renewal thread."""
+
+    def __init__(self, ledger: Ledger, client: Callable[[], Any], duties: Duties) -> None:
+        self._ledger = ledger
+        self._client = client
+        self._duties = duties
+        self.due_at: float = steady_seconds() + EVERY_SECONDS
+
+    def step(self) -> None:
+        if steady_seconds() < self.due_at:
+            return
+        if not self._duties.leads:
+            self.due_at = steady_seconds() + EVERY_SECONDS
+            return
+        looked_at, mended = self._ledger.sweep(self._client(), PAGE, int(EVERY_SECONDS * 900))
+        self.due_at = steady_seconds() + (EVERY_SECONDS if looked_at else EVERY_SECONDS_WHEN_EMPTY)
+        if mended:
+            logger.warning("sweeping: %d task(s) were out of place and have been put back", mended)
