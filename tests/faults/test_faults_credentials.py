@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis.credentials import CredentialProvider
 
+from docket.errors import ServerUnreachable
+from docket.storage import server as storage_server
 from tests.waiting import eventually
 
 from .conftest import Stage
@@ -93,6 +99,120 @@ async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials
         await eventually(lambda: starts, "it runs")
         assert await blocked.get_result(timeout=MINUTE) == "done"
         assert starts == 1
+
+
+class Hanging(CredentialProvider):
+    """Hangs while it is told to. Its calls ignore that they are cancelled."""
+
+    def __init__(self) -> None:
+        self.hangs = False
+        self.hung = 0
+        self.end = threading.Event()
+
+    def now(self) -> tuple[str, str]:
+        return "first", "secret"
+
+
+class HangsInLoop(Hanging):
+    async def get_credentials_async(self) -> tuple[str, str]:
+        if self.hangs:
+            self.hung += 1
+        while self.hangs and not self.end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return self.now()
+
+
+class HangsInThread(Hanging):
+    def get_credentials(self) -> tuple[str, str]:
+        if self.hangs:
+            self.hung += 1
+            self.end.wait(MINUTE.total_seconds())
+        return self.now()
+
+
+class HangsEverywhere(HangsInLoop, HangsInThread): ...
+
+
+@pytest.mark.parametrize("provider", [HangsInLoop, HangsInThread, HangsEverywhere])
+async def test_a_worker_works_again_after_its_credential_provider_hung(
+    stage: Stage, provider: type[Hanging], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
+    server = stage.server(tcp=True)
+    permit(server, "first")
+    credentials = provider()
+    docket = await stage.docket(lease=2.0, credential_provider=credentials)
+    pulse = Pulse(docket)
+    async with working(await stage.worker(docket)):
+        await pulse.works("before")
+        credentials.hangs = True
+        server.run("CLIENT", "KILL", "TYPE", "normal")
+        server.run("CLIENT", "KILL", "TYPE", "pubsub")
+        await eventually(lambda: credentials.hung >= 3, "it is asked again and again")
+        with pytest.raises(ServerUnreachable, match="credential provider"):
+            await docket.snapshot()
+        credentials.hangs = False
+        try:
+            # Those that hang do so still.
+            await pulse.works("after")
+        finally:
+            credentials.end.set()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_provider_that_blocks_its_thread_does_not_block_the_event_loop(stage: Stage) -> None:
+    server = stage.server(tcp=True)
+    permit(server, "first")
+    asked, answered = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    class Slow(CredentialProvider):
+        def get_credentials(self) -> tuple[str, str]:
+            asked.set()
+            in_time.append(answered.wait(3))
+            return "first", "secret"
+
+    opening = asyncio.create_task(stage.docket(credential_provider=Slow()))
+    await eventually(asked.is_set, "it is asked")
+    answered.set()
+    docket = await opening
+    await Pulse(docket).add("k")
+    assert all(in_time)
+
+
+async def test_a_provider_that_says_it_is_for_event_loops_only_serves_a_worker_without_a_word(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Says(OnlyAsync):
+        def get_credentials(self) -> tuple[str, str]:
+            raise NotImplementedError("use get_credentials_async")
+
+    server = stage.server(tcp=True)
+    permit(server, "first")
+    docket = await stage.docket(lease=1.0, credential_provider=Says())
+    worker = await stage.worker(docket)
+    pulse = Pulse(docket)
+    async with working(worker):
+        await pulse.works("here")
+        name = worker.id
+        await asyncio.sleep(2.2)
+        assert worker.id == name, "the lease was never lost"
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+async def test_a_provider_that_fails_is_one_clear_error(stage: Stage) -> None:
+    class Fails(CredentialProvider):
+        async def get_credentials_async(self) -> tuple[str, str]:
+            raise LookupError("the vault is sealed")
+
+    stage.server(tcp=True)
+    docket = await stage.docket(credential_provider=Fails(), add_patience=timedelta(0))
+    with pytest.raises(
+        ServerUnreachable, match="credential provider failed: LookupError: the vault is sealed"
+    ) as raised:
+        await Pulse(docket).add("k")
+    assert not raised.value.maybe_stored
 
 
 async def test_a_cluster_is_asked_with_the_same_credentials(stage: Stage) -> None:

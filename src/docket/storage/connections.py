@@ -15,7 +15,7 @@ from redis.asyncio import connection as aio
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from .credentials import LoopCredentials, TimedCredentials
+from .credentials import BoundedCredentials, TimedCredentials
 from .names import addresses, addresses_within
 from .urls import Address
 
@@ -65,7 +65,7 @@ class _Timed(blocking.AbstractConnection):
         """Does nothing if there is a connection."""
         if self._sock is None:
             self.socket_timeout = self.socket_connect_timeout = self.left
-            if isinstance(self.credential_provider, LoopCredentials):
+            if isinstance(self.credential_provider, BoundedCredentials):
                 # The rest is for the server.
                 self.credential_provider = TimedCredentials(self.credential_provider, self.left / 2)
             super().connect()

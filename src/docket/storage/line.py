@@ -11,6 +11,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from docket._aio import cancel_and_wait
+
 from .attempts import SharedAttempt
 from .scripts import Script
 from .wire import Wire
@@ -114,13 +116,16 @@ class Line:
 async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Wire:
     """A connection as that client makes them."""
     connection = client.connection_pool.make_connection()
+    # In a task of its own: it ends in time for the caller, also where a single cancel does not end it.
+    connecting = asyncio.ensure_future(connection.connect())
     try:
-        async with asyncio.timeout(answer_seconds):
-            await connection.connect()
+        await asyncio.wait([connecting], timeout=answer_seconds)
+        if not connecting.done():
+            raise RedisTimeoutError(f"no answer within {answer_seconds:g} s")
+        connecting.result()
         return Wire(connection, on_message)
-    except BaseException as error:
+    except BaseException:
+        await cancel_and_wait([connecting], "no answer in time")
         with contextlib.suppress(RedisError, OSError):
             await connection.disconnect(nowait=True)
-        if isinstance(error, TimeoutError) and not isinstance(error, RedisError):
-            raise RedisTimeoutError(f"no answer within {answer_seconds:g} s") from None
         raise

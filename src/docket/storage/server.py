@@ -24,7 +24,7 @@ from docket.model.clock import TaskClock, shared_clock
 from .attempts import SharedAttempt, SharedAttempts, Turns
 from .blocking import BlockingLine
 from .connections import ThreadedClient, async_class
-from .credentials import for_all_connections
+from .credentials import bounded
 from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
 from .greeting import engine_of
@@ -47,6 +47,8 @@ CONNECTIONS = 8
 ANSWER_SECONDS = 5.0
 # How long the server may hold a blocking read.
 BLOCK_SECONDS = 5.0
+# The share of the time for connecting that a credential provider may take: its failure shall be told as its own.
+_CREDENTIALS_SHARE = 0.8
 # Between two attempts to reach a server that has to be there.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # The ways of large values: to the server, and from it.
@@ -102,7 +104,7 @@ class Server:
         self.outages.open()
         try:
             if self.credential_provider is not None:
-                self._credentials = for_all_connections(self.credential_provider)
+                self._credentials = bounded(self.credential_provider, ANSWER_SECONDS * _CREDENTIALS_SHARE)
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
             self._lines, self._places = {}, {}
