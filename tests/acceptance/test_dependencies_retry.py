@@ -305,3 +305,50 @@ async def test_a_task_that_retries_for_ever_may_put_itself_off_for_ever(docket: 
     await run_everything(docket)
 
     assert attempts == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("retry", "delay"),
+    [
+        (Retry(attempts=2, delay=timedelta(seconds=100), jitter=0.5), 100),
+        (ExponentialRetry(attempts=2, minimum_delay=timedelta(seconds=40), jitter=0.5), 40),
+    ],
+    ids=["constant", "exponential"],
+)
+async def test_jitter_spreads_the_delays_of_many_tasks_by_its_share(docket: Docket, retry: Retry, delay: float) -> None:
+    delays: list[float] = []
+
+    async def burn(begin: datetime, retry: Retry = retry) -> None:
+        if retry.attempt == 2:
+            delays.append((docket.now() - begin).total_seconds())
+        raise ValueError("smoke")
+
+    with Clock(docket) as clock:
+        await docket.add_many([docket.call(burn)(clock.now()) for _ in range(40)])
+        await run_everything(docket, concurrency=40)
+
+    assert len(delays) == 40
+    assert all(delay * 0.5 <= waited <= delay * 1.5 + 1 for waited in delays)
+    assert len(set(delays)) > 20, "they do not come back at once"
+    assert min(delays) < delay < max(delays), "some earlier, some later"
+
+
+async def test_without_jitter_all_tasks_wait_for_the_same_time(docket: Docket) -> None:
+    delays: set[float] = set()
+
+    async def burn(begin: datetime, retry: Retry = Retry(attempts=2, delay=timedelta(seconds=100))) -> None:
+        if retry.attempt == 2:
+            delays.add((docket.now() - begin).total_seconds())
+        raise ValueError("smoke")
+
+    with Clock(docket) as clock:
+        await docket.add_many([docket.call(burn)(clock.now()) for _ in range(10)])
+        await run_everything(docket)
+
+    assert delays == {100}
+
+
+@pytest.mark.parametrize("jitter", [-0.1, 1.1])
+def test_a_jitter_that_is_not_a_share_is_refused(jitter: float) -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Retry(jitter=jitter)
