@@ -12,6 +12,7 @@ from docket.attached import AttachedWorkers
 from docket.dependencies import argument_check
 from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.execution.execution import new_execution
 from docket.execution.hand_runs import HandRuns
 from docket.execution.watching import watch
 from docket.inspection.executions import find_execution
@@ -351,11 +352,10 @@ class Docket(Places):
         with batch_span(self, "replace_many" if replace else "add_many", executions):
             trace_context = inject_context()
             for call in calls:
-                execution = Execution(
-                    self, call.function, call.args, call.kwargs, call.key, call.when, function_name=call.function_name
+                execution = new_execution(
+                    self, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
                 )
                 execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
-                execution.trace_context = trace_context
                 executions.append(execution)
             size = chunk_size or max(len(executions), 1)
             for start in range(0, len(executions), size):

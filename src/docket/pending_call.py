@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from docket.execution import Execution, TaskFunction
+from docket.execution.execution import new_execution
 from docket.instrumentation import inject_context, is_tracing
 from docket.model.task_keys import new_key
 from docket.spans import task_span
@@ -62,14 +63,14 @@ class PendingCall:
 
     async def _schedule(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution:
         docket, key = self._docket, self._key
-        execution = Execution(
+        execution = new_execution(
             docket,
             self._function,
             args,
             kwargs,
             new_key() if key is None else key,
             self._when or docket.now(),
-            function_name=self._name,
+            self._name,
         )
         execution.fresh_key = key is None
         if is_tracing():

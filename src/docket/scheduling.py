@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docket.declaring import Declaring
 from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
-from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN
+from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.batching import BATCH_BYTES
 from docket.ledger.ledger import ENQUEUE_BATCH
@@ -96,7 +96,7 @@ class Scheduling:
                 continue
             if order is None:
                 continue
-            weight = order.weight if order.payload is None else LARGE_CALL_WEIGHT
+            weight = _weight(order) if order.payload is None else LARGE_CALL_WEIGHT
             if batch and (weight > room or len(batch) == ENQUEUE_BATCH):
                 await self._send(batch, replace)
                 batch, room = [], BATCH_BYTES
@@ -156,28 +156,23 @@ class Scheduling:
         if not docket.strike_list.is_empty and docket.strike_list.is_stricken(execution):
             self._note_strike(execution)
             return None
-        call = execution.encode()
-        if len(call) > docket.max_payload:
+        call, name = execution.encode(), execution.function_name
+        size, payload = len(call), None
+        if size > docket.max_payload:
             raise PayloadTooLarge(
-                f"the arguments of {execution.function_name} take {len(call):,} bytes, more than the "
-                f"{docket.max_payload:,} allowed (Docket(max_payload=…)); store them elsewhere and pass the address"
+                f"the arguments of {name} take {size:,} bytes, more than the {docket.max_payload:,} allowed "
+                "(Docket(max_payload=…)); store them elsewhere and pass the address"
             )
+        if size > LARGEST_CALL:
+            payload = call_payload(call)
+            call = payload.reference
         due_ms = to_ms(execution.when)
-        payload = call_payload(call) if len(call) > LARGEST_CALL else None
         # Once it is sent, the key may be known: an execution that is scheduled again is looked up.
         fresh, execution.fresh_key = execution.fresh_key, False
+        # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
+        is_due = due_ms <= docket.server.clock.now_ms()
         return Order(
-            execution.key,
-            execution.function_name,
-            call if payload is None else payload.reference,
-            due_ms,
-            execution.attempt,
-            replace,
-            fresh,
-            # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
-            due_ms <= docket.server.clock.now_ms(),
-            payload,
-            seed=execution.seed,
+            execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, False, execution.seed
         )
 
     def _note_strike(self, execution: Execution) -> None:
@@ -187,17 +182,22 @@ class Scheduling:
 
     def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
         execution.state, execution.generation = receipt.state, receipt.generation
+        if receipt.scheduled:
+            execution.disposition = Disposition.SCHEDULED
+        else:
+            execution.disposition, execution.when = Disposition.ALREADY_SCHEDULED, from_ms(receipt.due_ms)
+        if is_measured():
+            self._count(execution, receipt, replace)
+
+    def _count(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
         labels = self._labels(execution)
         if not replace:
             # A key that is there already counts, too: added − scheduled are the duplicates.
             TASKS_ADDED.add(1, labels)
-        if not receipt.scheduled:
-            execution.disposition, execution.when = Disposition.ALREADY_SCHEDULED, from_ms(receipt.due_ms)
-            return
-        execution.disposition = Disposition.SCHEDULED
-        if replace:
+        elif receipt.scheduled:
             TASKS_REPLACED.add(1, labels)
-        TASKS_SCHEDULED.add(1, labels)
+        if receipt.scheduled:
+            TASKS_SCHEDULED.add(1, labels)
 
     def _labels(self, execution: Execution) -> dict[str, str]:
         name = execution.function_name
@@ -208,7 +208,8 @@ class Scheduling:
 
 
 def _weight(order: Order) -> int:
-    return order.weight
+    """About how many bytes it takes in a script's arguments."""
+    return len(order.call) + len(order.key) + len(order.function_name) + 30
 
 
 def _mark_failed(execution: Execution, error: Exception) -> None:

@@ -16,7 +16,7 @@ def call(number: int) -> bytes:
 
 
 def number_of(record_call: bytes) -> int:
-    return decode_call(record_call).args[0]
+    return decode_call(record_call)[0][0]
 
 
 async def number_waiting(desk: Desk, key: str) -> int:

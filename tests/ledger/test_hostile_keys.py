@@ -38,7 +38,7 @@ def call_of(*values: str) -> bytes:
 
 
 def read_call(call: bytes) -> tuple[str, ...]:
-    return tuple(value.decode("utf-8", "surrogatepass") for value in decode_call(call).args)
+    return tuple(value.decode("utf-8", "surrogatepass") for value in decode_call(call)[0])
 
 
 async def test_every_key_gets_its_own_argument_result_and_record(desk: Desk) -> None:

@@ -6,7 +6,6 @@ signing and for encryption without a change to the ledger.
 
 from .envelope import Codec, PickleCodec, open_envelope, seal
 from .payloads import (
-    Call,
     decode_call,
     decode_error,
     decode_result,
@@ -17,7 +16,6 @@ from .payloads import (
 )
 
 __all__ = [
-    "Call",
     "Codec",
     "PickleCodec",
     "decode_call",

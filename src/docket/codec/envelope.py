@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
@@ -66,7 +66,6 @@ def _cloudpickle(value: Any) -> bytes:
 
 
 DEFAULT = PickleCodec()
-_CODECS: dict[int, Codec] = {DEFAULT.id: DEFAULT}
 _PREFIX = bytes((VERSION, DEFAULT.id, 0))
 
 
@@ -84,21 +83,23 @@ def enveloped(data: bytes) -> bytes:
     return _PREFIX + data if data[:1] == pickle.PROTO else data
 
 
-def open_envelope(data: bytes) -> Any:
-    """The value inside. Whatever goes wrong is Undecodable, never another exception."""
-    if len(data) < _HEADER:
-        raise Undecodable(f"payload of {len(data)} bytes is no envelope")
-    version, codec_id, flags = data[0], data[1], data[2]
-    codec = _CODECS.get(codec_id)
-    if version != VERSION or codec is None or flags:
-        raise UnknownVersion(
-            f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release"
-        )
+def open_envelope(data: bytes, at: int = 0) -> Any:
+    """The value inside the envelope that begins there. Whatever goes wrong is Undecodable, never another exception."""
+    start = at + _HEADER
+    if data[at:start] != _PREFIX:
+        _refuse(data[at:start])
     try:
-        return codec.decode(memoryview(data)[_HEADER:])
+        return DEFAULT.decode(data[start:])
     except BaseException as error:
         # Whatever a payload raises while it is read, SystemExit included, is the fault of that payload.
         raise Undecodable(f"payload cannot be decoded: {_shown(error)}"[:500]) from error
+
+
+def _refuse(header: bytes) -> NoReturn:
+    if len(header) < _HEADER:
+        raise Undecodable(f"payload of {len(header)} bytes is no envelope")
+    version, codec_id, flags = header
+    raise UnknownVersion(f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release")
 
 
 def _shown(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from docket.errors import TaskFailed, Undecodable, Unserializable
@@ -13,15 +12,6 @@ from .packing import pack, unpack
 
 _ERROR_TEXT = 2_000
 _MEMBERS_SHOWN = 10
-
-
-@dataclass(slots=True)
-class Call:
-    """The arguments of a task and the trace it belongs to."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    trace_context: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], trace_context: dict[str, str] | None = None) -> bytes:
@@ -57,14 +47,15 @@ def decode_trace(data: bytes) -> dict[str, str]:
         return {}
 
 
-def decode_call(data: bytes) -> Call:
-    length = int.from_bytes(data[:2], "little")
-    value = open_envelope(data[2 + length :])
+def decode_call(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str]]:
+    """The arguments of a task by position and by keyword, and the trace it belongs to."""
+    length = 0 if data[:2] == b"\0\0" else int.from_bytes(data[:2], "little")
+    value = open_envelope(data, 2 + length)
     try:
         args, kwargs = value
     except (TypeError, ValueError):
         raise Undecodable("payload holds no call") from None
-    return Call(args, kwargs, decode_trace(data) if length else {})
+    return args, kwargs, decode_trace(data) if length else {}
 
 
 def encode_result(value: Any) -> bytes:

@@ -23,7 +23,7 @@ from docket.ledger.ledger import as_json, worker_name
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import check_durations, from_ms
-from docket.storage.records import RECORD_VERSION, STORED_APART, FinishedRecord, TaskRecord
+from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
 from .identity import TaskIdentity
@@ -312,27 +312,45 @@ class Execution(TaskIdentity, Generic[Result_co]):
         }
 
 
+def new_execution(
+    docket: Docket,
+    function: TaskFunction,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: str,
+    when: datetime,
+    function_name: str | None,
+    trace_context: dict[str, str] | None = None,
+) -> Execution:
+    """The first attempt of a task that is to be scheduled."""
+    # By position: for arguments by keyword Python makes a dictionary, for every task.
+    return Execution(docket, function, args, kwargs, key, when, 1, trace_context, False, function_name)
+
+
 def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
     """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")
     if task.flags & STORED_APART:
         raise Undecodable("the arguments are stored apart and were not read")
-    call = decode_call(task.call)
+    args, kwargs, trace_context = decode_call(task.call)
+    # Every run begins here: arguments by position and fields that are not properties cost it least.
     execution = Execution(
         docket,
         function or stand_in(task.function_name),
-        call.args,
-        call.kwargs,
+        args,
+        kwargs,
         key,
         from_ms(task.due_ms),
         task.attempt,
-        trace_context=call.trace_context,
-        redelivered=task.redelivered,
-        function_name=task.function_name,
-        generation=task.generation,
+        trace_context,
+        task.has_begun or task.losses > 0,
+        task.function_name,
+        task.generation,
     )
-    execution.record, execution.state = task, task.state
+    execution.record = task
+    if task.place != SCHEDULED:
+        execution.state = ExecutionState.QUEUED
     if function is None:
         execution.has_stand_in = True
     return execution

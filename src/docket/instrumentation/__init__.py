@@ -32,6 +32,7 @@ from .instruments import (
     TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
     UNKNOWN_FUNCTION_TASKS,
+    is_measured,
     meter,
     somebody_listens,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "caller_span",
     "healthcheck_server",
     "inject_context",
+    "is_measured",
     "is_tracing",
     "mark_failed",
     "message_getter",

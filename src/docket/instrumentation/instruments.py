@@ -14,12 +14,17 @@ Attributes = Mapping[str, str]
 Record = Callable[[Any, Attributes], None]
 
 _all: list[_Instrument] = []
+# Whether an instrument has another function than OpenTelemetry's: one with a mirror, or one that a test has put there.
+_is_rewired = False
+# The module that has the provider of metrics, as `tracing` finds that of spans.
+_providers: Any = getattr(metrics, "_internal", None)
 
 
 class _Instrument:
     """A metric by name; `mirror` passes every value on to a second place, once there is one."""
 
     kind = ""
+    _telemetry: Record
 
     def __init__(self, name: str, description: str, unit: str = "1") -> None:
         self.name = name
@@ -27,6 +32,12 @@ class _Instrument:
         self.unit = unit
         self._mirror: Record | None = None
         _all.append(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        global _is_rewired
+        if name in ("add", "record") and value is not self._telemetry:
+            _is_rewired = True
+        super().__setattr__(name, value)
 
     @property
     def mirror(self) -> Record | None:
@@ -61,7 +72,7 @@ class Counter(_Instrument):
 
     def __init__(self, name: str, description: str, unit: str = "1") -> None:
         super().__init__(name, description, unit)
-        self._telemetry: Record = meter.create_counter(name, unit, description).add
+        self._telemetry = meter.create_counter(name, unit, description).add
         self._connect()
 
     def _connect(self) -> None:
@@ -76,7 +87,7 @@ class UpDownCounter(_Instrument):
 
     def __init__(self, name: str, description: str, unit: str = "1") -> None:
         super().__init__(name, description, unit)
-        self._telemetry: Record = meter.create_up_down_counter(name, unit, description).add
+        self._telemetry = meter.create_up_down_counter(name, unit, description).add
         self._connect()
 
     def _connect(self) -> None:
@@ -91,7 +102,7 @@ class Histogram(_Instrument):
 
     def __init__(self, name: str, description: str, unit: str) -> None:
         super().__init__(name, description, unit)
-        self._telemetry: Record = meter.create_histogram(name, unit, description).record
+        self._telemetry = meter.create_histogram(name, unit, description).record
         self._connect()
 
     def _connect(self) -> None:
@@ -157,6 +168,12 @@ CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's own caches")
 
 def instruments() -> list[Any]:
     return list(_all)
+
+
+def is_measured() -> bool:
+    """Whether the values of instruments go anywhere. Asked for every task, which is spared the rest if they do not."""
+    # Without a provider OpenTelemetry's instruments do nothing. If it keeps that elsewhere one day, they are all called.
+    return _is_rewired or getattr(_providers, "_METER_PROVIDER", True) is not None
 
 
 def somebody_listens() -> bool:

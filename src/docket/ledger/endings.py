@@ -52,7 +52,9 @@ def cut(text: str | None) -> str | None:
 def ending_event(state: ExecutionState, worker_json: str, completed_ms: float, error: str | None = None) -> str:
     tail = f',"error":{json.dumps(cut(error))}' if error is not None else ""
     # A state is a string, and adding strings is quicker than asking an enum for its value.
-    return '{"type":"state","state":"' + state + f'","worker":{worker_json},"completed_at":{completed_ms:.0f}{tail}}}'
+    return (
+        '{"type":"state","state":"' + state + f'","worker":{worker_json},"completed_at":{round(completed_ms)}{tail}}}'
+    )
 
 
 def run_ending(ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float) -> RunEnding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any
 
 from docket.codec.packing import pack_for_script, script_packer
@@ -366,8 +366,8 @@ class Ledger:
         """Runs a script that is not one of the lifecycle's (see queries and limits)."""
         return await self._run(script, arguments)
 
-    async def _run(self, script: str, arguments: Any, patience: float | None = None) -> Any:
-        return await self.server.run(script, self._root, self._channels, self._pack(arguments), patience=patience)
+    def _run(self, script: str, arguments: Any, patience: float | None = None) -> Coroutine[Any, Any, Any]:
+        return self.server.run(script, self._root, self._channels, self._pack(arguments), patience=patience)
 
     def _run_blocking(self, client: Any, script: str, arguments: Any) -> Any:
         return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))

@@ -34,11 +34,6 @@ class Order:
     # An automatic task that a worker seeds: not if its chain was cancelled.
     seed: bool = False
 
-    @property
-    def weight(self) -> int:
-        """About how many bytes it takes in a script's arguments."""
-        return len(self.call) + len(self.key) + len(self.function_name) + 30
-
 
 @dataclass(slots=True)
 class ProgressChange:

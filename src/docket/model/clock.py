@@ -16,13 +16,11 @@ class TaskClock:
 
     def __init__(self) -> None:
         self._held_ms: int | None = None
+        # Whether it stands still. Not a property: it is read for every task.
+        self.is_held: bool = False
         self._skip: Callable[[], Awaitable[bool]] | None = None
         # An additional key for every script, which tells it the time; none while the clock runs by itself.
         self.script_keys: tuple[bytes, ...] = ()
-
-    @property
-    def is_held(self) -> bool:
-        return self._held_ms is not None
 
     def now_ms(self) -> float:
         return time.time() * 1000 if self._held_ms is None else float(self._held_ms)
@@ -32,11 +30,12 @@ class TaskClock:
 
     def hold(self, ms: int, skip: Callable[[], Awaitable[bool]]) -> None:
         """Stops the clock at a time. `skip` moves it on when everybody waits, and says whether it could."""
-        self._held_ms, self._skip = ms, skip
+        self._held_ms, self._skip, self.is_held = ms, skip, True
         self.script_keys = (b"\0%d" % ms,)
 
     def release(self) -> None:
         self._held_ms = self._skip = None
+        self.is_held = False
         self.script_keys = ()
 
     async def idle(self, seconds: float) -> None:

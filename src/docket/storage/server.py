@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +125,14 @@ class Server:
         self._closed, self._is_usable = True, False
         await self._stack.aclose()
 
-    async def run(self, script: str, keys: Sequence[bytes], *args: bytes | str, patience: float | None = None) -> Any:
+    def run(
+        self, script: str, keys: Sequence[bytes], *args: bytes | str, patience: float | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """Runs a script by its digest; loads it first where the server does not know it."""
         if self.clock.script_keys:
             keys = [*keys, *self.clock.script_keys]
         loaded = load(script)
-        return await self._on_node(keys[0], lambda line: line.run(loaded, keys, args, patience))
+        return self._on_node(keys[0], lambda line: line.run(loaded, keys, args, patience))
 
     async def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """One command on the node that has the key, answered as the server answers it."""

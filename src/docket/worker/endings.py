@@ -27,8 +27,7 @@ class Endings:
         self._worker = worker
         self._ttl_ms = worker.docket.ledger.ttl_ms
         self._max_payload = worker.docket.max_payload
-        self._nothing = Ending(worker.name)
-        self._nothing_packed = self._nothing.pack()
+        self._nothing = Ending(worker.name).pack()
         self.results: Results = Results(worker.docket, write_limits)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 
@@ -52,7 +51,16 @@ class Endings:
 
     def completed(self, run: Run, has_progress: bool) -> Settlement:
         """COMPLETED, without a value."""
-        return self._settlement(run, ExecutionState.COMPLETED, self._nothing, has_progress)
+        event = ending_event(ExecutionState.COMPLETED, self._worker.name_json, self._worker.now_ms())
+        return finish(
+            run.key,
+            run.epoch,
+            ExecutionState.COMPLETED,
+            self._ttl_ms,
+            self._nothing,
+            event,
+            has_progress=has_progress,
+        )
 
     def cancelled(self, run: Run, reason: str | None = None, has_progress: bool = False) -> Settlement:
         return self._settlement(run, ExecutionState.CANCELLED, Ending(self._worker.name, reason), has_progress)
@@ -84,7 +92,7 @@ class Endings:
             run.epoch,
             state,
             self._ttl_ms,
-            self._nothing_packed if ending is self._nothing else ending.pack(),
+            ending.pack(),
             event,
             dead_letter=dead_letter,
             has_progress=has_progress,

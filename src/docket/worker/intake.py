@@ -44,6 +44,7 @@ class Intake:
         self._name = name
         # In the context the worker was started in: what a service keeps to itself must not leak into tasks.
         self._context = contextvars.copy_context()
+        self._context.run(runner.enter_context)
         self._late_starts: set[asyncio.Task[None]] = set()
         # In the order in which they were adopted.
         self._adopted: dict[int, None] = {}

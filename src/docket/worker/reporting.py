@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
 from docket.dependencies import TaskOutcome, format_duration
@@ -23,6 +23,7 @@ from docket.instrumentation import (
     TASKS_STRICKEN,
     TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
+    is_measured,
 )
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -42,6 +43,8 @@ class Tally:
 
 
 CANCELLED = Tally(None)
+# Of all runs that nothing is left of and nothing follows.
+SUCCEEDED = Tally(TaskOutcome(timedelta(0)))
 
 
 @dataclass(slots=True)
@@ -67,15 +70,19 @@ class Reporter:
             extra["punctuality"] = (execution.started_at - execution.when).total_seconds()
         return extra
 
-    def started(self, execution: Execution, now: datetime) -> None:
+    def started(self, execution: Execution) -> None:
+        is_logged = logger.isEnabledFor(logging.INFO)
+        if not is_logged and not is_measured():
+            return
+        assert execution.started_at is not None
         attributes = self.attributes(execution)
-        late = (now - execution.when).total_seconds()
+        late = (execution.started_at - execution.when).total_seconds()
         TASKS_STARTED.add(1, attributes)
         TASKS_RUNNING.add(1, attributes)
         TASK_PUNCTUALITY.record(max(late, 0.0), attributes)
         if execution.redelivered:
             TASKS_REDELIVERED.add(1, attributes)
-        if logger.isEnabledFor(logging.INFO):
+        if is_logged:
             arrow = "↬" if execution.attempt > 1 else "↪"
             logger.info(
                 "%s [%s] %s%s",
@@ -88,6 +95,8 @@ class Reporter:
 
     def over(self, execution: Execution, seconds: float) -> None:
         """The body or the admission has ended, one way or another: started − completed = running."""
+        if not is_measured():
+            return
         attributes = self.attributes(execution)
         TASKS_RUNNING.add(-1, attributes)
         TASKS_COMPLETED.add(1, attributes)
@@ -95,6 +104,8 @@ class Reporter:
 
     def count(self, execution: Execution, tally: Tally) -> None:
         """An ending that is written down."""
+        if not is_measured():
+            return
         attributes = self.attributes(execution)
         outcome = tally.outcome
         if outcome is None:
@@ -105,6 +116,11 @@ class Reporter:
             TASKS_RETRIED.add(1, attributes)
         elif tally.perpetuated:
             TASKS_PERPETUATED.add(1, attributes)
+
+    def log_success(self, execution: Execution, seconds: float) -> None:
+        """The same as `log_end` for a run that ended well and that nothing follows."""
+        if logger.isEnabledFor(logging.INFO):
+            self.log_end(execution, TaskOutcome(timedelta(seconds=seconds)), again=False)
 
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
         """A failure is the worker's to tell, with its traceback; that the task comes again, its behaviours'."""

@@ -47,7 +47,7 @@ from .calling import call
 from .endings import Endings
 from .loading import Loader
 from .redelivery import RedeliveryDelays
-from .reporting import CANCELLED, Tally
+from .reporting import CANCELLED, SUCCEEDED, Tally
 from .run_limits import SPENT, RunLimits
 from .runs import CancelReason, Run
 from .unknown_functions import not_registered
@@ -83,6 +83,7 @@ class Runner:
     def __init__(self, worker: Worker, staff: Staff) -> None:
         self._worker = worker
         self._docket = worker.docket
+        self._functions = worker.docket.tasks
         self._runs = staff.runs
         self._slots = staff.slots
         self._lease = staff.tenure
@@ -173,7 +174,13 @@ class Runner:
             if execution is None or self._is_turned_away(run, execution):
                 return
             if not execution.has_stand_in or await self._is_left_to_us(run, execution):
-                await self._call_and_settle(run, execution)
+                current_execution.set(execution)
+                self._limits.begin(run.key)
+                self._report.started(execution)
+                if is_tracing():
+                    await self._call_in_span(run, execution)
+                else:
+                    await self._call_and_decide(run, execution)
         except (Exception, SystemExit, KeyboardInterrupt):
             logger.exception("task %r could not be run", run.key)
         finally:
@@ -188,7 +195,7 @@ class Runner:
             record = read_task(run.record)
             if run.call is not None:
                 record.call, record.flags = run.call, record.flags & ~STORED_APART
-            execution = from_record(self._docket, run.key, record, self._docket.tasks.get(record.function_name))
+            execution = from_record(self._docket, run.key, record, self._functions.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
             self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
@@ -255,16 +262,12 @@ class Runner:
 
     # Call
 
-    async def _call_and_settle(self, run: Run, execution: Execution) -> None:
+    def enter_context(self) -> None:
+        """Makes docket and worker visible in the context that all runs are started in."""
         current_docket.set(self._docket)
         current_worker.set(self._worker)
-        current_execution.set(execution)
-        self._limits.begin(run.key)
-        assert execution.started_at is not None
-        self._report.started(execution, execution.started_at)
-        if not is_tracing():
-            await self._call_and_decide(run, execution)
-            return
+
+    async def _call_in_span(self, run: Run, execution: Execution) -> None:
         attributes = {
             **self._worker.labels(),
             **execution.specific_labels(),
@@ -288,11 +291,17 @@ class Runner:
     async def _call_and_decide(self, run: Run, execution: Execution) -> BaseException | None:
         """Calls the function and settles what comes of it; returns the error if it failed."""
         began = time.perf_counter()
-        resolved = Resolved()
+        resolved: Resolved | None = None
         result: Any = None
         error: BaseException | None = None
         try:
-            result = await call(self._worker, execution, resolved)
+            function = execution.function
+            if plan_for(function).is_plain and not self._worker.dependencies:
+                # Most tasks are plain: they are spared the objects of a resolution and a coroutine in between.
+                result = await function(*execution.args, **execution.kwargs)
+            else:
+                resolved = Resolved()
+                result = await call(self._worker, execution, resolved)
         except AdmissionBlocked as blocked:
             self._report.over(execution, time.perf_counter() - began)
             await self._blocked(run, execution, blocked)
@@ -310,11 +319,19 @@ class Runner:
             error = raised
         seconds = time.perf_counter() - began
         self._report.over(execution, seconds)
+        if resolved is None and error is None and result is None and execution.next_run is None:
+            self._complete(run, execution, seconds)
+            return None
         outcome = TaskOutcome(timedelta(seconds=seconds), result, error)
-        await self._decide(run, execution, resolved, outcome)
+        await self._decide(run, execution, resolved or Resolved(), outcome)
         return outcome.exception
 
     # Decide
+
+    def _complete(self, run: Run, execution: Execution, seconds: float) -> None:
+        """A plain run has ended well and has left nothing: there is nothing to decide and nothing to store."""
+        self._report.log_success(execution, seconds)
+        self._settle(run, execution, self._endings.completed(run, execution.used_progress), SUCCEEDED)
 
     async def _decide(self, run: Run, execution: Execution, resolved: Resolved, outcome: TaskOutcome) -> None:
         """What follows: a retry, a successor or the end. A behaviour that fails leaves the task for another delivery."""

@@ -63,8 +63,9 @@ class Runs:
         return len(self._by_epoch)
 
     def add(self, run: Run) -> None:
+        if not self._by_epoch:
+            self._idle.clear()
         self._by_epoch[run.epoch] = run
-        self._idle.clear()
 
     def remove(self, run: Run) -> None:
         self._by_epoch.pop(run.epoch, None)
