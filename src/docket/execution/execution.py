@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -108,9 +108,12 @@ class Execution(TaskIdentity, Generic[Result_co]):
             self._progress = ExecutionProgress(self.docket, self.key, self.epoch)
         return self._progress
 
-    @property
-    def used_progress(self) -> bool:
+    def has_used_progress(self) -> bool:
         return self._progress is not None and self._progress.used
+
+    def invoke(self) -> Awaitable[Any]:
+        """Calls the function with the arguments that were scheduled."""
+        return self._function(*self._args, **self._kwargs)
 
     # Scheduling
 

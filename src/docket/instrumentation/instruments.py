@@ -173,7 +173,10 @@ def instruments() -> list[Any]:
 def is_measured() -> bool:
     """Whether the values of instruments go anywhere. Asked for every task, which is spared the rest if they do not."""
     # Without a provider OpenTelemetry's instruments do nothing. If it keeps that elsewhere one day, they are all called.
-    return _is_rewired or getattr(_providers, "_METER_PROVIDER", True) is not None
+    try:
+        return _is_rewired or _providers._METER_PROVIDER is not None
+    except AttributeError:
+        return True
 
 
 def somebody_listens() -> bool:

@@ -295,10 +295,9 @@ class Runner:
         result: Any = None
         error: BaseException | None = None
         try:
-            function = execution.function
-            if plan_for(function).is_plain and not self._worker.dependencies:
+            if plan_for(execution.function).is_plain and not self._worker.dependencies:
                 # Most tasks are plain: they are spared the objects of a resolution and a coroutine in between.
-                result = await function(*execution.args, **execution.kwargs)
+                result = await execution.invoke()
             else:
                 resolved = Resolved()
                 result = await call(self._worker, execution, resolved)
@@ -331,7 +330,7 @@ class Runner:
     def _complete(self, run: Run, execution: Execution, seconds: float) -> None:
         """A plain run has ended well and has left nothing: there is nothing to decide and nothing to store."""
         self._report.log_success(execution, seconds)
-        self._settle(run, execution, self._endings.completed(run, execution.used_progress), SUCCEEDED)
+        self._settle(run, execution, self._endings.completed(run, execution.has_used_progress()), SUCCEEDED)
 
     async def _decide(self, run: Run, execution: Execution, resolved: Resolved, outcome: TaskOutcome) -> None:
         """What follows: a retry, a successor or the end. A behaviour that fails leaves the task for another delivery."""
@@ -363,11 +362,11 @@ class Runner:
                 ending = None if retried else await self._run_endings.of(run, outcome)
                 settlement = await self._next(run, next_run, ending=ending)
             elif cancelled:
-                settlement = self._endings.cancelled(run, SPENT, execution.used_progress)
+                settlement = self._endings.cancelled(run, SPENT, execution.has_used_progress())
             elif outcome.exception is None and outcome.result is None:
-                settlement = self._endings.completed(run, execution.used_progress)
+                settlement = self._endings.completed(run, execution.has_used_progress())
             else:
-                settlement = await self._endings.of(run, outcome, execution.used_progress)
+                settlement = await self._endings.of(run, outcome, execution.has_used_progress())
         except asyncio.CancelledError:
             self._let_go(run, execution)
             return
@@ -453,7 +452,7 @@ class Runner:
             self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
             return
         self._report.cancelled(execution, seconds)
-        ended = self._endings.cancelled(run, has_progress=execution.used_progress)
+        ended = self._endings.cancelled(run, has_progress=execution.has_used_progress())
         self._settle(run, execution, ended, CANCELLED)
 
     # Settle
