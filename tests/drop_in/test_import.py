@@ -165,9 +165,41 @@ async def test_a_scheduled_task_whose_key_docket_has_is_kept_and_taken_over_late
 
     assert first == Imported(already_there=["same"])
     assert ran == [(("ours",), {})]
-    assert second == Imported(queued=1)
+    assert second == Imported(scheduled=1)
     assert seen == [(("ours",), {}), (("theirs",), {})]
     assert await left(knowing) == []
+
+
+async def test_a_key_that_pydocket_has_scheduled_can_be_scheduled_by_docket_too(knowing: Docket) -> None:
+    """Each has its own time, and neither is moved by the other's."""
+    theirs = now() + LATER
+    await leave_scheduled(knowing, "same", "note", "theirs", when=theirs)
+    await knowing.add(note, when=now() + timedelta(seconds=0.2), key="same")("ours")
+    async with knowing.redis() as redis:
+        score = await redis.zscore(f"{knowing.name}:queue", "same")
+    await run_everything(knowing)
+    ran = list(seen)
+    imported = await import_foreign(knowing.ledger)
+    execution = await knowing.get_execution("same")
+
+    assert score == theirs.timestamp()
+    assert ran == [(("ours",), {})]
+    assert imported == Imported(scheduled=1)
+    assert execution is not None
+    assert execution.args == ("theirs",)
+    assert abs(execution.when - theirs) < timedelta(milliseconds=2)
+
+
+async def test_a_task_is_not_enqueued_again_when_pydocket_s_of_its_key_falls_due(knowing: Docket) -> None:
+    await leave_scheduled(knowing, "same", "note", "theirs", when=now() - timedelta(seconds=1))
+    await knowing.add(note, key="same")("ours")
+    await knowing.ledger.stage()
+    async with knowing.redis() as redis:
+        assert await redis.xlen(knowing.stream_key) == 1
+    await run_everything(knowing)
+
+    assert seen == [(("ours",), {})]
+    assert (await count_foreign(knowing.ledger)).scheduled == 1
 
 
 def test_the_summary_names_the_keys_that_docket_has_tasks_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,7 +255,7 @@ async def test_a_worker_that_meets_them_sets_them_aside_until_they_are_imported(
     await knowing.add(note)("ours")
 
     async def are_aside() -> bool:
-        return (await count_foreign(knowing.ledger)).set_aside == 3
+        return (await count_foreign(knowing.ledger)).set_aside == 2
 
     async with worker_for(knowing) as worker, running(worker):
         await eventually(are_aside, "the old tasks are set aside")
@@ -231,13 +263,13 @@ async def test_a_worker_that_meets_them_sets_them_aside_until_they_are_imported(
 
     imported = await import_foreign(knowing.ledger)
     await run_everything(knowing)
-    assert imported.queued == 3
+    assert (imported.scheduled, imported.queued) == (1, 2)
     assert sorted(args[0] for args, _ in seen) == ["later", "ours", "ready", "taken"]
     assert await left(knowing) == []
 
 
 async def test_no_key_of_a_user_makes_import_delete_docket_s_own(knowing: Docket) -> None:
-    for key in ("stream", "queue", "tasks", "epoch", "running"):
+    for key in ("stream", "queue", "scheduled", "tasks", "epoch", "running"):
         await leave_queued(knowing, key, "note", key)
     await knowing.add(note, when=now() + LATER, key="ours")()
     await import_foreign(knowing.ledger)
@@ -245,7 +277,7 @@ async def test_no_key_of_a_user_makes_import_delete_docket_s_own(knowing: Docket
     assert {execution.key for execution in (await knowing.snapshot()).future} >= {"ours"}
     await knowing.cancel("ours")
     await run_everything(knowing)
-    assert sorted(args[0] for args, _ in seen) == ["epoch", "queue", "running", "stream", "tasks"]
+    assert sorted(args[0] for args, _ in seen) == ["epoch", "queue", "running", "scheduled", "stream", "tasks"]
 
 
 async def test_the_command_line_takes_tasks_over(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
         ghosts={int(k): Run.read(v) for k, v in one("ghosts", {}).items()},
-        queue={bytes_text(k): due for k, due in one("queue", {}).items()},
+        queue={bytes_text(k): due for k, due in one("scheduled", {}).items()},
         streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
         progress={bytes_text(k): v for k, v in one("progress", {}).items()},
         leases={text(k): v for k, v in leases.items() if k and k not in MARKS},
@@ -579,7 +579,7 @@ def _kind(suffix: bytes) -> str:
             return "hash"
         case "dead-records":
             return "hash"
-        case "queue" | "leases" | "lost" | "dead" | "line" | "offers" | "hand-leases" | "unknown":
+        case "scheduled" | "leases" | "lost" | "dead" | "line" | "offers" | "hand-leases" | "unknown":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"

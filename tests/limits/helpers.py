@@ -45,7 +45,7 @@ async def assert_nothing_is_left(docket: Docket) -> None:
     async with docket.redis() as redis:
         keys: list[bytes] = await redis.keys("*")
         names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in keys}
-        left = names & {"slots", "line", "limits", "parked", "ghosts", "tasks", "running", "queue"}
+        left = names & {"slots", "line", "limits", "parked", "ghosts", "tasks", "running", "scheduled"}
         assert not left, f"left behind: {left}"
         for key in keys:
             if any(family in key for family in (b":rate:=", b":rate-line:=", b":cooldown:=", b":debounce:=")):

@@ -85,7 +85,7 @@ class Stage:
         await self.docket.add(self.hold, when=when, key=key)()
         await suspect(self.docket, key)
         async with self.docket.redis() as redis:
-            await redis.zadd(self.docket.key("queue"), {key: 1})
+            await redis.zadd(self.docket.queue_key, {key: 1})
         await self.docket.ledger.stage()
 
     async def ran_at(self, key: str) -> str:

@@ -18,8 +18,6 @@ from .payloads import LARGEST_CALL, Payload, call_payload
 
 logger: logging.Logger = logging.getLogger("docket.foreign")
 
-# Scores below are seconds since 1970, those above milliseconds.
-_SECONDS = 10**11
 _PAGE = 200
 _OWN_FIELD = b"k"
 _FIELDS = (b"key", b"when", b"function", b"args", b"kwargs", b"attempt", b"generation")
@@ -165,12 +163,13 @@ def _task(source: str, id: bytes, fields: dict[bytes, bytes]) -> _Task:
 
 async def _scheduled(ledger: Ledger) -> AsyncIterator[list[_Row]]:
     """A scan may show a key twice: the script finds it gone."""
-    queue = text_bytes(ledger.keys.queue)
+    queue = text_bytes(ledger.keys.key("queue"))
+    if await ledger.server.ask(queue, "TYPE", queue) not in (b"zset", "zset"):
+        return
     cursor = b"0"
     while True:
         cursor, flat = await ledger.server.ask(queue, "ZSCAN", queue, cursor, "COUNT", _PAGE)
-        keys = [key for key, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < _SECONDS]
-        yield [("queue", b"", key, await _hash(ledger, key)) for key in keys]
+        yield [("queue", b"", key, await _hash(ledger, key)) for key in flat[::2]]
         if cursor == b"0":
             return
 

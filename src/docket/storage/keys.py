@@ -7,7 +7,7 @@ GROUP = "docket-workers"
 # All that there is, as lua/parts/keys.lua names them too.
 _FIXED = (
     "stream",
-    "queue",
+    "scheduled",
     "tasks",
     "running",
     "ghosts",
@@ -76,7 +76,8 @@ class Keys:
         self.root: bytes = text_bytes(self.key(""))
         self.stream: str = self.key("stream")
         self.front: str = self.key("front")
-        self.queue: str = self.key("queue")
+        # Not plain "queue": pydocket keeps its own there (docs/design/foreign-tasks.md).
+        self.queue: str = self.key("scheduled")
         self.leases: str = self.key("leases")
         self.offers: str = self.key("offers")
         self.tasks: str = self.key("tasks")

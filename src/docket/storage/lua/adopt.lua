@@ -10,13 +10,12 @@ local first = now_us % 2 ^ 32
 
 local function is_there(source, id, key)
   if source ~= 'queue' then return #call('XRANGE', STREAMS[source], id, id) > 0 end
-  local score = call('ZSCORE', QUEUE, key)
-  return score and tonumber(score) < SECONDS
+  return call('ZSCORE', FOREIGN_QUEUE, key)
 end
 
 local function remove(source, id, key)
   if source == 'queue' then
-    call('ZREM', QUEUE, key)
+    call('ZREM', FOREIGN_QUEUE, key)
   elseif source == 'stream' then
     drop_entries(STREAM, {id})
   else
@@ -32,21 +31,11 @@ local function forget(key)
   if type(state) == 'string' then call('DEL', P .. 'runs:' .. key, P .. 'progress:' .. key) end
 end
 
--- A key has one place in the queue, and docket has a task for it: the other program's call goes to the stream of those set aside.
-local function keep_scheduled(key, ours)
-  if redis.pcall('HGET', P .. key, 'key') ~= key then return end
-  set_aside_scheduled(key)
-  call('DEL', P .. key)
-  if unpack_task(ours).place ~= SCHEDULED then call('ZREM', QUEUE, key) end
-end
-
 local function adopt(source, id, key, due, name, call_bytes, attempt, stored)
   if not is_there(source, id, key) then return 0 end
   local payload = stored == 1 and named_payload(call_bytes)
-  local ours = call('HGET', TASKS, key)
-  if ours then
+  if call('HEXISTS', TASKS, key) == 1 then
     if payload then free_payload(payload) end
-    if source == 'queue' then keep_scheduled(key, ours) end
     return 2
   end
   if payload and not adopt_payload(payload) then return 3 end

@@ -4,11 +4,8 @@
 local function is_ours(entry)
   return entry[2][1] == 'k'
 end
-local scheduled, entries = 0, 0
-local head = redis.pcall('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-if head[2] and tonumber(head[2]) < SECONDS and call('HEXISTS', TASKS, head[1]) == 0 then
-  scheduled = call('ZCOUNT', QUEUE, '-inf', '(' .. string.format('%.0f', SECONDS))
-end
+local scheduled, entries = redis.pcall('ZCARD', FOREIGN_QUEUE), 0
+if type(scheduled) ~= 'number' then scheduled = 0 end
 local first = redis.pcall('XRANGE', STREAM, '-', '+', 'COUNT', 1)[1]
 if first then
   local last = call('XREVRANGE', STREAM, '+', '-', 'COUNT', 1)[1]

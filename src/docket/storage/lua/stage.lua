@@ -4,7 +4,7 @@
 -- Moves about 256 kB of records at most, so that it does not hold up the others for long: the caller comes again.
 -- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the worker's duty (1 leader,
 --   2 deputy, 0 none; only a leader moves anything).
--- uses: keys, records, fleet, foreign, moves, handing
+-- uses: keys, records, fleet, moves, handing
 local BYTES, CHUNK = 262144, 50
 local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
@@ -37,9 +37,6 @@ if #due > 0 then
         fields[#fields + 1] = pack_task(task)
         size = size + #bytes
         publish(key, waiting_event(task))
-      else
-        --- parts
-        set_aside_scheduled(key)
       end
     end
     moved = last

@@ -2,7 +2,7 @@
 -- uses: nothing
 local P = KEYS[1]
 local STREAM = P .. 'stream'
-local QUEUE = P .. 'queue'
+local QUEUE = P .. 'scheduled'
 local TASKS = P .. 'tasks'
 local RUNNING = P .. 'running'
 local GHOSTS = P .. 'ghosts'
