@@ -154,7 +154,7 @@ async def test_errors_and_worker_names_cannot_break_an_event(desk: Desk, listene
     event = ending_event(ExecutionState.FAILED, as_json(text), 0, text)
     tail = Ending(text, text).pack()
     settlement = ended(run, ExecutionState.FAILED)
-    settlement.item[5], settlement.item[6] = tail, event
+    settlement.item = settlement.item._replace(tail=tail, event=event)
     await desk.settle(settlement)
 
     _, running, failed = [json.loads(data) for _, data in listener.heard()]

@@ -23,7 +23,7 @@ async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_pro
     assert before.run is not None
     (progress,) = await desk.ledger.progress([ProgressChange("k", run.epoch, message='"all of it"')])
     settlement = completed(run)
-    settlement.item[5] = Ending("name", "words", 1, b"value").pack()
+    settlement.item = settlement.item._replace(tail=Ending("name", "words", 1, b"value").pack())
     assert await desk.settle(settlement) == [DONE]
 
     look = await desk.ledger.look("k")

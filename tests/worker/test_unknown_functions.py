@@ -15,12 +15,12 @@ import pytest
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
 from docket.errors import TaskNotRegistered
 from docket.ledger import Ledger, Settlement, unknown_function
+from docket.ledger.settlements import UNKNOWN
 from docket.worker import fetching, sweeper
 from tests.running import worker_at_work
 from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
-UNKNOWN = 4
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def left_to_others(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts, settle = Counter[str](), Ledger.settle
 
     async def counted(ledger: Ledger, settlements: Sequence[Settlement], *args: Any, **options: Any) -> Any:
-        counts.update(s.key for s in settlements if s.item[2] == UNKNOWN)
+        counts.update(s.key for s in settlements if s.item.kind == UNKNOWN)
         return await settle(ledger, settlements, *args, **options)
 
     monkeypatch.setattr(Ledger, "settle", counted)

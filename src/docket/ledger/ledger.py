@@ -21,7 +21,7 @@ from docket.storage.records import (
 from docket.storage.server import Server
 
 from .deliveries import read_deliveries
-from .endings import CANCELLED_EVENT, CANCELLED_TAIL, lost_endings
+from .endings import lost_endings
 from .payloads import Payloads
 from .rows import Look, PageRow, Receipt, WorkerRow
 from .settlements import ANSWERS, Answer, Settlement
@@ -172,7 +172,7 @@ class Ledger:
         worker = settlements[0].worker if settlements else None
         items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
         claimed_by = worker.encode() if worker is not None else False
-        arguments = (CANCELLED_TAIL, CANCELLED_EVENT, self.ttl_ms, offer, OFFER_MS, items, claimed_by)
+        arguments = (self.ttl_ms, offer, OFFER_MS, items, claimed_by)
         reply = await self._run("settle", arguments, patience)
         return reply[0], [ANSWERS[code] for code in reply[1:]]
 
@@ -190,12 +190,12 @@ class Ledger:
 
     async def cancel(self, key: str) -> int:
         """0 nothing there, 1 cancelled, 2 its worker was told."""
-        return await self._run("cancel", (text_bytes(key), self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT))
+        return await self._run("cancel", (text_bytes(key), self.ttl_ms))
 
     async def clear(self) -> int:
         cursor, removed = "0", 0
         while True:
-            cursor, count = await self._run("clear", (cursor, 200, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT))
+            cursor, count = await self._run("clear", (cursor, 200, self.ttl_ms))
             removed += count
             cursor = cursor.decode()
             if cursor == "0":
@@ -220,8 +220,6 @@ class Ledger:
                 epoch,
                 [(_limit_segment(name), most) for name, most in limits],
                 self.ttl_ms,
-                CANCELLED_TAIL,
-                CANCELLED_EVENT,
                 taken,
             ),
         )
@@ -333,7 +331,7 @@ class Ledger:
         consumers: Sequence[bytes] = (),
     ) -> Reclaimed:
         """One step for the fleet. A worker that is willing gets a duty that is vacant."""
-        endings = (self._max_losses, self._lost_endings, CANCELLED_TAIL, CANCELLED_EVENT)
+        endings = (self._max_losses, self._lost_endings)
         terms = (worker.encode(), lease_ms, late_ms, int(willing), list(consumers))
         reply: list[int] = self._run_blocking(client, "reclaim", (*terms, self.ttl_ms, *endings))
         declared, put_back, buried, cancelled, left, look, duty = reply
@@ -359,8 +357,7 @@ class Ledger:
                 return
 
     def sweep(self, client: Any, size: int, least_ms: int) -> list[int]:
-        args = (size, least_ms, self.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT)
-        return self._run_blocking(client, "sweep", args)
+        return self._run_blocking(client, "sweep", (size, least_ms, self.ttl_ms))
 
     async def ask(self, script: str, arguments: Any) -> Any:
         """Runs a script that is not one of the lifecycle's (see queries and limits)."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from docket.storage.keys import text_bytes
 
-from .endings import CANCELLED_EVENT, CANCELLED_TAIL
 from .ledger import Ledger
 from .values import Taken
 
@@ -81,7 +80,7 @@ class LimitBook:
     async def _decide(
         self, script: str, key: str, epoch: int, taken: Sequence[Taken], kind: int, place: bytes, *particulars: Any
     ) -> Decision:
-        fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, CANCELLED_TAIL, CANCELLED_EVENT, taken)
+        fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, taken)
         code, wait_ms, name = await self._ledger.ask(script, (*fixed, place, *particulars))
         verdict = Verdict(code)
         if verdict is Verdict.GO:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import text_bytes
@@ -13,8 +13,65 @@ from docket.storage.keys import text_bytes
 from .payloads import Payload
 from .values import Taken
 
-_PLAIN, _DEAD_LETTER, _ENDS_CHAIN = range(3)
-_FINISH, _RESCHEDULE, _HAND_BACK, _BLOCKED, _UNKNOWN = range(5)
+# The same in lua/parts/settlements.lua, as are the fields of the items below: a test compares the two.
+PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
+FINISH, RESCHEDULE, HAND_BACK, BLOCKED, UNKNOWN = range(5)
+
+
+class FinishItem(NamedTuple):
+    key: bytes
+    epoch: int
+    kind: int
+    state: int
+    ttl: int
+    tail: bytes
+    event: str
+    purpose: int
+    has_progress: bool
+    is_stored: bool
+
+
+class RescheduleItem(NamedTuple):
+    key: bytes
+    epoch: int
+    kind: int
+    is_relative: bool
+    ms: float
+    attempt: int
+    name: bytes | bool
+    call: bytes | bool
+    same_submission: bool
+    is_stored: bool
+    # Of a run that ends, unlike one that is retried.
+    state: int | bool = False
+    tail: bytes | bool = False
+    event: str | bool = False
+
+
+class HandBackItem(NamedTuple):
+    key: bytes
+    epoch: int
+    kind: int
+    delay: float
+    has_begun: bool
+
+
+class UnknownItem(NamedTuple):
+    key: bytes
+    epoch: int
+    kind: int
+    only_if_known: bool
+
+
+class BlockedItem(NamedTuple):
+    key: bytes
+    epoch: int
+    kind: int
+    taken: Sequence[Taken]
+    settlement: FinishItem | RescheduleItem | HandBackItem | UnknownItem
+
+
+Item = FinishItem | RescheduleItem | HandBackItem | UnknownItem | BlockedItem
 
 
 class Answer(enum.IntEnum):
@@ -35,7 +92,7 @@ class Settlement:
 
     key: str
     epoch: int
-    item: list[Any]
+    item: Item
     # About how many bytes it takes in a script's arguments.
     weight: int = 60
     # What was stored for it; again if it is gone.
@@ -71,26 +128,25 @@ def finish(
     payload: Payload | None = None,
 ) -> Settlement:
     """The task has ended; its result is the payload, if there is one."""
-    item: list[Any] = [
+    item = FinishItem(
         text_bytes(key),
         epoch,
-        _FINISH,
+        FINISH,
         STATE_NUMBERS[state],
         ttl_ms,
         tail,
         event,
-        _DEAD_LETTER if dead_letter else _PLAIN,
-        int(has_progress),
-    ]
-    if payload is not None:
-        item.append(1)
+        DEAD_LETTER if dead_letter else PLAIN,
+        has_progress,
+        payload is not None,
+    )
     return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60, payload)
 
 
 def ending_its_chain(ending: Settlement) -> Settlement:
     """The same ending of an automatic task, which workers do not schedule again until a newer deploy starts."""
-    if ending.item[7] == _PLAIN:
-        ending.item[7] = _ENDS_CHAIN
+    if isinstance(ending.item, FinishItem) and ending.item.purpose == PLAIN:
+        ending.item = ending.item._replace(purpose=ENDS_CHAIN)
     return ending
 
 
@@ -118,21 +174,23 @@ def reschedule(
     name = text_bytes(function_name) if function_name is not None else False
     if payload is not None:
         call = payload.reference
-    item: list[Any] = [
+    fields = (
         text_bytes(key),
         epoch,
-        _RESCHEDULE,
-        int(relative),
+        RESCHEDULE,
+        relative,
         ms,
         attempt,
         name,
         call or False,
-        int(put_off),
-        int(payload is not None),
-    ]
+        put_off,
+        payload is not None,
+    )
     weight = len(key) + len(call or b"") + 60
-    if ending is not None:
-        item += (STATE_NUMBERS[ending.state], ending.tail, ending.event)
+    if ending is None:
+        item = RescheduleItem(*fields)
+    else:
+        item = RescheduleItem(*fields, STATE_NUMBERS[ending.state], ending.tail, ending.event)
         weight += len(ending.tail) + len(ending.event)
     return Settlement(key, epoch, item, weight, payload)
 
@@ -142,7 +200,7 @@ def hand_back(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False)
 
     `begun`: its body has run, at least in part, so its next run is a redelivery.
     """
-    return Settlement(key, epoch, [text_bytes(key), epoch, _HAND_BACK, delay_ms, int(begun)])
+    return Settlement(key, epoch, HandBackItem(text_bytes(key), epoch, HAND_BACK, delay_ms, begun))
 
 
 def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:
@@ -150,15 +208,14 @@ def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Se
 
     The answer is WAITS if no live worker does; with `only_if_known` it is KEPT then, and the task stays where it is.
     """
-    return Settlement(key, epoch, [text_bytes(key), epoch, _UNKNOWN, int(only_if_known)])
+    return Settlement(key, epoch, UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
 
 
 def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
     """The same for a run that has not begun: it also gives back what it took of its limits."""
-    if not taken:
+    item = settlement.item
+    if not taken or isinstance(item, BlockedItem):
         return settlement
-    key, epoch = settlement.item[:2]
     weight = settlement.weight + sum(60 + len(place) + len(submission) for _, place, submission in taken)
-    return Settlement(
-        settlement.key, settlement.epoch, [key, epoch, _BLOCKED, taken, settlement.item], weight, settlement.payload
-    )
+    blocked = BlockedItem(item.key, item.epoch, BLOCKED, taken, item)
+    return Settlement(settlement.key, settlement.epoch, blocked, weight, settlement.payload)

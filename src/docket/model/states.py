@@ -24,7 +24,7 @@ class ExecutionState(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as i
 
 FINISHED = frozenset({ExecutionState.COMPLETED, ExecutionState.FAILED, ExecutionState.CANCELLED})
 
-# As stored in finished records; the scripts know 4 and 5.
+# As stored in finished records; lua/parts/records.lua has the same numbers.
 STATE_NUMBERS = {ExecutionState.COMPLETED: 3, ExecutionState.FAILED: 4, ExecutionState.CANCELLED: 5}
 STATES_BY_NUMBER = {number: state for state, number in STATE_NUMBERS.items()}
 

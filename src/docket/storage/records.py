@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from docket.errors import UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
-_TASK = struct.Struct("<BBBIBIIddIH")
+from .layouts import Layout
+
+# Then the function's name, and the call.
+TASK_HEADER = Layout(
+    "BBBIBIIddIH",
+    "version, place, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, name_length",
+)
+RUN = Layout("dddIB", "epoch, started, entry_ms, entry_seq, flags", texts="worker, limits")
+# Then the task record, the size of the progress, the progress, and the ending.
+FINISHED_HEADER = Layout("BBdddI", "version, state, epoch, started, completed, task_size")
+_TASK, _RUN, _FINISHED = TASK_HEADER.struct, RUN.struct, FINISHED_HEADER.struct
 _DUE = struct.Struct("<d")
-_DUE_AT = struct.calcsize("<BBBIBII")
-_LOSSES_AT = struct.calcsize("<BBBI")
-_RUN = struct.Struct("<dddIBH")
-_FINISHED = struct.Struct("<BBdddI")
+_DUE_AT, _LOSSES_AT, _FLAGS_AT = TASK_HEADER.at("due"), TASK_HEADER.at("losses"), TASK_HEADER.at("flags")
 _LENGTH = struct.Struct("<I")
+_TEXT_LENGTH = struct.Struct("<H")
 
 RECORD_VERSION = 1
 SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
@@ -154,7 +162,7 @@ def _broken() -> TaskRecord:
 
 def is_stored_apart(data: bytes) -> bool:
     """Whether the call of this task record has to be fetched."""
-    return len(data) >= _TASK.size and bool(data[2] & STORED_APART)
+    return len(data) >= _TASK.size and bool(data[_FLAGS_AT] & STORED_APART)
 
 
 def read_due(data: bytes) -> float:
@@ -168,8 +176,10 @@ def is_suspect(data: bytes) -> bool:
 
 
 def read_run(data: bytes) -> RunRecord:
-    epoch, started, _, _, flags, length = _RUN.unpack_from(data)
-    worker = data[_RUN.size : _RUN.size + length].decode()
+    epoch, started, _, _, flags = _RUN.unpack_from(data)
+    (length,) = _TEXT_LENGTH.unpack_from(data, _RUN.size)
+    start = _RUN.size + _TEXT_LENGTH.size
+    worker = data[start : start + length].decode()
     return RunRecord(int(epoch), started, worker, bool(flags & CANCEL_ASKED))
 
 

@@ -1,9 +1,9 @@
 -- Takes a slot of every limit for a run, in the order of their names. At the first that is full the task waits in line, and
 -- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
--- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, cancelled tail, cancelled event, what the run took of other limits}.
+-- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, what the run took of other limits}.
 -- Returns: 1 acquired, 2 parked or 0 lost; which of the limits was full, counted from 1, else 0.
 -- uses: keys, records, moves, slots, removal, ending, admitting
-local key, epoch, limits, ttl, cancelled_tail, cancelled_event, taken = unpack(cmsgpack.unpack(ARGV[2]))
+local key, epoch, limits, ttl, taken = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)
 local run = run_bytes and unpack_run(run_bytes)
@@ -33,7 +33,7 @@ if full then
   end_run(key, run, false)
   give_back(taken, run.epoch, not has_flag(run, CANCEL_ASKED))
   if has_flag(run, CANCEL_ASKED) then
-    finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
+    finish_cancelled(key, run, (server_ms()), bytes, ttl)
   else
     task.place, task.entry_ms, task.entry_seq = LINED, 0, 0
     call('HSET', TASKS, key, pack_task(task))

@@ -1,8 +1,8 @@
 -- Cancels a task: a waiting one ends at once; a running one gets the mark, and its worker the order.
--- ARGV[2]: msgpack {key, ttl ms, tail, event}.
+-- ARGV[2]: msgpack {key, ttl ms}.
 -- Returns: 0 nothing there (or in a place that only a newer release knows), 1 cancelled, 2 its worker was told.
 -- uses: keys, records, removal, ending
-local key, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
+local key, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)
 if not bytes then return 0 end
@@ -23,5 +23,5 @@ end
 local task = unpack_task(bytes)
 if is_foreign(task) then return 0 end
 withdraw(key, task)
-finish(key, 5, 0, 0, server_ms(), bytes, ttl, tail, event)
+finish_cancelled(key, nil, (server_ms()), bytes, ttl)
 return 1

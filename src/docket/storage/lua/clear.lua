@@ -1,8 +1,8 @@
 -- Cancels a page of waiting tasks; running ones are left alone.
--- ARGV[2]: msgpack {cursor, count, ttl ms, tail, event}.
+-- ARGV[2]: msgpack {cursor, count, ttl ms}.
 -- Returns: next cursor ('0' at the end), how many were removed.
 -- uses: keys, records, removal, ending
-local cursor, count, ttl, tail, event = unpack(cmsgpack.unpack(ARGV[2]))
+local cursor, count, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local page = call('HSCAN', TASKS, cursor, 'COUNT', count)
 local removed = 0
@@ -11,7 +11,7 @@ for i = 1, #page[2], 2 do
   local task = bytes and unpack_task(bytes)
   if task and not is_foreign(task) and call('HEXISTS', RUNNING, key) == 0 then
     withdraw(key, task)
-    finish(key, 5, 0, 0, now, bytes, ttl, tail, event)
+    finish_cancelled(key, nil, now, bytes, ttl)
     removed = removed + 1
   end
 end

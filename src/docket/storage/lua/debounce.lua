@@ -1,12 +1,12 @@
 -- Lets one submission through when it has been quiet for `settle` ms, and drops the others.
--- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, what the run took, state, settle ms, latest (0/1)}.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, state, settle ms, latest (0/1)}.
 --   state: hash. leader, due: the submission that waits and until when; order: its place among the submissions; last: when the last
 --   one arrived; winner: the submission that was let through; `again <submission>`: is let through once more; `overtaken
 --   <submission>`: is dropped when it asks.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through, or of one that was dropped '' or
 --   'overtaken'.
 -- uses: keys, records, moves, admitting
-local key, epoch, ttl, tail, event, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
+local key, epoch, ttl, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 insist()
 local run, task, bytes = own_run(key, epoch)
@@ -36,7 +36,7 @@ if found[6] then return let_through() end
 local function wait_until(at)
   call('HSET', state, 'leader', ours, 'due', at)
   call('PEXPIRE', state, at - now + DEBOUNCE_SPARE_MS)
-  put_off(key, run, task, bytes, at, ttl, tail, event, taken)
+  put_off(key, run, task, bytes, at, ttl, taken)
   return {PUT_OFF, at - now, ''}
 end
 

@@ -5,7 +5,7 @@
 --   very call, and counts as scheduled, 32 an automatic task that a worker seeds: not if its chain was cancelled.
 -- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there or 3 its payload is missing
 --   (nothing was changed), generation, due ms, place.
--- uses: keys, records, payloads, moves, removal, handing
+-- uses: keys, records, payloads, moves, ending, handing
 local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
@@ -28,10 +28,10 @@ if #looked_up > 0 then
   for i, key in ipairs(looked_up) do known[key] = found[i] or nil end
 end
 
-local remove
-local function remover()
+local replace
+local function replacer()
   --- parts
-  return withdraw
+  return replace_task
 end
 
 local answer, fields, place_of, ready = {now}, {}, {}, 0
@@ -58,11 +58,9 @@ local function write_known(c)
     name = c[4], call = c[5]}
   if before then
     task.generation = before.generation + 1
-    drop_payload(known[key], payload)
-    if has_progress(before.flags) then call('HDEL', PROGRESS, key) end
-    remove = remove or remover()
+    replace = replace or replacer()
     -- Read anew: an earlier call of this batch may have woken it.
-    remove(key, place_of[key] and before or unpack_task(call('HGET', TASKS, key)))
+    replace(key, known[key], place_of[key] and before or unpack_task(call('HGET', TASKS, key)), payload)
   else
     task.generation = finished_before + 1
     if finished_before > 0 then forget_payloads(key, head) end

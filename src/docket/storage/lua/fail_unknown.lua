@@ -5,14 +5,14 @@
 local name, ttl, tail, event, most = unpack(cmsgpack.unpack(ARGV[2]))
 if is_known_elsewhere(name, '') then return 0 end
 insist()
-local FAILED_STATE, failed, now = 4, 0, server_ms()
+local failed, now = 0, server_ms()
 local keys = call('ZRANGE', UNKNOWN_TASKS .. segment(name), 0, most - 1)
 for _, key in ipairs(keys) do
   local bytes = call('HGET', TASKS, key)
   local task = bytes and unpack_task(bytes)
   if task and task.place == UNKNOWN_FUNCTION and task.name == name then
     withdraw(key, task)
-    finish(key, FAILED_STATE, 0, 0, now, bytes, ttl, tail, event)
+    finish(key, FAILED_STATE, nil, now, bytes, ttl, tail, event)
     failed = failed + 1
   else
     call('ZREM', UNKNOWN_TASKS .. segment(name), key)

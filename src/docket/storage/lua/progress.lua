@@ -13,9 +13,10 @@ end
 
 -- The scripts that end or withdraw the task find the mark, and look for the progress then.
 local function mark(key, bytes)
-  local flags = string.byte(bytes, 3) or 0
+  local flags = flags_of(bytes)
   if #bytes >= TASK_HEADER_SIZE and not has_progress(flags) then
-    call('HSET', TASKS, key, string.sub(bytes, 1, 2) .. string.char(flags + HAS_PROGRESS) .. string.sub(bytes, 4))
+    local marked = string.char(flags + HAS_PROGRESS)
+    call('HSET', TASKS, key, string.sub(bytes, 1, TASK_FLAGS_AT - 1) .. marked .. string.sub(bytes, TASK_FLAGS_AT + 1))
   end
 end
 

@@ -1,9 +1,9 @@
 -- Lets a run begin if fewer than `most` have begun within the last `per` ms; else gives it a place in the future.
--- ARGV[2]: msgpack {key, epoch, ttl ms, cancelled tail, cancelled event, what the run took, log, line, most, per ms, drop (0/1)}.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, log, line, most, per ms, drop (0/1)}.
 --   log: sorted set, submission → when it began. line: sorted set, task key → when it is to come back.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that took a place.
 -- uses: keys, records, admitting
-local key, epoch, ttl, tail, event, taken, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
+local key, epoch, ttl, taken, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
 local PRUNED_AT_ONCE, SPARE_MS = 500, 60000
 local now = server_ms()
 insist()
@@ -76,5 +76,5 @@ if rank or prune_end() then
 else
   at = now + 1
 end
-put_off(key, run, task, bytes, at, ttl, tail, event, taken)
+put_off(key, run, task, bytes, at, ttl, taken)
 return {PUT_OFF, at - now, ''}

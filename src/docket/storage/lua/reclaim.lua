@@ -1,13 +1,12 @@
 -- Declares workers dead whose lease has ended and puts their work back, a bounded piece of it: who asks goes on until nothing is left.
 -- ARGV[2]: msgpack {worker that asks, its lease ms, after how many ms without a renewal of anybody there was a gap, whether it
 --   may have a duty (0/1), list of consumers that seem to have no lease, execution ttl ms, how many losses bury a task,
---   {tail of a lost task, its event} for counts of one, two and three digits (a # for each), tail of a cancelled task, its event}.
+--   {tail of a lost task, its event} for counts of one, two and three digits (a # for each)}.
 -- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to declare and recover, whether
 --   consumers without a lease should be looked for, duty of the worker that asks (1 leader, 2 deputy, 0 none).
 -- uses: keys, records, fleet, foreign, suspects, moves, slots, removal, ending, roster
-local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, cancelled_tail, cancelled_event =
+local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings =
   unpack(cmsgpack.unpack(ARGV[2]))
-local FAILED_STATE, CANCELLED_STATE = 4, 5
 local MOST_DECLARED = 5
 local now = real_ms()
 local declared, requeued, buried, cancelled = 0, 0, 0, 0
@@ -54,11 +53,9 @@ local function bury(key, run, task)
   local losses = string.format('%d', losses_of(task))
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
   local tail, event = string.gsub(ending[1], pattern, '%1' .. losses), string.gsub(ending[2], pattern, '%1' .. losses)
-  local last_seen = pack_task(task)
   leave_line(key)
   buried = buried + 1
-  keep_dead_letter(key, now, pack_finished(FAILED_STATE, run.epoch, run.started, now, last_seen, '', tail))
-  finish(key, FAILED_STATE, run.epoch, run.started, now, last_seen, ttl, tail, event)
+  finish(key, FAILED_STATE, run, now, pack_task(task), ttl, tail, event, true)
 end
 
 -- What one step may cost: a delivery 1, a suspect 1 more, since its groups are written down, too.
@@ -104,7 +101,7 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
     if has_flag(run, CANCEL_ASKED) then
       leave_line(key)
       cancelled = cancelled + 1
-      return finish(key, CANCELLED_STATE, run.epoch, run.started, now, bytes, ttl, cancelled_tail, cancelled_event)
+      return finish_cancelled(key, run, now, bytes, ttl)
     end
     if stopping then
       if task.losses < BEGUN then task.losses = task.losses + BEGUN end

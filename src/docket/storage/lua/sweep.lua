@@ -1,8 +1,8 @@
 -- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind (docs/design/state-machine.md).
--- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms, tail of a cancelled task, its event}.
+-- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: how many were looked at, how many were mended.
 -- uses: keys, records, unknown, moves, slots, removal, ending
-local size, least, ttl, cancelled_tail, cancelled_event = unpack(cmsgpack.unpack(ARGV[2]))
+local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEPT, 'at', 'cursor')
 if state[1] and now - tonumber(state[1]) >= 0 and now - tonumber(state[1]) < least then return {0, 0} end
@@ -59,7 +59,7 @@ for i = 1, #page[2], 2 do
     mended = mended + 1
     withdraw(key, task)
     if run and has_flag(run, CANCEL_ASKED) then
-      finish(key, 5, run.epoch, run.started, now, bytes, ttl, cancelled_tail, cancelled_event)
+      finish_cancelled(key, run, now, bytes, ttl)
     else
       if run then remember_admission(task, run) end
       to_front(key, task)

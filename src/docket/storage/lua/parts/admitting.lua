@@ -64,13 +64,13 @@ local function give_back(taken, epoch, comes_back)
 end
 
 -- Ends the run; the task waits until `due`. If a cancel was asked for meanwhile, it ends instead.
-local function put_off(key, run, task, bytes, due, ttl, cancelled_tail, cancelled_event, taken)
+local function put_off(key, run, task, bytes, due, ttl, taken)
   end_run(key, run, false)
   leave_line(key)
   local is_cancelled = has_flag(run, CANCEL_ASKED)
   give_back(taken, run.epoch, not is_cancelled)
   if is_cancelled then
-    return finish(key, 5, run.epoch, run.started, server_ms(), bytes, ttl, cancelled_tail, cancelled_event)
+    return finish_cancelled(key, run, (server_ms()), bytes, ttl)
   end
   task.due = due
   to_queue(key, task)

@@ -1,34 +1,9 @@
--- Ends a task for good: its record moves from the books to a finished record with a time to live.
--- uses: keys, records, payloads, suspects
+-- The end of a task, the same in all scripts: every task ends in end_task, or in replace_task if another takes its key. Whatever has to
+-- happen when a task ends is added to these two.
+-- uses: keys, records, payloads, suspects, removal
 
 -- A small record goes along with the event: whoever waits for the end need not ask for it. One that is not stored goes along in any case.
 local LARGEST_TOLD = 2048
-
-local function publish_ending(key, event, record, ttl)
-  if #record <= LARGEST_TOLD or ttl <= 0 then event = event .. '\n' .. record end
-  publish(key, event)
-end
-
-local function finish(key, state, epoch, started, now, task_bytes, ttl, tail, event)
-  local progress = call('HGET', PROGRESS, key) or ''
-  local record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
-  if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
-  call('HDEL', TASKS, key)
-  call('HDEL', PROGRESS, key)
-  end_payload(key, task_bytes, ttl)
-  if (string.byte(task_bytes, TASK_LOSSES_AT) or 0) % BEGUN >= SUSPECT_AFTER then
-    --- parts
-    leave_group(key)
-  end
-  publish_ending(key, event, record, ttl)
-end
-
--- The chain of an automatic task is ended on purpose: workers leave it at that until a newer deploy starts.
-local function keep_chain_cancelled(key)
-  if call('SISMEMBER', AUTOMATIC, key) == 1 then
-    call('HSET', CANCELLED_CHAINS, key, string.format('%.0f', real_ms()))
-  end
-end
 
 local DEAD_LETTERS = 10000
 
@@ -49,5 +24,56 @@ local function keep_dead_letter(key, now, record)
       drop_letter_payload(oldest[i])
       call('HDEL', DEAD_RECORDS, oldest[i])
     end
+  end
+end
+
+-- Writes the finished record, if it has a time to live, and tells everybody. The caller has ended the run, and takes the task out of the
+-- books.
+local function end_task(key, record, ttl, event)
+  if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
+  if #record <= LARGEST_TOLD or ttl <= 0 then event = event .. '\n' .. record end
+  call('PUBLISH', CHANNELS .. 'task/' .. key, event)
+end
+
+-- The same for a task that may have a payload, or becomes a dead letter, which keeps the payload.
+local function end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
+  if is_dead_letter then keep_dead_letter(key, now, record) end
+  end_payload(key, task_bytes, ttl)
+  end_task(key, record, ttl, event)
+end
+
+-- Ends a task that waits (without a run), or whose run is over, and takes it out of the books.
+local function finish(key, state, run, now, task_bytes, ttl, tail, event, is_dead_letter)
+  local progress = call('HGET', PROGRESS, key) or ''
+  call('HDEL', TASKS, key)
+  call('HDEL', PROGRESS, key)
+  if (string.byte(task_bytes, TASK_LOSSES_AT) or 0) % BEGUN >= SUSPECT_AFTER then
+    --- parts
+    leave_group(key)
+  end
+  local epoch, started = run and run.epoch or 0, run and run.started or 0
+  local record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
+  end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
+end
+
+-- As ledger/endings.py packs the ending of a cancelled task: a test compares the two.
+local CANCELLED_TAIL = '\148\196\0\192\0\196\0'
+local CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
+
+local function finish_cancelled(key, run, now, task_bytes, ttl)
+  finish(key, CANCELLED_STATE, run, now, task_bytes, ttl, CANCELLED_TAIL, CANCELLED_EVENT)
+end
+
+-- Another task takes the key: the one that had it ends without a record. `payload` is stored for the new one.
+local function replace_task(key, task_bytes, task, payload)
+  drop_payload(task_bytes, payload)
+  if has_progress(task.flags) then call('HDEL', PROGRESS, key) end
+  withdraw(key, task)
+end
+
+-- The chain of an automatic task is ended on purpose: workers leave it at that until a newer deploy starts.
+local function keep_chain_cancelled(key)
+  if call('SISMEMBER', AUTOMATIC, key) == 1 then
+    call('HSET', CANCELLED_CHAINS, key, string.format('%.0f', real_ms()))
   end
 end

@@ -12,10 +12,10 @@ local function claim_oldest(worker, fields, place_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, {})
   if #entries == 0 then return nil end
   local id, key = entries[1][2], entries[1][3]
-  local at, bytes, losses, ms, seq, _ = key and place_of[key], nil, 0, 0, 0, nil
+  local at, bytes, losses, ms, seq = key and place_of[key], nil, 0, 0, 0
   if at then
     bytes = fields[at + 1]
-    losses, _, _, _, ms, seq = struct.unpack('<BI4I4ddI4', bytes, TASK_LOSSES_AT)
+    losses, ms, seq = losses_and_entry(bytes)
   end
   if losses > 0 or id ~= string.format('%.0f-%.0f', ms, seq) then
     --- parts

@@ -1,9 +1,9 @@
--- Task and run records (docs/design/key-layout.md), packed as storage/records.py packs them.
+-- Task, run and finished records (docs/design/key-layout.md), packed as storage/records.py packs them: a test compares the two.
 -- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
--- Where the count of losses is in there, counted from 1.
-local TASK_LOSSES_AT = 8
+-- Where fields are in there, counted from 1.
+local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
 -- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new tasks), the wait for a worker that
 -- knows the function.
 local SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
@@ -47,6 +47,16 @@ end
 local function pack_task(task)
   return struct.pack(TASK_HEADER, task.version or 1, task.place, task.flags, task.attempt, task.losses, task.generation,
     task.submission, task.due, task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
+end
+
+-- How often the task lost its worker, and its stream entry.
+local function losses_and_entry(bytes)
+  local _, _, _, _, losses, _, _, _, entry_ms, entry_seq = struct.unpack(TASK_HEADER, bytes)
+  return losses, entry_ms, entry_seq
+end
+
+local function flags_of(bytes)
+  return string.byte(bytes, TASK_FLAGS_AT) or 0
 end
 
 -- How often a worker was lost while it ran the task.
@@ -109,17 +119,32 @@ local function is_at(task, stream, id)
   return (task.place == QUEUED or task.place == FIRST) and stream_of_task(task) == stream and entry_id(task) == id
 end
 
--- As much of a finished record as tells its task's generation.
-local FINISHED_PEEK = 67
+-- The states of finished records (model/states.py).
+local COMPLETED_STATE, FAILED_STATE, CANCELLED_STATE = 3, 4, 5
+
+-- Then the task record, the size of the progress (4 bytes), the progress, and what only Python reads.
+local FINISHED_HEADER = '<BBdddI4'
+local FINISHED_HEADER_SIZE = 30
+-- Where fields are in there, counted from 1.
+local FINISHED_STATE_AT, FINISHED_EPOCH_AT, FINISHED_TASK_SIZE_AT = 2, 3, 27
+
+local function pack_finished(state, epoch, started, completed, task_bytes, progress, tail)
+  return struct.pack(FINISHED_HEADER, 1, state, epoch, started, completed, #task_bytes) .. task_bytes ..
+    struct.pack('<I4', #progress) .. progress .. tail
+end
+
+-- The task record inside a finished record.
+local function finished_task(bytes)
+  if #bytes < FINISHED_HEADER_SIZE then return '' end
+  local size = struct.unpack('<I4', bytes, FINISHED_TASK_SIZE_AT)
+  return string.sub(bytes, FINISHED_HEADER_SIZE + 1, FINISHED_HEADER_SIZE + size)
+end
+
+-- As much of a finished record as tells its task's generation: the last byte, counted from 0.
+local FINISHED_PEEK = FINISHED_HEADER_SIZE + TASK_HEADER_SIZE - 1
 
 local function finished_generation(bytes)
   if #bytes <= FINISHED_PEEK then return 0 end
-  local _, _, _, _, _, generation = struct.unpack('<BBBI4BI4', bytes, 31)
+  local _, _, _, _, _, generation = struct.unpack(TASK_HEADER, bytes, FINISHED_HEADER_SIZE + 1)
   return generation
-end
-
--- Version, state, epoch, started, completed, task record, progress, then what only Python reads.
-local function pack_finished(state, epoch, started, completed, task_bytes, progress, tail)
-  return struct.pack('<BBdddI4', 1, state, epoch, started, completed, #task_bytes) .. task_bytes ..
-    struct.pack('<I4', #progress) .. progress .. tail
 end

@@ -1,0 +1,26 @@
+-- The items of settle, with their fields in the order of ledger/settlements.py: a test compares the two.
+-- uses: nothing
+
+local FINISH, RESCHEDULE, HAND_BACK, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4
+-- What else the end of a task is.
+local PLAIN, DEAD_LETTER, ENDS_CHAIN = 0, 1, 2
+
+-- The fields of an item by their names. A run that another worker id has claimed has {epoch, that id} for its epoch.
+local function read_settlement(item, claimed_by)
+  local s, kind = {}, item[3]
+  if kind == FINISH then
+    s.key, s.epoch, s.kind, s.state, s.ttl, s.tail, s.event, s.purpose, s.has_progress, s.is_stored = unpack(item)
+  elseif kind == RESCHEDULE then
+    s.key, s.epoch, s.kind, s.is_relative, s.ms, s.attempt, s.name, s.call, s.same_submission, s.is_stored, s.state, s.tail, s.event =
+      unpack(item)
+  elseif kind == HAND_BACK then
+    s.key, s.epoch, s.kind, s.delay, s.has_begun = unpack(item)
+  elseif kind == BLOCKED then
+    s.key, s.epoch, s.kind, s.taken, s.settlement = unpack(item)
+  else
+    s.key, s.epoch, s.kind, s.only_if_known = unpack(item)
+  end
+  s.owner = claimed_by
+  if type(s.epoch) == 'table' then s.epoch, s.owner = unpack(s.epoch) end
+  return s
+end

@@ -1,0 +1,183 @@
+"""Records, settlements and key names mean the same to Python and to the scripts."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from docket.ledger import settlements
+from docket.ledger.deliveries import CLAIM_ROW
+from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
+from docket.model.states import STATE_NUMBERS
+from docket.storage import records
+from docket.storage.keys import GROUP, Keys
+from docket.storage.layouts import Layout
+
+LUA = files("docket.storage") / "lua"
+PARTS = {file.name.removesuffix(".lua"): file.read_text() for file in (LUA / "parts").iterdir()}
+DESIGN = Path(__file__).parents[2] / "docs" / "design"
+STRUCT = {"B": "B", "H": "H", "I": "I4", "d": "d"}
+
+
+def constants(part: str) -> dict[str, int | str]:
+    """The numbers and texts that a part defines."""
+    found: dict[str, int | str] = {}
+    for names, values in re.findall(r"^local ([A-Z_, ]+) = (.+)$", PARTS[part], re.MULTILINE):
+        for name, value in zip(names.split(", "), values.split(", "), strict=False):
+            if value.isdigit():
+                found[name] = int(value)
+            elif re.fullmatch(r"'[^']*'", value):
+                found[name] = re.sub(r"\\(\d+)", lambda m: chr(int(m[1])), value[1:-1])
+    return found
+
+
+def assigned(part: str, source: str) -> list[list[str]]:
+    """The names to which a part assigns what this expression gives, without the table that they are fields of."""
+    pattern = rf"^ +(?:local )?([\w., \n]+?)\s*=\s*{re.escape(source)}"
+    return [
+        [name.strip().rpartition(".")[2] for name in found.split(",")]
+        for found in re.findall(pattern, PARTS[part], re.MULTILINE)
+    ]
+
+
+def lua_format(layout: Layout) -> str:
+    texts = layout.texts.split(", ") if layout.texts else []
+    return "<" + "".join(STRUCT[letter] for letter in layout.format) + "Hc0" * len(texts)
+
+
+def test_a_task_record_has_the_same_fields_in_the_same_order() -> None:
+    assert constants("records")["TASK_HEADER"] == lua_format(records.TASK_HEADER)
+    assert constants("records")["TASK_HEADER_SIZE"] == records.TASK_HEADER.size
+    assert records.TASK_HEADER.fields in assigned("records", "struct.unpack(TASK_HEADER, bytes)")
+
+
+def test_a_run_record_has_the_same_fields_in_the_same_order() -> None:
+    assert constants("records")["RUN"] == lua_format(records.RUN)
+    fields = records.RUN.fields + records.RUN.texts.split(", ")
+    assert assigned("records", "struct.unpack(RUN, bytes)") == [fields]
+
+
+def test_a_finished_record_has_the_same_fields_in_the_same_order() -> None:
+    assert constants("records")["FINISHED_HEADER"] == lua_format(records.FINISHED_HEADER)
+    assert constants("records")["FINISHED_HEADER_SIZE"] == records.FINISHED_HEADER.size
+    packed = re.search(r"struct\.pack\(FINISHED_HEADER, 1, ([^)]+)\)", PARTS["records"])
+    assert packed is not None
+    assert records.RECORD_VERSION == 1
+    assert ["version", *packed[1].split(", ")] == [*records.FINISHED_HEADER.fields[:-1], "#task_bytes"]
+
+
+@pytest.mark.parametrize("kind", ["TASK", "FINISHED"])
+def test_the_places_of_single_fields_are_those_of_the_layout(kind: str) -> None:
+    layout = records.TASK_HEADER if kind == "TASK" else records.FINISHED_HEADER
+    places = {name: at for name, at in constants("records").items() if re.fullmatch(rf"{kind}_\w+_AT", name)}
+    assert places
+    for name, at in places.items():
+        # Lua counts from 1.
+        assert at == layout.at(name.removeprefix(f"{kind}_").removesuffix("_AT").lower()) + 1
+
+
+def test_no_script_has_an_offset_or_a_format_of_its_own() -> None:
+    lengths = {"<I4", "<H", "<d"}
+    for source in [*PARTS.values(), *(file.read_text() for file in LUA.iterdir() if file.name.endswith(".lua"))]:
+        assert set(re.findall(r"struct\.(?:un)?pack\('([^']+)'", source)) <= lengths
+        assert re.findall(r"string\.byte\(\w+, \d", source) == []
+
+
+def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
+    sizes = {
+        "TASK_HEADER": len(records.TASK_HEADER.fields),
+        "RUN": len(records.RUN.fields) + 2 * len(records.RUN.texts.split(", ")),
+        "FINISHED_HEADER": len(records.FINISHED_HEADER.fields),
+    }
+    packed = 0
+    for source in [*PARTS.values(), *(file.read_text() for file in LUA.iterdir() if file.name.endswith(".lua"))]:
+        for layout, values in re.findall(r"struct\.pack\(([A-Z_]+), ([^()]+)\)", source):
+            assert len(values.split(",")) == sizes[layout], values
+            packed += 1
+    assert packed == 6
+
+
+def test_records_have_the_same_numbers_for_flags_and_locations() -> None:
+    numbers = constants("records")
+    names = ["SCHEDULED", "QUEUED", "BEGUN", "CANCEL_ASKED", "UNKNOWN_FUNCTION"]
+    assert {name: numbers[name] for name in names} == {name: getattr(records, name) for name in names}
+    assert constants("payloads")["APART"] == records.STORED_APART
+    assert constants("suspects")["SUSPECT_AFTER"] == records.SUSPECT_AFTER
+
+
+def test_states_have_the_same_numbers() -> None:
+    numbers = {name: number for name, number in constants("records").items() if name.endswith("_STATE")}
+    assert numbers == {f"{state.name}_STATE": number for state, number in STATE_NUMBERS.items()}
+
+
+def test_a_cancelled_task_ends_with_the_same_bytes() -> None:
+    assert str(constants("ending")["CANCELLED_TAIL"]).encode("latin-1") == CANCELLED_TAIL
+    assert constants("ending")["CANCELLED_EVENT"] == CANCELLED_EVENT
+
+
+def test_settlements_have_the_same_kinds_and_purposes() -> None:
+    numbers = constants("settlements")
+    assert numbers == {name: getattr(settlements, name) for name in numbers}
+    assert len(numbers) == 8
+
+
+def test_settlements_have_the_same_fields_in_the_same_order() -> None:
+    items = [
+        settlements.FinishItem,
+        settlements.RescheduleItem,
+        settlements.HandBackItem,
+        settlements.BlockedItem,
+        settlements.UnknownItem,
+    ]
+    assert assigned("settlements", "unpack(item)") == [list(item._fields) for item in items]
+
+
+def test_the_path_of_plain_tasks_reads_a_finish_in_the_same_order() -> None:
+    source = (LUA / "settle.lua").read_text()
+    read = re.search(r"^  local ([\w, ]+) = unpack\(item\)$", source, re.MULTILINE)
+    assert read is not None
+    names = read[1].replace("made_progress", "has_progress").split(", ")
+    assert names == list(settlements.FinishItem._fields)
+
+
+def test_a_claim_answers_rows_of_the_same_fields() -> None:
+    rows = re.findall(
+        r"answer\[n \+ 1\], answer\[n \+ 2\], answer\[n \+ 3\] = ([\w., ]+)$", PARTS["claiming"], re.MULTILINE
+    )
+    assert len(rows) == 2
+    for row in rows:
+        assert tuple(name.rpartition(".")[2].replace("bytes", "record") for name in row.split(", ")) == CLAIM_ROW
+
+
+def python_keys() -> set[str]:
+    keys = Keys("P")
+    return {key.decode().removeprefix("P:") for key in keys.all}
+
+
+def lua_keys() -> set[str]:
+    return set(re.findall(r"^local \w+ = P \.\. '([^']+)'$", PARTS["keys"], re.MULTILINE))
+
+
+def documented_keys() -> set[str]:
+    text = (DESIGN / "key-layout.md").read_text()
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `P:")]
+    return {re.sub(r":=\w$", ":=", name) for row in rows for name in re.findall(r"`P:([^`]+)`", row)}
+
+
+# Keys that no script names: their names are arguments, or plain commands use them.
+NOT_IN_SCRIPTS = {"rate:=", "rate-line:=", "cooldown:=", "debounce:=", "leads:=", "kept:=", "strike-rules"}
+
+
+def test_scripts_and_python_name_the_same_keys() -> None:
+    assert lua_keys() == python_keys() - NOT_IN_SCRIPTS
+
+
+def test_every_key_is_documented_and_every_documented_key_exists() -> None:
+    assert documented_keys() == python_keys()
+
+
+def test_the_group_of_the_streams_has_one_name() -> None:
+    assert constants("keys")["GROUP"] == GROUP
