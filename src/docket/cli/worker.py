@@ -58,40 +58,19 @@ def worker(
     The worker takes tasks from the docket until a signal stops it. After SIGTERM or Ctrl-C it finishes its running tasks;
     after a second signal it gives them back. Each option can also be set by its environment variable.
     """
-    options = WorkerOptions(
-        **vars(docket),
+    # Before any other name is local here. The options of the docket come in an object of their own.
+    given = {**locals(), **vars(docket)}
+    options = WorkerOptions.of(
+        given,
         tasks=tuple(tasks),
-        name=name,
-        logging_level=logging_level,
         logging_format=logging_format or default_format(),
-        concurrency=concurrency,
-        redelivery_timeout=redelivery_timeout,
-        reconnection_delay=reconnection_delay,
-        minimum_check_interval=minimum_check_interval,
-        scheduling_resolution=scheduling_resolution,
-        grace_period=grace_period,
-        wait=wait,
-        schedule_automatic_tasks=schedule_automatic_tasks,
-        until_finished=until_finished,
-        healthcheck_port=healthcheck_port,
-        metrics_port=metrics_port,
-        fallback_task=fallback_task,
-        dependencies=dependencies,
-        enable_internal_instrumentation=enable_internal_instrumentation,
-        uvloop=uvloop,
-        banner=banner,
         processes_beside=max(processes, processes_beside),
     )
     _check(options, processes, reload)
-    name_in_log = name if processes_beside > 1 else None
-    with logging_to_stdout(options.logging_level, options.logging_format, name_in_log):
-        return (
-            run_worker(options, report_to) if processes == 1 and not reload else _supervise(options, processes, reload)
-        )
-
-
-def _supervise(options: WorkerOptions, processes: int, reload: bool) -> int:
-    return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
+    with logging_to_stdout(options.logging_level, options.logging_format, name if processes_beside > 1 else None):
+        if processes == 1 and not reload:
+            return run_worker(options, report_to)
+        return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
 
 
 def _check(options: WorkerOptions, processes: int, reload: bool) -> None:

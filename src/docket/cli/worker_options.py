@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import Enum
@@ -46,6 +47,11 @@ class WorkerOptions(DocketOptions):
     banner: bool = True
     # How many worker processes there are, this one included.
     processes_beside: int = 1
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **changes: Any) -> WorkerOptions:
+        """The options among the given values."""
+        return cls(**{field.name: given[field.name] for field in fields(cls)} | changes)
 
     def environment(self) -> dict[str, str]:
         """The same options for a process to be started. Not on its command line: that would show the password."""

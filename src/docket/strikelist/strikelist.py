@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from docket._aio import Backoff, cancel_and_wait
-from docket.errors import TRANSIENT, Undecodable
-from docket.instrumentation import STRIKES_IN_EFFECT
-from docket.ledger.strikes import StrikeBook, read_message
+from docket.errors import TRANSIENT
+from docket.ledger.strikes import StrikeBook
 from docket.storage.keys import Keys
 from docket.storage.outages import Outages
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 from docket.storage.urls import Kind, parse
 
-from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction, decode, encode
-from .matching import Call, Index, is_same
+from .in_force import StrikesInForce, as_strike
+from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
+from .matching import Call
 from .overview import ParameterStrikes, by_function, by_parameter
 
 if TYPE_CHECKING:
@@ -54,12 +54,8 @@ class StrikeList:
         self.is_empty: bool = True
         self._credentials = credential_provider
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
-        self._strikes: dict[str, Strike] = {}
-        self._index = Index()
+        self._in_force = StrikesInForce(name, self._note_emptiness)
         self._conditions: list[Condition] = []
-        self._versions: dict[str, int] = {}
-        self._loaded_version = 0
-        self._changed_while_loading: set[str] | None = None
         self._book: StrikeBook | None = None
         self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
@@ -114,10 +110,10 @@ class StrikeList:
             await cancel_and_wait([following], "docket: the strike list closes")
         book, subscriptions = self._book, self._subscriptions
         self._book = self._subscriptions = None
-        self._replace_all(0, {})
+        self._in_force.replace_all(0, {})
         if book is not None and subscriptions is not None:
             subscriptions.forget_gap(self)
-            subscriptions.unlisten(book.channel, self._heard)
+            subscriptions.unlisten(book.channel, self._in_force.receive)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -166,44 +162,33 @@ class StrikeList:
         book = self._book
         if book is None:
             raise RuntimeError("this strike list is not connected: use `async with`, or connect() first")
-        ids, stored = self._ids(instruction)
+        ids, stored = self._in_force.ids(instruction)
         version, touched = await book.write([(id, stored) for id in ids])
         if not touched:
             # It may have been struck by a process that we have not heard yet.
             await self._load()
-            ids, stored = self._ids(instruction)
+            ids, stored = self._in_force.ids(instruction)
             version, touched = await book.write([(id, stored) for id in ids])
         if touched:
-            strike = _as_strike(instruction)
-            self._apply(version, [(id, strike) for id in ids])
+            strike = as_strike(instruction)
+            self._in_force.apply(version, [(id, strike) for id in ids])
 
     def update(self, instruction: StrikeInstruction) -> None:
         """Applies an instruction here, and nowhere else."""
-        if instruction.is_void:
-            return
-        ids, _ = self._ids(instruction)
-        for id in ids:
-            self._set(id, _as_strike(instruction))
-        self._note_emptiness()
-
-    def _ids(self, instruction: StrikeInstruction) -> tuple[list[str], bytes | None]:
-        """The strikes an instruction is about, and what to write there: None takes them back."""
-        id, stored = encode(instruction)
-        ids = [id]
-        if id not in self._strikes:
-            # Equal values may have different bytes (1 and 1.0, or a set in another order).
-            ids = [other for other, strike in self._strikes.items() if is_same(strike, instruction)] or ids
-        return (ids, None) if isinstance(instruction, Restore) else (ids[:1], stored)
+        if not instruction.is_void:
+            self._in_force.update(instruction)
 
     # Answers
 
     def is_stricken(self, target: Call | Mapping[str, Any] | str) -> bool:
         """Whether a task, some values by parameter, or a function as a whole is blocked."""
         if isinstance(target, str):
-            return self._index.has_function(target)
+            return self._in_force.index.has_function(target)
         if isinstance(target, Mapping):
-            return self._index.match_values(target)
-        return self._index.match_call(target) or any(_holds(condition, target) for condition in self._conditions)
+            return self._in_force.index.match_values(target)
+        return self._in_force.index.match_call(target) or any(
+            _holds(condition, target) for condition in self._conditions
+        )
 
     def add_condition(self, condition: Condition) -> None:
         """Blocks, in this process alone, the tasks for which the condition is true."""
@@ -218,7 +203,7 @@ class StrikeList:
     @property
     def in_effect(self) -> list[Strike]:
         """The strikes this process applies."""
-        return list(self._strikes.values())
+        return list(self._in_force.by_id.values())
 
     @property
     def task_strikes(self) -> dict[str, ParameterStrikes]:
@@ -226,12 +211,12 @@ class StrikeList:
 
         A function that is struck as a whole has an empty mapping. Values that cannot be hashed are left out.
         """
-        return by_function(self._strikes.values())
+        return by_function(self._in_force.by_id.values())
 
     @property
     def parameter_strikes(self) -> ParameterStrikes:
         """The strikes on a parameter of every function, as a copy: `{parameter: {(operator, value), …}}`."""
-        return by_parameter(self._strikes.values())
+        return by_parameter(self._in_force.by_id.values())
 
     @property
     def prefix(self) -> str:
@@ -270,14 +255,11 @@ class StrikeList:
         assert subscriptions is not None
         async with self._loading:
             if not self._is_listening:
-                await subscriptions.listen(book.channel, self._heard)
+                await subscriptions.listen(book.channel, self._in_force.receive)
                 self._is_listening = True
-            self._changed_while_loading = changed = set[str]()
-            try:
+            with self._in_force.loading() as changed:
                 version, stored = await book.read()
-            finally:
-                self._changed_while_loading = None
-            self._replace_all(version, stored, keep=changed)
+            self._in_force.replace_all(version, stored, keep=changed)
 
     async def _wait_for(self, event: asyncio.Event) -> None:
         following = self._following
@@ -291,57 +273,8 @@ class StrikeList:
             # It only ends when nothing can be done about it, and then says why.
             following.result()
 
-    def _heard(self, message: bytes) -> None:
-        version, changes = read_message(message)
-        self._apply(version, [(id, None if stored is None else self._open(stored)) for id, stored in changes])
-        if self._changed_while_loading is None:
-            # Messages come in order: whatever is older than this one has been heard.
-            self._versions = {id: known for id, known in self._versions.items() if known > version}
-            self._loaded_version = max(self._loaded_version, version)
-
-    def _apply(self, version: int, changes: Iterable[tuple[str, Strike | None]]) -> None:
-        """Our own change is applied when it is acknowledged; the message about it, and older ones, then do nothing."""
-        for id, strike in changes:
-            if version <= self._versions.get(id, self._loaded_version):
-                continue
-            self._versions[id] = version
-            if self._changed_while_loading is not None:
-                self._changed_while_loading.add(id)
-            self._set(id, strike)
-        self._note_emptiness()
-
-    def _replace_all(self, version: int, stored: Mapping[str, bytes], keep: Collection[str] = ()) -> None:
-        """What is in force now; what changed while it was read is known better here."""
-        for id in list(self._strikes):
-            if id not in stored and id not in keep:
-                self._set(id, None)
-        for id, data in stored.items():
-            if id not in self._strikes and id not in keep:
-                self._set(id, self._open(data))
-        self._loaded_version = version
-        self._versions = {id: known for id, known in self._versions.items() if id in keep}
-        self._note_emptiness()
-
-    def _open(self, stored: bytes) -> Strike | None:
-        try:
-            return decode(stored).open()
-        except Undecodable as error:
-            logger.error("a strike of %s cannot be applied here: %s", self.name, error)
-            return None
-
-    def _set(self, id: str, strike: Strike | None) -> None:
-        before = self._strikes.pop(id, None)
-        if before is not None:
-            self._index.remove(id, before)
-        if strike is not None:
-            self._strikes[id] = strike
-            self._index.add(id, strike)
-        change = (strike is not None) - (before is not None)
-        if change:
-            STRIKES_IN_EFFECT.add(change, {"docket.name": self.name})
-
     def _note_emptiness(self) -> None:
-        self.is_empty = not self._strikes and not self._conditions
+        self.is_empty = not self._in_force.by_id and not self._conditions
 
 
 def _holds(condition: Condition, target: Any) -> bool:
@@ -350,13 +283,6 @@ def _holds(condition: Condition, target: Any) -> bool:
     except Exception:
         logger.exception("a condition of the strike list failed; it does not match")
         return False
-
-
-def _as_strike(instruction: StrikeInstruction) -> Strike | None:
-    """What is in force after the instruction."""
-    if isinstance(instruction, Restore):
-        return None
-    return Strike(instruction.function, instruction.parameter, instruction.operator, instruction.value)
 
 
 def _look(following: asyncio.Task[None]) -> None:
