@@ -1,144 +1,198 @@
-"""Spreading many tasks over a stretch of time."""
+"""Agendas: calls that are spread over a span of time."""
 
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from docket import Agenda, Docket
-from tests.times import later, now
+from docket import Agenda, Disposition, Docket, Worker
+from docket.errors import PayloadTooLarge, ServerUnreachable, TaskNotRegistered
+from docket.testing import Clock, assert_no_tasks
 
 HOUR = timedelta(hours=1)
 
 
-async def serve(customer: str, region: str = "north") -> None: ...
+async def visit(place: str, purpose: str = "tourism") -> None: ...
 
 
-async def other() -> None: ...
+async def rest() -> None: ...
 
 
-def agenda_of(count: int) -> Agenda:
+def test_an_agenda_holds_calls_until_it_is_cleared() -> None:
     agenda = Agenda()
-    for number in range(count):
-        agenda.add(serve)(str(number))
-    return agenda
+    assert len(agenda) == 0
+    assert list(agenda) == []
 
+    agenda.add(visit)("Rome", purpose="study")
+    agenda.add("rest", key="sunday")()
 
-def test_a_new_agenda_is_empty() -> None:
-    agenda = Agenda()
+    assert len(agenda) == 2
+    assert list(agenda) == [
+        (visit, ("Rome",), {"purpose": "study"}, None),
+        ("rest", (), {}, "sunday"),
+    ]
 
+    agenda.clear()
     assert len(agenda) == 0
     assert list(agenda) == []
 
 
-def test_an_agenda_counts_and_lists_what_was_added() -> None:
+async def test_calls_are_scattered_evenly_and_in_their_order(docket: Docket, clock: Clock) -> None:
     agenda = Agenda()
-    agenda.add(serve)("a", region="south")
-    agenda.add(other)()
+    for place in ("Rome", "Pisa", "Bari", "Lodi", "Ivrea"):
+        agenda.add(visit)(place)
 
-    assert len(agenda) == 2
-    functions = [entry[0] for entry in agenda]
-    assert functions == [serve, other]
+    executions = await agenda.scatter(docket, over=HOUR)
 
-
-def test_an_agenda_can_be_cleared() -> None:
-    agenda = agenda_of(3)
-    agenda.clear()
-
-    assert len(agenda) == 0
-
-
-async def test_tasks_are_spread_evenly(docket: Docket) -> None:
-    start = later()
-
-    executions = await agenda_of(5).scatter(docket, over=HOUR, start=start)
-
-    whens = sorted(execution.when for execution in executions)
-    gaps = {round((second - first).total_seconds()) for first, second in pairwise(whens)}
-    assert len(executions) == 5
-    assert len(gaps) == 1
-    assert all(start <= when <= start + HOUR for when in whens)
+    assert [e.when - clock.now() for e in executions] == [HOUR * i / 4 for i in range(5)]
+    assert [e.args[0] for e in executions] == ["Rome", "Pisa", "Bari", "Lodi", "Ivrea"]
+    assert {e.disposition for e in executions} == {Disposition.SCHEDULED}
     assert (await docket.snapshot()).total_tasks == 5
 
 
-async def test_the_spread_starts_now_by_default(docket: Docket) -> None:
-    before = now()
+async def test_a_single_call_goes_to_the_middle(docket: Docket, clock: Clock) -> None:
+    agenda = Agenda()
+    agenda.add(rest)()
 
-    executions = await agenda_of(3).scatter(docket, over=HOUR)
+    [execution] = await agenda.scatter(docket, over=HOUR)
 
-    assert all(before - timedelta(seconds=1) <= execution.when <= now() + HOUR for execution in executions)
-
-
-async def test_executions_come_in_the_order_they_were_added(docket: Docket) -> None:
-    executions = await agenda_of(4).scatter(docket, over=HOUR, start=later())
-
-    assert [execution.args for execution in executions] == [("0",), ("1",), ("2",), ("3",)]
+    assert execution.when == clock.now() + HOUR / 2
 
 
-async def test_jitter_moves_each_task_by_no_more_than_it_says(docket: Docket) -> None:
-    start = later()
-    jitter = timedelta(minutes=2)
-
-    plain = await agenda_of(20).scatter(docket, over=HOUR, start=start)
-    moved = await agenda_of(20).scatter(docket, over=HOUR, start=start, jitter=jitter)
-
-    shifts = [abs(second.when - first.when) for first, second in zip(plain, moved, strict=True)]
-    assert all(shift <= jitter + timedelta(seconds=1) for shift in shifts)
-    assert len({execution.when for execution in moved}) > 1
-    assert any(shift > timedelta(0) for shift in shifts)
-    assert all(execution.when >= start for execution in moved)
-
-
-async def test_one_task_is_scheduled_within_the_stretch(docket: Docket) -> None:
-    start = later()
-
-    (execution,) = await agenda_of(1).scatter(docket, over=HOUR, start=start)
-
-    assert start <= execution.when <= start + HOUR
-
-
-async def test_an_empty_agenda_scatters_nothing(docket: Docket) -> None:
+async def test_an_empty_agenda_schedules_nothing(docket: Docket) -> None:
     assert await Agenda().scatter(docket, over=HOUR) == []
 
 
-async def test_a_key_can_be_given(docket: Docket) -> None:
+async def test_the_span_begins_at_the_start(docket: Docket, clock: Clock) -> None:
     agenda = Agenda()
-    agenda.add(serve, key="the-key")("a")
+    agenda.add(rest)()
+    agenda.add(rest)()
+    start = clock.now() + timedelta(days=2)
 
-    (execution,) = await agenda.scatter(docket, over=HOUR, start=later())
+    executions = await agenda.scatter(docket, over=HOUR, start=start)
 
-    assert execution.key == "the-key"
-    assert await docket.get_execution("the-key") is not None
+    assert [e.when for e in executions] == [start, start + HOUR]
 
 
-async def test_a_registered_name_can_be_added(docket: Docket) -> None:
-    docket.register(serve)
+async def test_jitter_moves_calls_either_way_but_never_before_the_start(docket: Docket, clock: Clock) -> None:
     agenda = Agenda()
-    agenda.add("serve")("a")
+    for _ in range(300):
+        agenda.add(rest)()
+    start, jitter = clock.now() + timedelta(days=1), timedelta(minutes=30)
 
-    (execution,) = await agenda.scatter(docket, over=HOUR, start=later())
+    executions = await agenda.scatter(docket, over=HOUR, start=start, jitter=jitter)
 
-    assert execution.function_name == "serve"
+    shifts = [e.when - (start + HOUR * i / 299) for i, e in enumerate(executions)]
+    assert all(abs(shift) <= jitter + timedelta(milliseconds=1) for shift in shifts)
+    assert all(e.when >= start for e in executions)
+    assert min(shifts) < timedelta(0) < max(shifts)
 
 
-async def test_a_name_nobody_registered_is_a_key_error(docket: Docket) -> None:
+async def test_calls_with_a_key_may_be_scattered_again_without_doubling(docket: Docket, clock: Clock) -> None:
     agenda = Agenda()
-    agenda.add("nobody")()
+    agenda.add(rest, key="sunday")()
+    agenda.add(visit, key="rome")("Rome")
 
-    with pytest.raises(KeyError, match="nobody"):
-        await agenda.scatter(docket, over=HOUR)
+    first = await agenda.scatter(docket, over=HOUR)
+    clock.set(clock.now() + timedelta(minutes=1))
+    second = await agenda.scatter(docket, over=HOUR)
+
+    assert [e.key for e in second] == ["sunday", "rome"]
+    assert await docket.get_execution("sunday") is not None
+    assert {e.disposition for e in second} == {Disposition.ALREADY_SCHEDULED}
+    assert [e.when for e in second] == [e.when for e in first]
 
 
-@pytest.mark.parametrize("over", [timedelta(0), -HOUR])
-async def test_a_stretch_that_is_not_positive_is_refused(docket: Docket, over: timedelta) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # the wording is free
-        await agenda_of(2).scatter(docket, over=over)
+async def test_calls_without_a_key_are_scheduled_again_under_new_keys(docket: Docket) -> None:
+    agenda = Agenda()
+    agenda.add(rest)()
+    agenda.add(rest)()
 
-
-async def test_an_agenda_can_be_scattered_again(docket: Docket) -> None:
-    agenda = agenda_of(2)
-
-    first = await agenda.scatter(docket, over=HOUR, start=later())
-    second = await agenda.scatter(docket, over=HOUR, start=later())
+    first = await agenda.scatter(docket, over=HOUR)
+    second = await agenda.scatter(docket, over=HOUR)
 
     assert len({execution.key for execution in first + second}) == 4
+
+
+async def test_a_function_may_be_named(docket: Docket, worker: Worker, clock: Clock) -> None:
+    ran: list[str] = []
+
+    async def note(text: str) -> None:
+        ran.append(text)
+
+    docket.register(note)
+    agenda = Agenda()
+    agenda.add("note")("first")
+    agenda.add(note)("second")
+
+    await agenda.scatter(docket, over=HOUR)
+    await clock.advance(HOUR)
+
+    assert ran == ["first", "second"]
+
+
+async def test_an_unknown_name_stops_the_whole(docket: Docket) -> None:
+    agenda = Agenda()
+    agenda.add(rest)()
+    agenda.add("nobody knows me")()
+    agenda.add(rest)()
+
+    with pytest.raises(TaskNotRegistered, match="nobody knows me") as caught:
+        await agenda.scatter(docket, over=HOUR)
+
+    assert isinstance(caught.value, KeyError)
+
+    await assert_no_tasks(docket)
+
+
+@pytest.mark.parametrize("over", [timedelta(0), timedelta(seconds=-1)])
+async def test_the_span_must_be_positive(docket: Docket, over: timedelta) -> None:
+    agenda = Agenda()
+    agenda.add(rest)()
+
+    with pytest.raises(ValueError, match="must be positive"):
+        await agenda.scatter(docket, over=over)
+
+    await assert_no_tasks(docket)
+
+
+async def test_a_call_that_cannot_be_scheduled_is_told_and_the_others_are_scheduled(docket_url: str) -> None:
+    async with Docket("small", docket_url, max_payload=1_000) as docket:
+        agenda = Agenda()
+        agenda.add(visit, key="small")("Rome")
+        agenda.add(visit, key="large")("x" * 5_000)
+
+        with pytest.raises(PayloadTooLarge) as caught:
+            await agenda.scatter(docket, over=HOUR)
+
+        assert "1 of the 2 calls" in "".join(caught.value.__notes__)
+        assert await docket.get_execution("small") is not None
+
+
+async def test_a_server_that_is_gone_is_no_silent_loss(tmp_path: Path) -> None:
+    agenda = Agenda()
+    for _ in range(3):
+        agenda.add(rest)()
+    async with Docket("gone", f"embedded://{tmp_path}/engine") as docket:
+        async with docket.redis() as redis:
+            await redis.shutdown(nosave=True)
+        with pytest.raises(ServerUnreachable):
+            await agenda.scatter(docket, over=HOUR)
+
+
+async def test_ten_thousand_calls_take_a_few_round_trips(docket: Docket) -> None:
+    agenda = Agenda()
+    for i in range(10_000):
+        agenda.add(visit, key=f"visit-{i}")("Rome")
+    async with docket.redis() as redis:
+        await redis.config_resetstat()
+
+    executions = await agenda.scatter(docket, over=timedelta(days=1), start=docket.now() + HOUR)
+
+    assert all(earlier.when <= later.when for earlier, later in pairwise(executions))
+    async with docket.redis() as redis:
+        stats = await redis.info("commandstats")
+    scripts = sum(stats.get(name, {"calls": 0})["calls"] for name in ("cmdstat_evalsha", "cmdstat_eval"))
+    assert scripts <= 55  # in batches of 200, which keep the server busy for a few milliseconds
+    assert (await docket.ledger.census()).scheduled == 10_000

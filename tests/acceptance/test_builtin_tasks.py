@@ -1,6 +1,7 @@
 """The tasks every docket knows."""
 
 import logging
+import time
 
 import pytest
 
@@ -17,10 +18,13 @@ async def test_trace_logs_its_message_and_its_way(
     docket: Docket, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="docket.task.trace"):
-        await docket.add("trace", key="k")("hello")
+        execution = await docket.add("trace", key="k")("hello")
         await worker.run_until_finished()
+    await execution.sync()
 
+    assert execution.state is ExecutionState.COMPLETED
     [record] = [record for record in caplog.records if record.name == "docket.task.trace"]
+    assert record.levelno == logging.INFO
     assert record.getMessage().startswith(f"hello: 'k' on docket {docket.name!r}, due ")
     assert record.getMessage().endswith(f"runs on worker {worker.name!r}")
 
@@ -37,9 +41,11 @@ async def test_fail_fails_twice_with_its_message(docket: Docket, worker: Worker)
 
 async def test_sleep_sleeps(docket: Docket, worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="docket.task.sleep"):
-        execution = await docket.add(sleep)(0.01)
+        began = time.monotonic()
+        execution = await docket.add(sleep)(0.1)
         await worker.run_until_finished()
 
+    assert time.monotonic() - began >= 0.1
     await execution.sync()
     assert execution.state is ExecutionState.COMPLETED
-    assert "Sleeping for 0.01 seconds" in caplog.text
+    assert "Sleeping for 0.1 seconds" in caplog.text

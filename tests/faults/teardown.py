@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -132,36 +132,35 @@ def hang() -> None:
     closing()
 
 
-async def hangs_in_grace() -> None:
-    """The task does not end within the grace period."""
-    async with new_docket() as docket, Worker(docket, grace_period=timedelta(seconds=1)) as worker:
+@asynccontextmanager
+async def on_silent_server(**options: Any) -> AsyncIterator[tuple[Worker, asyncio.Task[None]]]:
+    """A worker whose server says nothing any more, and its run, which has to end."""
+    async with new_docket() as docket, Worker(docket, **options) as worker:
         running = await begin(docket, worker)
         hang()
-        worker.stop()
-        await running
+        yield worker, running
+        await asyncio.wait([running])
         check(running)
+
+
+async def hangs_in_grace() -> None:
+    """The task does not end within the grace period."""
+    async with on_silent_server(grace_period=timedelta(seconds=1)) as (worker, _):
+        worker.stop()
 
 
 async def hangs_and_told_twice() -> None:
-    async with new_docket() as docket, Worker(docket) as worker:
-        running = await begin(docket, worker)
-        hang()
+    async with on_silent_server() as (worker, _):
         worker.stop()
         await asyncio.sleep(0.5)
         worker.stop()
-        await running
-        check(running)
 
 
 async def hangs_and_cancelled_twice() -> None:
-    async with new_docket() as docket, Worker(docket) as worker:
-        running = await begin(docket, worker)
-        hang()
+    async with on_silent_server() as (_, running):
         running.cancel()
         await asyncio.sleep(0.5)
         running.cancel()
-        await asyncio.wait([running])
-        check(running)
 
 
 async def five_workers_hang() -> None:

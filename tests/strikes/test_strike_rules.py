@@ -60,28 +60,10 @@ async def disposition(docket: Docket, function: Any, *args: Any, **kwargs: Any) 
     return (await docket.add(function)(*args, **kwargs)).disposition
 
 
-async def test_a_struck_function_is_not_scheduled(docket: Docket) -> None:
-    await docket.strike(send)
-
-    execution = await docket.add(send, key="k")("ann")
-
-    assert execution.disposition is Disposition.STRUCK
-    assert await docket.get_execution("k") is None
-    assert await disposition(docket, refund, "ann") is Disposition.SCHEDULED
-
-
 async def test_a_function_may_be_struck_by_name_before_anybody_knows_it(docket: Docket) -> None:
     await docket.strike("send")
 
     assert await disposition(docket, send, "ann") is Disposition.STRUCK
-
-
-async def test_a_restored_function_is_scheduled_again(docket: Docket) -> None:
-    await docket.strike(send)
-    await docket.restore(send)
-
-    assert await disposition(docket, send, "ann") is Disposition.SCHEDULED
-    assert docket.strike_list.is_empty
 
 
 async def test_a_struck_task_that_waits_already_is_cancelled_instead_of_run(docket: Docket, worker: Worker) -> None:
@@ -102,23 +84,6 @@ async def test_a_struck_task_that_waits_already_is_cancelled_instead_of_run(dock
         await struck.get_result()
     await other.sync()
     assert other.state is ExecutionState.COMPLETED
-
-
-async def test_a_strike_on_one_function_and_parameter_leaves_other_functions_alone(docket: Docket) -> None:
-    await docket.strike(send, "customer", "==", "ann")
-
-    assert await disposition(docket, send, "ann") is Disposition.STRUCK
-    assert await disposition(docket, send, customer="ann") is Disposition.STRUCK
-    assert await disposition(docket, send, "bob") is Disposition.SCHEDULED
-    assert await disposition(docket, refund, "ann") is Disposition.SCHEDULED
-
-
-async def test_a_strike_on_a_parameter_is_about_every_function_that_has_it(docket: Docket) -> None:
-    await docket.strike(parameter="customer", value="ann")
-
-    assert await disposition(docket, send, "ann") is Disposition.STRUCK
-    assert await disposition(docket, refund, "ann") is Disposition.STRUCK
-    assert await disposition(docket, refund, "bob") is Disposition.SCHEDULED
 
 
 async def test_defaults_count_as_arguments(docket: Docket) -> None:
@@ -324,15 +289,6 @@ async def test_a_value_that_cannot_be_stored_is_refused(docket: Docket) -> None:
         await docket.strike(send, "customer", "==", asyncio.get_running_loop())
 
 
-async def test_a_batch_is_judged_task_by_task(docket: Docket) -> None:
-    await docket.strike(send, "customer", "==", "ann")
-
-    executions = await docket.add_many([docket.call(send)(name) for name in ("ann", "bob", "ann")])
-
-    found = [execution.disposition for execution in executions]
-    assert found == [Disposition.STRUCK, Disposition.SCHEDULED, Disposition.STRUCK]
-
-
 async def test_replacing_by_something_struck_leaves_what_waits(docket: Docket) -> None:
     later = docket.now() + timedelta(hours=1)
     await docket.add(send, when=later, key="k")("bob")
@@ -344,14 +300,6 @@ async def test_replacing_by_something_struck_leaves_what_waits(docket: Docket) -
     waiting = await docket.get_execution("k")
     assert waiting is not None
     assert waiting.args == ("bob",)
-
-
-async def test_clearing_a_docket_leaves_strikes_alone(docket: Docket) -> None:
-    await docket.strike(send)
-
-    await docket.clear()
-
-    assert await disposition(docket, send, "ann") is Disposition.STRUCK
 
 
 async def test_whoever_opens_a_docket_later_knows_its_strikes(docket: Docket) -> None:

@@ -18,7 +18,9 @@ from tests.waiting import ends, eventually, within
 DAY = datetime(2026, 1, 14, tzinfo=UTC)
 
 
-class Journal:
+class Recorder:
+    """Two tasks, and a record of the calls that ran."""
+
     def __init__(self) -> None:
         self.served: list[Any] = []
 
@@ -30,67 +32,69 @@ class Journal:
 
 
 @pytest.fixture
-def journal(docket: Docket) -> Journal:
-    journal = Journal()
-    docket.register(journal.serve)
-    docket.register(journal.other)
-    return journal
+def recorder(docket: Docket) -> Recorder:
+    recorder = Recorder()
+    docket.register(recorder.serve)
+    docket.register(recorder.other)
+    return recorder
 
 
-async def test_a_struck_function_is_not_scheduled(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve)
+async def test_a_struck_function_is_not_scheduled(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve)
 
-    struck = await docket.add(journal.serve)("a")
-    fine = await docket.add(journal.other)()
-    await run_everything(docket)
+    struck = await docket.add(recorder.serve, key="k")("a")
+    fine = await docket.add(recorder.other)()
 
     assert struck.disposition == Disposition.STRUCK
+    assert await docket.get_execution("k") is None
+    await run_everything(docket)
     assert fine.disposition == Disposition.SCHEDULED
-    assert journal.served == ["other"]
+    assert recorder.served == ["other"]
 
 
-async def test_a_function_can_be_struck_by_its_name(docket: Docket, journal: Journal) -> None:
+async def test_a_function_can_be_struck_by_its_name(docket: Docket, recorder: Recorder) -> None:
     await docket.strike("serve")
 
-    await docket.add(journal.serve)("a")
+    await docket.add(recorder.serve)("a")
     await run_everything(docket)
 
-    assert journal.served == []
+    assert recorder.served == []
 
 
-async def test_a_restored_function_runs_again(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve)
-    await docket.restore(journal.serve)
+async def test_a_restored_function_runs_again(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve)
+    await docket.restore(recorder.serve)
+    assert docket.strike_list.is_empty
 
-    await docket.add(journal.serve)("a")
+    await docket.add(recorder.serve)("a")
     await run_everything(docket)
 
-    assert journal.served == ["a"]
+    assert recorder.served == ["a"]
 
 
-async def test_a_task_that_waits_already_does_not_run_once_it_is_struck(docket: Docket, journal: Journal) -> None:
-    await docket.add(journal.serve)("a")
-    await docket.add(journal.serve, when=soon(30))("b")
-    await docket.strike(journal.serve)
+async def test_a_task_that_waits_already_does_not_run_once_it_is_struck(docket: Docket, recorder: Recorder) -> None:
+    await docket.add(recorder.serve)("a")
+    await docket.add(recorder.serve, when=soon(30))("b")
+    await docket.strike(recorder.serve)
     await run_everything(docket)
 
-    assert journal.served == []
+    assert recorder.served == []
 
 
-async def test_replacing_by_a_struck_task_is_struck_too(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve)
+async def test_replacing_by_a_struck_task_is_struck_too(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve)
 
-    execution = await docket.replace(journal.serve, when=now(), key="k")("a")
+    execution = await docket.replace(recorder.serve, when=now(), key="k")("a")
     await run_everything(docket)
 
     assert execution.disposition == Disposition.STRUCK
-    assert journal.served == []
+    assert recorder.served == []
 
 
-async def test_a_batch_leaves_out_what_is_struck(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve, "customer", "==", "b")
+async def test_a_batch_leaves_out_what_is_struck(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve, "customer", "==", "b")
 
-    executions = await docket.add_many(docket.call(journal.serve)(customer) for customer in "abc")
+    executions = await docket.add_many(docket.call(recorder.serve)(customer) for customer in "abc")
     await run_everything(docket)
 
     assert [execution.disposition for execution in executions] == [
@@ -98,45 +102,45 @@ async def test_a_batch_leaves_out_what_is_struck(docket: Docket, journal: Journa
         Disposition.STRUCK,
         Disposition.SCHEDULED,
     ]
-    assert sorted(journal.served) == ["a", "c"]
+    assert sorted(recorder.served) == ["a", "c"]
 
 
-async def test_a_parameter_is_struck_for_all_tasks_that_have_it(docket: Docket, journal: Journal) -> None:
+async def test_a_parameter_is_struck_for_all_tasks_that_have_it(docket: Docket, recorder: Recorder) -> None:
     await docket.strike(parameter="customer", value="a")
 
-    await docket.add(journal.serve)("a")
-    await docket.add(journal.other)(customer="a")
-    await docket.add(journal.serve)("b")
+    await docket.add(recorder.serve)("a")
+    await docket.add(recorder.other)(customer="a")
+    await docket.add(recorder.serve)("b")
     await run_everything(docket)
 
-    assert journal.served == ["b"]
+    assert recorder.served == ["b"]
 
 
-async def test_a_parameter_of_one_function_is_struck_for_that_alone(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve, "customer", "==", "a")
+async def test_a_parameter_of_one_function_is_struck_for_that_alone(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve, "customer", "==", "a")
 
-    await docket.add(journal.serve)("a")
-    await docket.add(journal.other)("a")
-    await docket.add(journal.serve)("b")
+    await docket.add(recorder.serve)("a")
+    await docket.add(recorder.other)("a")
+    await docket.add(recorder.serve)("b")
     await run_everything(docket)
 
-    assert sorted(journal.served) == ["b", "other"]
+    assert sorted(recorder.served) == ["b", "other"]
 
 
-async def test_an_argument_given_by_keyword_is_struck_like_one_by_position(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve, "customer", "==", "a")
+async def test_an_argument_given_by_keyword_is_struck_like_one_by_position(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve, "customer", "==", "a")
 
-    await docket.add(journal.serve)(customer="a")
+    await docket.add(recorder.serve)(customer="a")
     await run_everything(docket)
 
-    assert journal.served == []
+    assert recorder.served == []
 
 
-async def test_an_empty_function_means_every_task(docket: Docket, journal: Journal) -> None:
+async def test_an_empty_function_means_every_task(docket: Docket, recorder: Recorder) -> None:
     await docket.strike("", "customer", "==", "x")
 
-    struck = [await docket.add(journal.serve)("x"), await docket.add(journal.other)("x")]
-    fine = await docket.add(journal.serve)("y")
+    struck = [await docket.add(recorder.serve)("x"), await docket.add(recorder.other)("x")]
+    fine = await docket.add(recorder.serve)("y")
 
     assert [execution.disposition for execution in struck] == [Disposition.STRUCK, Disposition.STRUCK]
     assert fine.disposition == Disposition.SCHEDULED
@@ -144,12 +148,12 @@ async def test_an_empty_function_means_every_task(docket: Docket, journal: Journ
     assert docket.strike_list.is_empty
 
 
-async def test_an_empty_parameter_means_the_whole_task(docket: Docket, journal: Journal) -> None:
+async def test_an_empty_parameter_means_the_whole_task(docket: Docket, recorder: Recorder) -> None:
     await docket.strike("serve", "")
 
-    assert (await docket.add(journal.serve)("x")).disposition == Disposition.STRUCK
+    assert (await docket.add(recorder.serve)("x")).disposition == Disposition.STRUCK
     await docket.restore("serve")
-    assert (await docket.add(journal.serve)("x")).disposition == Disposition.SCHEDULED
+    assert (await docket.add(recorder.serve)("x")).disposition == Disposition.SCHEDULED
 
 
 @pytest.mark.parametrize("verb", ["strike", "restore"])
@@ -158,11 +162,11 @@ async def test_two_empty_names_are_refused_as_nothing_is_named(docket: Docket, v
         await getattr(docket, verb)("", "")
 
 
-async def test_a_list_shows_what_is_in_force_by_function_and_by_parameter(docket: Docket, journal: Journal) -> None:
+async def test_a_list_shows_what_is_in_force_by_function_and_by_parameter(docket: Docket, recorder: Recorder) -> None:
     strikes = docket.strike_list
-    await docket.strike(journal.other)
-    await docket.strike(journal.serve, "customer", "==", "x")
-    await docket.strike(journal.serve, "customer", ">", "y")
+    await docket.strike(recorder.other)
+    await docket.strike(recorder.serve, "customer", "==", "x")
+    await docket.strike(recorder.serve, "customer", ">", "y")
     await docket.strike(None, "region", "==", "south")
     await docket.strike("unhashable", "numbers", "==", [1])
 
@@ -174,7 +178,7 @@ async def test_a_list_shows_what_is_in_force_by_function_and_by_parameter(docket
     assert strikes.parameter_strikes == {"region": {("==", "south")}}
 
 
-async def test_a_lifted_strike_leaves_no_empty_entries(docket: Docket, journal: Journal) -> None:
+async def test_a_lifted_strike_leaves_no_empty_entries(docket: Docket, recorder: Recorder) -> None:
     for target in (("serve",), ("other", "customer", "==", "x"), (None, "region", "==", "south")):
         await docket.strike(*target)
         await docket.restore(*target)
@@ -183,16 +187,16 @@ async def test_a_lifted_strike_leaves_no_empty_entries(docket: Docket, journal: 
     assert docket.strike_list.parameter_strikes == {}
 
 
-async def test_restoring_one_of_two_strikes_leaves_the_other(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve, "customer", "==", "a")
-    await docket.strike(journal.serve, "customer", "==", "b")
-    await docket.restore(journal.serve, "customer", "==", "a")
+async def test_restoring_one_of_two_strikes_leaves_the_other(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve, "customer", "==", "a")
+    await docket.strike(recorder.serve, "customer", "==", "b")
+    await docket.restore(recorder.serve, "customer", "==", "a")
 
-    await docket.add(journal.serve)("a")
-    await docket.add(journal.serve)("b")
+    await docket.add(recorder.serve)("a")
+    await docket.add(recorder.serve)("b")
     await run_everything(docket)
 
-    assert journal.served == ["a"]
+    assert recorder.served == ["a"]
 
 
 OPERATORS: list[tuple[Any, Any, list[Any], list[Any]]] = [
@@ -209,29 +213,29 @@ OPERATORS: list[tuple[Any, Any, list[Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("operator", "value", "struck", "spared"), OPERATORS)
 async def test_every_operator_strikes_what_it_says(
-    docket: Docket, journal: Journal, operator: Any, value: Any, struck: list[Any], spared: list[Any]
+    docket: Docket, recorder: Recorder, operator: Any, value: Any, struck: list[Any], spared: list[Any]
 ) -> None:
-    await docket.strike(journal.serve, "customer", operator, value)
+    await docket.strike(recorder.serve, "customer", operator, value)
 
     for customer in struck + spared:
-        await docket.add(journal.serve)(customer)
+        await docket.add(recorder.serve)(customer)
     await run_everything(docket)
 
-    assert sorted(journal.served) == sorted(spared)
+    assert sorted(recorder.served) == sorted(spared)
 
 
 @pytest.mark.parametrize(("operator", "value", "struck", "spared"), OPERATORS)
 async def test_every_operator_can_be_restored(
-    docket: Docket, journal: Journal, operator: Any, value: Any, struck: list[Any], spared: list[Any]
+    docket: Docket, recorder: Recorder, operator: Any, value: Any, struck: list[Any], spared: list[Any]
 ) -> None:
-    await docket.strike(journal.serve, "customer", operator, value)
-    await docket.restore(journal.serve, "customer", operator, value)
+    await docket.strike(recorder.serve, "customer", operator, value)
+    await docket.restore(recorder.serve, "customer", operator, value)
 
     for customer in struck + spared:
-        await docket.add(journal.serve)(customer)
+        await docket.add(recorder.serve)(customer)
     await run_everything(docket)
 
-    assert sorted(journal.served) == sorted(struck + spared)
+    assert sorted(recorder.served) == sorted(struck + spared)
 
 
 @pytest.mark.parametrize(
@@ -251,40 +255,40 @@ async def test_every_operator_can_be_restored(
     ids=lambda value: type(value).__name__,
 )
 async def test_values_of_every_type_that_can_be_compared_work(
-    docket: Docket, journal: Journal, bound: Any, above: Any, below: Any
+    docket: Docket, recorder: Recorder, bound: Any, above: Any, below: Any
 ) -> None:
-    await docket.strike(journal.serve, "customer", ">", bound)
+    await docket.strike(recorder.serve, "customer", ">", bound)
 
     for customer in (bound, above, below):
-        await docket.add(journal.serve)(customer)
+        await docket.add(recorder.serve)(customer)
     await run_everything(docket)
 
-    assert len(journal.served) == 2
-    assert above not in journal.served
+    assert len(recorder.served) == 2
+    assert above not in recorder.served
 
 
 @pytest.mark.parametrize("value", [None, True, "a", 1, 1.5, UUID(int=7), DAY, ("a", 1)])
-async def test_values_of_every_type_are_struck_when_equal(docket: Docket, journal: Journal, value: Any) -> None:
-    await docket.strike(journal.serve, "customer", "==", value)
+async def test_values_of_every_type_are_struck_when_equal(docket: Docket, recorder: Recorder, value: Any) -> None:
+    await docket.strike(recorder.serve, "customer", "==", value)
 
-    await docket.add(journal.serve)(value)
-    await docket.add(journal.serve)("someone else")
+    await docket.add(recorder.serve)(value)
+    await docket.add(recorder.serve)("someone else")
     await run_everything(docket)
 
-    assert journal.served == ["someone else"]
+    assert recorder.served == ["someone else"]
 
 
 @pytest.mark.parametrize("operator", [">", ">=", "<", "<=", "between"])
 @pytest.mark.parametrize("customer", ["text", None, [1], {"a": 1}, object])
 async def test_values_that_cannot_be_compared_never_match(
-    docket: Docket, journal: Journal, operator: Any, customer: Any
+    docket: Docket, recorder: Recorder, operator: Any, customer: Any
 ) -> None:
-    await docket.strike(journal.serve, "customer", operator, (1, 9) if operator == "between" else 5)
+    await docket.strike(recorder.serve, "customer", operator, (1, 9) if operator == "between" else 5)
 
-    await docket.add(journal.serve)(customer)
+    await docket.add(recorder.serve)(customer)
     await run_everything(docket)
 
-    assert journal.served == [customer]
+    assert recorder.served == [customer]
 
 
 async def test_a_task_without_the_struck_parameter_is_spared(docket: Docket) -> None:
@@ -301,17 +305,17 @@ def test_bounds_that_are_no_pair_of_one_kind_never_match(bounds: Any) -> None:
     assert not strikes.is_stricken({"customer": 5})
 
 
-async def test_other_processes_know_of_a_strike(docket: Docket, journal: Journal, name: str, url: str) -> None:
+async def test_other_processes_know_of_a_strike(docket: Docket, recorder: Recorder, name: str, url: str) -> None:
     async with Docket(name=name, url=url) as other:
-        other.register(journal.serve)
-        await docket.strike(journal.serve)
+        other.register(recorder.serve)
+        await docket.strike(recorder.serve)
 
         async def is_known() -> bool:
             return other.strike_list.is_stricken("serve")
 
         await eventually(is_known, "the other docket knows of the strike")
-        struck = await other.add(journal.serve)("a")
-        await docket.restore(journal.serve)
+        struck = await other.add(recorder.serve)("a")
+        await docket.restore(recorder.serve)
 
         async def is_over() -> bool:
             return not other.strike_list.is_stricken("serve")
@@ -322,13 +326,13 @@ async def test_other_processes_know_of_a_strike(docket: Docket, journal: Journal
 
 
 async def test_a_docket_that_comes_later_knows_of_earlier_strikes(
-    docket: Docket, journal: Journal, name: str, url: str
+    docket: Docket, recorder: Recorder, name: str, url: str
 ) -> None:
-    await docket.strike(journal.serve)
+    await docket.strike(recorder.serve)
 
     async with Docket(name=name, url=url) as other:
         await within(other.wait_for_strikes_loaded())
-        execution = await other.add(journal.serve)("a")
+        execution = await other.add(recorder.serve)("a")
 
     assert execution.disposition == Disposition.STRUCK
 
@@ -346,11 +350,11 @@ async def test_a_struck_perpetual_task_does_not_come_again(docket: Docket, worke
     assert runs == [1]
 
 
-async def test_clearing_leaves_strikes_alone(docket: Docket, journal: Journal) -> None:
-    await docket.strike(journal.serve)
+async def test_clearing_leaves_strikes_alone(docket: Docket, recorder: Recorder) -> None:
+    await docket.strike(recorder.serve)
     await docket.clear()
 
-    assert (await docket.add(journal.serve)("a")).disposition == Disposition.STRUCK
+    assert (await docket.add(recorder.serve)("a")).disposition == Disposition.STRUCK
 
 
 async def test_a_task_that_runs_already_is_not_stopped_by_a_strike(docket: Docket, worker: Worker) -> None:
@@ -398,8 +402,8 @@ async def test_a_list_answers_for_parameters_alone() -> None:
     assert not strikes.is_stricken({"region": 6})
 
 
-async def test_a_list_answers_for_an_execution(docket: Docket, journal: Journal) -> None:
-    execution = Execution(docket, journal.serve, ("a",), {}, "k", later())
+async def test_a_list_answers_for_an_execution(docket: Docket, recorder: Recorder) -> None:
+    execution = Execution(docket, recorder.serve, ("a",), {}, "k", later())
     strikes = StrikeList()
     assert not strikes.is_stricken(execution)
 
@@ -407,7 +411,7 @@ async def test_a_list_answers_for_an_execution(docket: Docket, journal: Journal)
     assert strikes.is_stricken(execution)
 
 
-async def test_a_connected_list_follows_a_docket(docket: Docket, journal: Journal, strikes: StrikeList) -> None:
+async def test_a_connected_list_follows_a_docket(docket: Docket, recorder: Recorder, strikes: StrikeList) -> None:
     await docket.strike("serve")
     await within(strikes.wait_for_strikes_loaded())
 
@@ -417,12 +421,12 @@ async def test_a_connected_list_follows_a_docket(docket: Docket, journal: Journa
     await eventually(is_known, "the list knows of the strike")
 
 
-async def test_a_connected_list_strikes_for_a_docket(docket: Docket, journal: Journal, strikes: StrikeList) -> None:
+async def test_a_connected_list_strikes_for_a_docket(docket: Docket, recorder: Recorder, strikes: StrikeList) -> None:
     await strikes.strike("serve", "customer", "==", "a")
 
     async def is_known() -> bool:
         return docket.strike_list.is_stricken({"customer": "a"}) or docket.strike_list.is_stricken(
-            Execution(docket, journal.serve, ("a",), {}, "k", later())
+            Execution(docket, recorder.serve, ("a",), {}, "k", later())
         )
 
     await eventually(is_known, "the docket knows of the strike")
@@ -452,15 +456,15 @@ async def test_a_list_is_connected_and_closed_by_hand_too(docket: Docket, name: 
         assert other.strike_list.is_stricken("serve")
 
 
-async def test_a_condition_of_ones_own_strikes(docket: Docket, journal: Journal) -> None:
+async def test_a_condition_of_ones_own_strikes(docket: Docket, recorder: Recorder) -> None:
     def is_for_nobody(execution: Execution) -> bool:
         return execution.kwargs.get("customer") == "nobody"
 
     docket.strike_list.add_condition(is_for_nobody)
-    struck = await docket.add(journal.serve)(customer="nobody")
-    spared = await docket.add(journal.serve)(customer="a")
+    struck = await docket.add(recorder.serve)(customer="nobody")
+    spared = await docket.add(recorder.serve)(customer="a")
     docket.strike_list.remove_condition(is_for_nobody)
-    restored = await docket.add(journal.serve, key=str(uuid4()))(customer="nobody")
+    restored = await docket.add(recorder.serve, key=str(uuid4()))(customer="nobody")
 
     assert [execution.disposition for execution in (struck, spared, restored)] == [
         Disposition.STRUCK,

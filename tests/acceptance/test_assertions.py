@@ -1,13 +1,10 @@
-"""What helps to write tests, and the tasks that are always there."""
-
-import logging
+"""The assertions for users' tests."""
 
 import pytest
 
-from docket import Docket, ExecutionState, testing
-from docket.tasks import fail, sleep, standard_tasks, trace
+from docket import Docket, testing
 from tests.running import run_everything
-from tests.times import later, now
+from tests.times import later
 
 
 async def serve(customer: str, region: str = "north") -> None: ...
@@ -120,53 +117,6 @@ async def test_tasks_that_ran_are_no_longer_there(docket: Docket) -> None:
 
     await testing.assert_no_tasks(docket)
     await testing.assert_task_not_scheduled(docket, serve)
-
-
-def test_the_standard_tasks_are_three() -> None:
-    assert list(standard_tasks) == [trace, fail, sleep]
-
-
-async def test_trace_logs_its_message(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        execution = await docket.add(trace)("a word from afar")
-        await run_everything(docket)
-    await execution.sync()
-
-    assert execution.state == ExecutionState.COMPLETED
-    (record,) = [
-        record
-        for record in caplog.records
-        if record.name == "docket.task.trace" and "a word from afar" in record.getMessage()
-    ]
-    assert record.levelno == logging.INFO
-
-
-async def test_fail_fails_with_its_message(docket: Docket) -> None:
-    execution = await docket.add(fail)("as it was told")
-    await run_everything(docket)
-    await execution.sync()
-
-    assert execution.state == ExecutionState.FAILED
-    with pytest.raises(Exception, match="as it was told"):
-        await execution.get_result()
-
-
-async def test_sleep_takes_its_time(docket: Docket) -> None:
-    execution = await docket.add(sleep)(0.1)
-    began = now()
-    await run_everything(docket)
-    await execution.sync()
-
-    assert execution.state == ExecutionState.COMPLETED
-    assert (now() - began).total_seconds() >= 0.1
-
-
-async def test_the_standard_tasks_can_be_added_by_name(docket: Docket) -> None:
-    execution = await docket.add("trace")("hello")
-    await run_everything(docket)
-    await execution.sync()
-
-    assert execution.state == ExecutionState.COMPLETED
 
 
 async def test_some_of_the_keywords_are_enough_to_find_a_task(docket: Docket) -> None:
