@@ -6,8 +6,9 @@ local key, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 insist()
 local bytes = call('HGET', TASKS, key)
 if not bytes then return 0 end
+local task, run_bytes = unpack_task(bytes), call('HGET', RUNNING, key)
+if not run_bytes and is_foreign(task) then return 0 end
 keep_chain_cancelled(key)
-local run_bytes = call('HGET', RUNNING, key)
 if run_bytes then
   local run = unpack_run(run_bytes)
   if not has_flag(run, CANCEL_ASKED) then
@@ -20,8 +21,6 @@ if run_bytes then
   call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
   return 2
 end
-local task = unpack_task(bytes)
-if is_foreign(task) then return 0 end
 withdraw(key, task)
 finish_cancelled(key, nil, (server_ms()), bytes, ttl)
 return 1

@@ -1,7 +1,8 @@
 -- Changes the progress of tasks; each change is one event.
 -- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add or false, current or false,
 --   total or false, message as JSON or false}.
--- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer counts, 1 if there is no such task.
+-- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer counts, 1 if there is no such task
+--   (or it is in a place that only a newer release knows).
 -- uses: keys, records
 local NOT_RUNNING, NOT_FOUND = 0, 1
 insist()
@@ -26,7 +27,7 @@ for i, item in ipairs(items) do
   local task = epoch == 0 and call('HGET', TASKS, key)
   if epoch ~= 0 and (not run or unpack_run(run).epoch ~= epoch) then
     answer[i] = NOT_RUNNING
-  elseif epoch == 0 and not task then
+  elseif epoch == 0 and (not task or is_foreign(unpack_task(task))) then
     answer[i] = NOT_FOUND
   else
     local current, total, message = string.match(call('HGET', PROGRESS, key) or '',

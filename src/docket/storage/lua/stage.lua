@@ -24,8 +24,8 @@ if #due > 0 then
     local records = call('HMGET', TASKS, unpack(due, moved + 1, last))
     for i = moved + 1, last do
       local key, bytes = due[i], records[i - moved]
-      if bytes then
-        local task = unpack_task(bytes)
+      local task = bytes and unpack_task(bytes)
+      if task and not is_foreign(task) then
         if losses_of(task) > 0 then
           --- parts
           to_front(key, task)

@@ -19,8 +19,8 @@ local function wake_line(limit)
     if #first == 0 then break end
     local key = first[1]
     local bytes = call('HGET', TASKS, key)
-    if bytes then
-      local task = unpack_task(bytes)
+    local task = bytes and unpack_task(bytes)
+    if task and not is_foreign(task) then
       call('SADD', slots, 'w' .. key)
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
