@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from dataclasses import Field, fields
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ import docket
 from docket.cli import app
 from docket.cli.app import COMMANDS
 from docket.cli.worker_options import WorkerOptions
+from docket.worker import options
 
 from .conftest import Command
 
@@ -118,6 +120,16 @@ def test_the_worker_has_the_same_defaults_as_in_python() -> None:
         assert getattr(options, name) == parameter.default, name
     assert list(options.tasks) == list(parameters["tasks"].default)
     assert options.docket == parameters["docket_name"].default
+
+
+@pytest.mark.parametrize("field", fields(options.WorkerOptions), ids=lambda field: field.name)
+def test_an_option_of_the_worker_has_one_default_in_python_and_on_the_command_line(field: Field[Any]) -> None:
+    for signature in (inspect.signature(docket.Worker), inspect.signature(docket.Worker.run)):
+        assert signature.parameters[field.name].default == field.default
+    assert any(option.name == field.name for option in find("worker").params)
+    # Programs written for another worker give it a size of batch: nothing here depends on it.
+    if field.name != "message_batch":
+        assert getattr(WorkerOptions(), field.name) == field.default
 
 
 def test_options_given_by_the_environment_reach_a_process_as_they_were() -> None:
