@@ -24,7 +24,7 @@ from docket.instrumentation import (
 )
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.foreign import warn_of_foreign
-from docket.ledger.ledger import BATCH
+from docket.ledger.tasks import BATCH
 from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.task_keys import new_key
 from docket.model.times import check_durations, duration_ms

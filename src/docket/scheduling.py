@@ -12,8 +12,8 @@ from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, Ledger, Order, Receipt
 from docket.ledger.batching import BATCH_BYTES
-from docket.ledger.ledger import ENQUEUE_BATCH
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
+from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.model.times import from_ms, to_ms
 from docket.repeating import Repeater, StoreTries, told
 

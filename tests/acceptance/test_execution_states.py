@@ -248,7 +248,7 @@ async def test_a_run_by_hand_whose_docket_was_closed_is_run_by_a_worker(docket: 
 
     async def is_put_back() -> bool:
         await docket.ledger.ask("sweep", (500, 0, 0, b"", ""))
-        return (await docket.ledger.look("k")).run is None
+        return (await docket.ledger.get("k")).run is None
 
     await eventually(is_put_back, "the task is put back")
     await run_everything(docket)

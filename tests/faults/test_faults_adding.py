@@ -134,7 +134,7 @@ async def test_a_replace_whose_answer_is_lost_says_that_it_may_be_stored(stage: 
         await far.replace(work, datetime.now(UTC), "k")("once")
 
     assert caught.value.maybe_stored
-    look = await near.ledger.look("k")
+    look = await near.ledger.get("k")
     assert look.task is not None
     assert look.task.generation == 1, "it was sent once"
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import Docket
-from docket.ledger.ledger import worker_name
+from docket.ledger.workers import worker_name
 from tests.waiting import eventually
 
 from . import tasks

@@ -23,7 +23,7 @@ from docket.ledger import (
     finish,
 )
 from docket.ledger.endings import Ending, ending_event
-from docket.ledger.isolating import isolate
+from docket.ledger.limits import LimitBook
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
 from docket.storage.server import Server
@@ -107,7 +107,7 @@ class Desk:
         """What a worker does with a suspect that it has to itself, in a process where nothing else runs."""
         for delivery in deliveries or ():
             if delivery.epoch == notes.alone:
-                assert await isolate(self.ledger, worker, delivery, alone=True)
+                assert await self.ledger.isolate(worker, delivery, alone=True)
 
     async def start(self, worker: str, key: str, **options: Any) -> Delivery:
         """Adds a task that is then the only one to be taken."""
@@ -134,7 +134,7 @@ class Desk:
 
     async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]], **options: Any) -> int:
         """1 acquired, 2 parked, 0 lost."""
-        return (await self.ledger.acquire(key, epoch, limits, **options))[0]
+        return (await LimitBook(self.ledger).acquire(key, epoch, limits, **options))[0]
 
     async def settle(self, *settlements: Settlement) -> list[Answer]:
         return (await self.ledger.settle(settlements))[1]

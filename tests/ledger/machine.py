@@ -21,6 +21,7 @@ from docket.ledger import (
     unknown_function,
 )
 from docket.ledger.payloads import Payload, call_payload
+from docket.ledger.queries import Query, find_all
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.server import Server
@@ -446,7 +447,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return self._bench.run(awaitable)
 
     async def _pages(self) -> list[Any]:
-        return [row async for page in self.desk.ledger.pages() for row in page]
+        return [row async for page in find_all(self.desk.ledger, Query()) for row in page]
 
     def _worker(self) -> str:
         return self._draw(st.sampled_from(sorted(self.model.workers)))

@@ -57,7 +57,7 @@ async def test_a_chain_that_ends_itself_is_left_alone(seeded: Desk) -> None:
     run = await seeded.start(worker, "chain")
     assert await seeded.settle(ending_its_chain(completed(run))) == [Answer.DONE]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
-    assert (await seeded.ledger.look("chain")).finished is not None
+    assert (await seeded.ledger.get("chain")).finished is not None
     assert not seeded.sound_books().dead
 
 
@@ -97,6 +97,6 @@ async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_schedule
     await seeded.settle(ending_its_chain(completed(run)))
     (receipt,) = await seeded.add("chain", seed=True)
     assert not receipt.scheduled
-    assert (await seeded.ledger.look("chain")).task is None
+    assert (await seeded.ledger.get("chain")).task is None
     (by_hand,) = await seeded.add("chain")
     assert by_hand.scheduled

@@ -9,7 +9,7 @@ from .desk import Desk, completed
 
 
 async def state_of(desk: Desk, key: str) -> ExecutionState | None:
-    finished = (await desk.ledger.look(key)).finished
+    finished = (await desk.ledger.get(key)).finished
     return finished.state if finished else None
 
 
@@ -42,7 +42,7 @@ async def test_a_running_task_gets_the_mark_and_its_worker_the_order(desk: Desk)
     run = await desk.start(worker, "k")
     assert await desk.ledger.cancel("k") == 2
     assert await desk.ledger.cancel("k") == 2
-    look = await desk.ledger.look("k")
+    look = await desk.ledger.get("k")
     assert look.run is not None
     assert look.run.cancel_asked
     assert desk.renew(worker).orders == [(run.epoch, "k")]

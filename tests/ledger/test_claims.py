@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docket.ledger import Answer, Entry
-from docket.ledger.ledger import BATCH
+from docket.ledger.tasks import BATCH
 
 from .desk import Desk, completed, order
 

@@ -20,7 +20,7 @@ def number_of(record_call: bytes) -> int:
 
 
 async def number_waiting(desk: Desk, key: str) -> int:
-    look = await desk.ledger.look(key)
+    look = await desk.ledger.get(key)
     assert look.task is not None
     return number_of(look.task.call)
 

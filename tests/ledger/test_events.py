@@ -11,7 +11,7 @@ import redis
 
 from docket.ledger import ProgressChange, hand_back, reschedule
 from docket.ledger.endings import Ending, ending_event, read_ending
-from docket.ledger.ledger import as_json
+from docket.ledger.workers import as_json
 from docket.model.states import ExecutionState
 from docket.storage.server import Server
 
@@ -161,6 +161,6 @@ async def test_errors_and_worker_names_cannot_break_an_event(desk: Desk, listene
     assert running["worker"] == failed["worker"] == text
     assert failed["state"] == "failed"
     assert len(failed["error"]) <= 4001
-    look = await desk.ledger.look("x")
+    look = await desk.ledger.get("x")
     assert look.finished is not None
     assert read_ending(look.finished.tail).worker == text

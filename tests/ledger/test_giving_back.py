@@ -157,7 +157,7 @@ async def test_of_several_limits_the_one_that_is_full_is_named(desk: Desk) -> No
     holder = await desk.start(worker, "holder")
     assert await desk.acquire("holder", holder.epoch, [("B", 1)]) == ACQUIRED
     run = await desk.start(worker, "k")
-    assert await desk.ledger.acquire("k", run.epoch, [("C", 1), ("B", 1), ("A", 1)]) == (PARKED, 2)
+    assert await LimitBook(desk.ledger).acquire("k", run.epoch, [("C", 1), ("B", 1), ("A", 1)]) == (PARKED, 2)
 
 
 async def test_a_leader_that_was_put_back_with_another_due_time_still_leads(desk: Desk) -> None:

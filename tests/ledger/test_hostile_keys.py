@@ -6,6 +6,7 @@ from typing import Any
 
 from docket.codec import decode_call, encode_call
 from docket.ledger import Ledger
+from docket.ledger.queries import Query, find_all
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text
 from docket.storage.server import Server
@@ -49,7 +50,7 @@ async def test_every_key_gets_its_own_argument_result_and_record(desk: Desk) -> 
 
     assert [run.key for run in runs] == KEYS
     for key in KEYS:
-        look = await desk.ledger.look(key)
+        look = await desk.ledger.get(key)
         assert look.task is not None
         assert read_call(look.task.call) == (key,)
 
@@ -57,7 +58,7 @@ async def test_every_key_gets_its_own_argument_result_and_record(desk: Desk) -> 
     books = desk.sound_books()
     assert set(books.finished) == set(KEYS)
     for key in KEYS:
-        look = await desk.ledger.look(key)
+        look = await desk.ledger.get(key)
         assert look.finished is not None
         assert read_call(look.finished.task.call) == (key,)
 
@@ -117,7 +118,7 @@ async def test_every_key_survives_the_loss_of_its_worker(desk: Desk) -> None:
 
 async def test_pages_show_every_key(desk: Desk) -> None:
     await desk.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
-    seen = {row.key: row async for page in desk.ledger.pages(with_calls=True) for row in page}
+    seen = {row.key: row async for page in find_all(desk.ledger, Query(), with_calls=True) for row in page}
     assert set(seen) == set(KEYS)
     assert all(read_call(row.task.call) == (key,) for key, row in seen.items())
 
@@ -186,7 +187,7 @@ async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: An
 
     for name, desk in desks.items():
         for i, key in enumerate(keys):
-            look = await desk.ledger.look(key)
+            look = await desk.ledger.get(key)
             record = look.finished.task if look.finished else look.task
             assert record is not None
             assert read_call(record.call) == (name, key)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from docket.ledger.ledger import BATCH
+from docket.ledger.queries import Query, find_all
+from docket.ledger.tasks import BATCH
 from docket.storage.keys import text_bytes
 
 from .desk import Desk, completed, order
@@ -70,7 +71,7 @@ async def test_pages_clear_and_sweep_go_in_bounded_steps(desk: Desk) -> None:
     count = 10_000
     await fill(desk, count)
     with script_times(desk, "page"):
-        pages = [len(page) async for page in desk.ledger.pages()]
+        pages = [len(page) async for page in find_all(desk.ledger, Query())]
     assert sum(pages) >= count
     assert max(pages) <= 2 * BATCH
     with script_times(desk, "sweep 500"):

@@ -112,7 +112,7 @@ async def test_a_finished_task_keeps_its_payload_as_long_as_its_record(desk: Des
     run = await start(desk, worker, "task")
     assert await desk.settle(completed(run)) == [Answer.DONE]
     assert 0 < ttl(desk.sound_books()) <= TTL_MS + SPREAD_MS
-    finished = (await desk.ledger.look("task")).finished
+    finished = (await desk.ledger.get("task")).finished
     assert finished is not None
     await desk.ledger.payloads.complete(finished.task)
     assert finished.task.call == FAT
@@ -206,7 +206,7 @@ async def test_a_result_that_is_stored_apart_lives_as_long_as_the_record(desk: D
     assert stored(desk)[result.id][1] > TTL_MS
     assert await desk.settle(with_result(run, result)) == [Answer.DONE]
     assert stored(desk)[result.id][1] <= TTL_MS + SPREAD_MS
-    finished = (await desk.ledger.look("task")).finished
+    finished = (await desk.ledger.get("task")).finished
     assert finished is not None
     assert finished.state is ExecutionState.COMPLETED
     # A repeat whose answer was lost harms nothing.
@@ -274,7 +274,7 @@ async def test_a_payload_that_somebody_deleted_is_told_apart(desk: Desk) -> None
     await add(desk, "task")
     (id,) = stored(desk)
     desk.client.delete(desk.ledger.keys.payload(id))
-    look = await desk.ledger.look("task")
+    look = await desk.ledger.get("task")
     assert look.task is not None
     with pytest.raises(Undecodable, match="10,000 bytes"):
         await desk.ledger.payloads.complete(look.task)

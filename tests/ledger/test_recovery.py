@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket.ledger import Answer, ProgressChange, Unwritten, hand_back
+from docket.ledger.queries import Query, find_all
 from docket.storage.records import read_task
 
 from .books import GROUP
@@ -428,9 +429,9 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(desk: Desk) -> Non
     assert await (await flushed()).settle(completed(a)) == [DONE]
     assert not (await flushed()).renew(worker).lost
     assert await (await flushed()).ledger.cancel("b") == 2
-    assert (await (await flushed()).ledger.look("a")).finished is not None
+    assert (await (await flushed()).ledger.get("a")).finished is not None
     assert (await (await flushed()).ledger.census()).unfinished == 2
-    assert len([p async for p in (await flushed()).ledger.pages()]) == 1
+    assert len([p async for p in find_all((await flushed()).ledger, Query())]) == 1
     assert len(await (await flushed()).ledger.roster()) == 1
     assert await (await flushed()).ledger.unknown_deliveries(worker, [b.epoch], []) == []
     assert (await flushed()).reclaim() == [0, 0, 0, 0, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docket.ledger import Answer, Delivery
-from docket.ledger.ledger import hand_id
+from docket.ledger.workers import hand_id
 
 from .desk import LEASE_MS, Desk, completed
 

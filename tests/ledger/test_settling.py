@@ -19,14 +19,14 @@ DONE, LOST, KEPT, CANCELLED = Answer.DONE, Answer.LOST, Answer.KEPT, Answer.CANC
 async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_progress(desk: Desk) -> None:
     worker = await desk.hire()
     run = await desk.start(worker, "k")
-    before = await desk.ledger.look("k")
+    before = await desk.ledger.get("k")
     assert before.run is not None
     (progress,) = await desk.ledger.progress([ProgressChange("k", run.epoch, message='"all of it"')])
     settlement = completed(run)
     settlement.item = settlement.item._replace(tail=Ending("name", "words", 1, b"value").pack())
     assert await desk.settle(settlement) == [DONE]
 
-    look = await desk.ledger.look("k")
+    look = await desk.ledger.get("k")
     assert (look.task, look.run, look.progress) == (None, None, None)
     assert look.finished is not None
     assert look.finished.state is ExecutionState.COMPLETED

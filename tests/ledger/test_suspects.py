@@ -14,7 +14,6 @@ from docket.codec.packing import unpack_from_script
 from docket.errors import WorkerLost
 from docket.ledger import Delivery, Entry, KeptSlot, SuspectNotes, hand_back, reschedule
 from docket.ledger.endings import read_ending
-from docket.ledger.isolating import isolate
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
@@ -289,7 +288,7 @@ async def lose_alone_unmarked(desk: Desk, key: str, *, then_marked: bool | None 
     assert [run.key for run in deliveries] == [key]
     assert notes.alone == deliveries[0].epoch
     for alone in () if then_marked is None else (True, then_marked):
-        assert await isolate(desk.ledger, worker, deliveries[0], alone=alone)
+        assert await desk.ledger.isolate(worker, deliveries[0], alone=alone)
         desk.sound_books()
     desk.bury(worker)
 
@@ -316,10 +315,10 @@ async def test_only_the_run_itself_can_be_marked(desk: Desk) -> None:
     await lose_twice(desk, "k")
     worker, other = await desk.hire(), await desk.hire()
     (run,) = await desk.take(worker)
-    assert not await isolate(desk.ledger, other, run, alone=True)
-    assert not await isolate(desk.ledger, worker, replace(run, epoch=run.epoch + 1), alone=False)
+    assert not await desk.ledger.isolate(other, run, alone=True)
+    assert not await desk.ledger.isolate(worker, replace(run, epoch=run.epoch + 1), alone=False)
     await desk.settle(completed(run))
-    assert not await isolate(desk.ledger, worker, run, alone=True)
+    assert not await desk.ledger.isolate(worker, run, alone=True)
     assert not desk.sound_books().alone
 
 

@@ -114,7 +114,7 @@ async def test_a_worker_that_has_to_end_keeps_what_no_other_live_worker_knows(de
 async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_and_shown(desk: Desk) -> None:
     ignorant = await desk.hire("g")
     await meet(desk, ignorant, "cancelled", "replaced", "cleared", "seized")
-    look = await desk.ledger.look("cancelled")
+    look = await desk.ledger.get("cancelled")
     assert look.task is not None
     assert look.task.state is ExecutionState.QUEUED
     census = await desk.ledger.census()

@@ -77,7 +77,7 @@ async def test_a_run_starts_at_the_servers_time_of_its_claim(docket: Docket, wor
     seen: dict[str, tuple[Any, Any]] = {}
 
     async def look(execution: Execution = CurrentExecution()) -> None:
-        found = await docket.ledger.look(execution.key)
+        found = await docket.ledger.get(execution.key)
         assert found.run is not None
         seen[execution.key] = (execution.started_at, from_ms(found.run.started_ms))
 

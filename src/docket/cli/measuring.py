@@ -67,7 +67,7 @@ class Bench:
         end = time.monotonic() + PATIENCE_SECONDS
         while len(values) < ROUND_TRIPS and time.monotonic() < end:
             began = time.perf_counter()
-            await self._docket.server.client.execute_command("PING")
+            await self._docket.ledger.ping()
             values.append(time.perf_counter() - began)
         return Times(values)
 

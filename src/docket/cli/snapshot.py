@@ -19,9 +19,9 @@ from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.listing import STAGES, Cursor, read_cursor
 from docket.inspection.view import View, as_json, read_view
-from docket.ledger.ledger import worker_name
 from docket.ledger.queries import FunctionTally, TaskRow
 from docket.ledger.unknown_functions import UnknownFunction
+from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 

@@ -104,7 +104,7 @@ async def _watch(docket: Docket, key: str, timeout: timedelta | None, as_json: b
 
 
 async def _screen(docket: Docket, key: str, as_json: bool) -> Screen:
-    look = await docket.ledger.look(key)
+    look = await docket.ledger.get(key)
     record = look.task or (look.finished.task if look.finished else None)
     if record is None:
         raise CommandFailed(
@@ -124,7 +124,7 @@ async def _follow(docket: Docket, key: str, screen: Screen) -> StateEvent:
     try:
         while not following.done():
             await asyncio.wait([following], timeout=LOOK_SECONDS)
-            look = await docket.ledger.look(key) if not following.done() else None
+            look = await docket.ledger.get(key) if not following.done() else None
             if look is not None and look.task is None and look.finished is None:
                 raise CommandFailed(f"task {key!r} is gone: it ended without leaving a record")
         return following.result()

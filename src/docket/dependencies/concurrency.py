@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from uncalled_for import get_signature
 
-from docket.ledger.limits import LimitBook
+from docket.ledger.limits import LimitBook, Verdict
 
 from .admission import Admission, PutAway, call_arguments, name_of, patiently, positive_count, superseded
 from .context import current_docket, current_execution, current_worker
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from docket.docket import Docket
     from docket.execution import Execution
     from docket.worker import Worker
-
-_LOST, _ACQUIRED = 0, 1
 
 logger: logging.Logger = logging.getLogger("docket.dependencies")
 
@@ -161,11 +159,9 @@ def _all_claims(execution: Execution) -> list[Claim]:
 
 
 async def _acquire(execution: Execution, claims: list[Claim]) -> None:
-    ledger = current_docket.get().ledger
-    answer, full = await patiently(
-        lambda: ledger.acquire(execution.key, execution.epoch, claims, taken=execution.taken)
-    )
-    if answer == _LOST:
+    book = LimitBook(current_docket.get().ledger)
+    verdict, full = await patiently(lambda: book.acquire(execution.key, execution.epoch, claims, taken=execution.taken))
+    if verdict is Verdict.LOST:
         raise superseded(execution)
-    if answer != _ACQUIRED:
+    if verdict is not Verdict.GO:
         raise ConcurrencyBlocked(execution, *claims[full - 1])

@@ -19,8 +19,8 @@ from docket.errors import (
 )
 from docket.ledger import Answer, Ending, Look, RunEnding, Settlement, Taken, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
-from docket.ledger.ledger import as_json, worker_name
 from docket.ledger.payloads import LARGEST_CALL, call_payload
+from docket.ledger.workers import as_json, worker_name
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import check_durations, from_ms
 from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
@@ -221,19 +221,19 @@ class Execution(TaskIdentity, Generic[Result_co]):
 
     async def _has_ended(self, epoch: int) -> bool:
         """Whether an earlier attempt to settle was written, and only its answer lost."""
-        finished = (await self.docket.ledger.look(self.key)).finished
+        finished = (await self.docket.ledger.get(self.key)).finished
         return finished is not None and finished.epoch == epoch
 
     # Looking
 
     async def sync(self) -> None:
         """Reads state, times, error and progress as they are written down."""
-        look = await self.docket.ledger.look(self.key)
+        look = await self.docket.ledger.get(self.key)
         self.apply(look)
 
     async def is_superseded(self) -> bool:
         """Whether this task was replaced since: then this run no longer counts."""
-        look = await self.docket.ledger.look(self.key)
+        look = await self.docket.ledger.get(self.key)
         if self.epoch:
             return look.run is None or look.run.epoch != self.epoch
         return look.task is not None and look.task.generation > self.generation

@@ -7,7 +7,7 @@ import asyncio
 from docket._aio import cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger import Ledger
-from docket.ledger.ledger import hand_id
+from docket.ledger.workers import hand_id
 
 
 class HandRuns:

@@ -51,7 +51,7 @@ async def _from_result_storage(docket: TaskHome, key: str, result_key: bytes) ->
 
 async def stored_ending(docket: TaskHome, key: str) -> bytes | None:
     """The pickled value or exception that the finished record of a task has, or None."""
-    record = (await docket.ledger.look(key)).finished
+    record = (await docket.ledger.get(key)).finished
     if record is None:
         return None
     ending = read_ending(record.tail)

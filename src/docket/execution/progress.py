@@ -90,7 +90,7 @@ class ExecutionProgress:
 
     async def sync(self) -> None:
         """Reads the progress as it is written down, also after the task has ended."""
-        look = await self.docket.ledger.look(self.key)
+        look = await self.docket.ledger.get(self.key)
         stored = look.progress or (look.finished.progress if look.finished else None)
         self.apply(read_progress(stored) if stored else {})
 

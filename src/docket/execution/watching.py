@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.ledger import Look, read_ending
-from docket.ledger.ledger import worker_name
+from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord, TaskRecord, read_finished
@@ -68,7 +68,7 @@ async def wait_finished(
     """
     in_vain = timeout is not None and timeout <= 0
     if in_vain or not expect_to_wait:
-        look = await docket.ledger.look(key)
+        look = await docket.ledger.get(key)
         if look.finished is not None and look.finished.task.generation >= generation:
             return look.finished
         if in_vain:
@@ -77,7 +77,7 @@ async def wait_finished(
         async with asyncio.timeout(timeout), listening(docket, key) as inbox:
             while True:
                 try:
-                    look = await docket.ledger.look(key)
+                    look = await docket.ledger.get(key)
                 except ServerUnreachable:
                     # It was there, and what we wait for may be under way: an outage is waited out, too.
                     await asyncio.sleep(OUTAGE_SECONDS)
@@ -168,7 +168,7 @@ class _Sight:
 
 
 async def _look(docket: TaskHome, key: str) -> _Sight:
-    look = await docket.ledger.look(key)
+    look = await docket.ledger.get(key)
     task = look.task or (look.finished.task if look.finished else None)
     if task is None:
         raise TaskNotFound(f"there is no task {key!r}: it was never scheduled, or it has ended and its record is gone")
@@ -180,7 +180,7 @@ async def _look(docket: TaskHome, key: str) -> _Sight:
 async def _is_there(docket: TaskHome, key: str) -> bool:
     """Whether the key has an unfinished task, so that an ending without a record may be that of an earlier one."""
     try:
-        return (await docket.ledger.look(key)).task is not None
+        return (await docket.ledger.get(key)).task is not None
     except ServerUnreachable:
         return False
 

@@ -26,7 +26,7 @@ def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
 
 async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
     """The task of that key, finished or not, or None."""
-    look = await docket.ledger.look(key)
+    look = await docket.ledger.get(key)
     task = look.task or (look.finished.task if look.finished else None)
     if task is None:
         return None

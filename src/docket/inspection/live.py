@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
 from docket.errors import DocketError
-from docket.ledger.ledger import Census, worker_name
 from docket.ledger.queries import TaskRow
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
+from docket.ledger.values import Census
+from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.overhearing import overhear
@@ -190,14 +191,14 @@ class Observer:
         assert self.state.census is not None
         if row.key in self._progress or self.state.census.server_ms - row.run.started_ms < 1000:
             return
-        stored = (await self._docket.ledger.look(row.key)).progress
+        stored = (await self._docket.ledger.get(row.key)).progress
         known: dict[str, Any] = json.loads(stored) if stored else {}
         self._progress[row.key] = known.get("current"), known.get("total", 100), known.get("message")
 
     async def _name_failures(self) -> None:
         """Events tell the key only. Of many failures, the last ones are of interest."""
         unnamed, self._unnamed = self._unnamed[-SHOWN_FAILURES:], []
-        looks = await asyncio.gather(*(self._docket.ledger.look(failure.key) for failure in unnamed))
+        looks = await asyncio.gather(*(self._docket.ledger.get(failure.key) for failure in unnamed))
         for failure, look in zip(unnamed, looks, strict=True):
             record = look.task or (look.finished.task if look.finished else None)
             if record is not None:

@@ -10,9 +10,9 @@ from weakref import WeakValueDictionary
 
 from docket.execution import Execution
 from docket.ledger import Ledger
-from docket.ledger.ledger import worker_name
 from docket.ledger.queries import Query, TaskRow, find_all
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
+from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 

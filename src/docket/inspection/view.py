@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from docket.ledger.ledger import Census, worker_name
 from docket.ledger.queries import FunctionTally, TaskRow, tally
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
+from docket.ledger.values import Census
+from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 

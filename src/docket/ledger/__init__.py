@@ -3,7 +3,7 @@
 from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Ledger
-from .rows import Look, PageRow, Receipt, WorkerRow
+from .rows import Look, Receipt, WorkerRow
 from .settlements import (
     Answer,
     RunEnding,
@@ -47,7 +47,6 @@ __all__ = [
     "Ledger",
     "Look",
     "Order",
-    "PageRow",
     "ProgressChange",
     "Receipt",
     "Reclaimed",

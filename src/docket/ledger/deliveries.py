@@ -1,19 +1,88 @@
-"""The answer of a claim."""
+"""The way from the stream to a run: deliveries are read, taken and claimed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from docket.storage.keys import bytes_text
+from docket.storage.keys import bytes_text, text_bytes
 
-from .values import Delivery, Entry, SuspectNotes
+from .script_calls import ScriptCalls
+from .tasks import BATCH
+from .values import Delivery, Entry, KeptSlot, SuspectNotes, UnknownEntry, WaitingFunctions
+from .workers import OFFER_MS
 
 # The answer has these for each claimed task, after two numbers of its own (lua/parts/claiming.lua).
 CLAIM_ROW = ("key", "record", "epoch")
 _FIRST_ROW, _ROW = 2, len(CLAIM_ROW)
 
 
-def read_deliveries(reply: list[Any], notes: SuspectNotes | None) -> list[Delivery] | None:
+class DeliveryVerbs(ScriptCalls):
+    """The verbs about deliveries."""
+
+    async def take(
+        self,
+        worker: str,
+        worker_json: str,
+        count: int,
+        kept: KeptSlot | None = None,
+        notes: SuspectNotes | None = None,
+        *,
+        functions: WaitingFunctions | None = None,
+        reads_front: bool = True,
+    ) -> list[Delivery] | None:
+        """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
+
+        A slot that is kept for an offer is beside the count. It is used, too, unless a hand-over is on its way for it; if
+        there is nothing to take it is offered, where that is wanted. `kept.answer` tells which. Tasks that wait for a worker
+        that knows one of these `functions` go before others.
+        """
+        terms = (0, 0, 0, 0)
+        if kept is not None:
+            terms = (1, int(kept.offered), kept.last_epoch, OFFER_MS if kept.to_offer else 0)
+        names = [text_bytes(name) for name in functions.names] if functions is not None else False
+        mode = 1 if notes is None else notes.mode
+        reply = await self.ask(
+            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0, names, mode)
+        )
+        if kept is not None and reply[0] != -1:
+            kept.answer = reply[1]
+        if functions is not None and reply[0] != -1:
+            functions.left = [bytes_text(name) for name in reply.pop()]
+        return _read_claimed(reply, notes)
+
+    async def claim(
+        self,
+        worker: str,
+        worker_json: str,
+        entries: Sequence[Entry],
+        notes: SuspectNotes | None = None,
+        *,
+        gives_up: bool = False,
+        runs_suspects: bool = True,
+    ) -> list[Delivery] | None:
+        """Claims what a blocking read delivered; suspects may be left to other workers. A worker that `gives_up` puts back
+        the suspect that it has reserved."""
+        rows = [(int(e.from_front), e.id, e.key) for e in entries]
+        suspects = 2 if gives_up else notes.mode if notes is not None else int(runs_suspects)
+        reply = await self.ask("claim", (worker.encode(), worker_json, rows, suspects))
+        return _read_claimed(reply, notes)
+
+    async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
+        """Deliveries that count as this worker's and belong to none of these runs; `seen` are those of the last look."""
+        rows = [(int(e.from_front), e.id) for e in seen]
+        reply = await self.ask("unknown_deliveries", (worker.encode(), list(epochs), rows))
+        return [
+            UnknownEntry(bool(front), id.decode(), key, epoch, bool(before)) for front, id, key, epoch, before in reply
+        ]
+
+    async def withdraw_offer(self, worker: str) -> bool:
+        """Whether the offer still stood; nothing is handed over from now on."""
+        offers = text_bytes(self.keys.offers)
+        return bool(await self.server.ask(offers, "ZREM", offers, worker.encode()))
+
+
+def _read_claimed(reply: list[Any], notes: SuspectNotes | None) -> list[Delivery] | None:
     if reply[0] == -1:
         return None
     if (len(reply) - _FIRST_ROW) % _ROW:

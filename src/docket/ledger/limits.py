@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docket.storage.keys import text_bytes
+from docket.storage.keys import segment, text_bytes
 
 from .ledger import Ledger
 from .values import Taken
@@ -38,7 +38,7 @@ class Decision:
 
 
 class LimitBook:
-    """The limits of one docket that are about time; those about slots are the ledger's `acquire`.
+    """The limits of one docket.
 
     `taken` is what the run has taken of other limits: the script that puts it off gives that back.
     """
@@ -68,6 +68,23 @@ class LimitBook:
         state = text_bytes(self._keys.debounce(limit))
         return await self._decide("debounce", key, epoch, taken, _DEBOUNCE, state, settle_ms, int(latest))
 
+    async def acquire(
+        self, key: str, epoch: int, limits: Sequence[tuple[str, int]], *, taken: Sequence[Taken] = ()
+    ) -> tuple[Verdict, int]:
+        """Takes a slot of each limit. PUT_OFF: the task is parked and this run is over; the number says which limit was
+        full, counted from 1."""
+        code, full = await self._ledger.ask(
+            "acquire",
+            (
+                text_bytes(key),
+                epoch,
+                [(_limit_segment(name), most) for name, most in limits],
+                self._ledger.ttl_ms,
+                taken,
+            ),
+        )
+        return Verdict(code), full
+
     async def declare(self, group: str, most: int) -> None:
         """Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there
         is one now."""
@@ -86,3 +103,8 @@ class LimitBook:
         if verdict is Verdict.GO:
             return Decision(verdict, wait_ms, (kind, place, name) if name else None)
         return Decision(verdict, wait_ms, overtaken=name == _OVERTAKEN)
+
+
+def _limit_segment(name: str) -> bytes:
+    """A limit's name is part of key names and of a list joined by newlines; it must not be empty there."""
+    return text_bytes(segment(name).replace("\n", "%0A") or "%")

@@ -32,13 +32,6 @@ class Look:
 
 
 @dataclass(slots=True)
-class PageRow:
-    key: str
-    task: TaskRecord
-    run: RunRecord | None
-
-
-@dataclass(slots=True)
 class WorkerRow:
     id: str
     last_seen_ms: float

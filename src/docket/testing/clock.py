@@ -117,7 +117,7 @@ class Clock:
         deadline = time.monotonic() + self._patience.total_seconds()
         while True:
             await self._stage()
-            busy, due = await self._outlook()
+            busy, due = await self._docket.ledger.outlook()
             if not busy and (due is None or due > self._clock.now_ms()):
                 return due
             if time.monotonic() > deadline:
@@ -130,13 +130,9 @@ class Clock:
             if not moved or due is None or due > self._clock.now_ms():
                 return
 
-    async def _outlook(self) -> tuple[int, float | None]:
-        _, busy, due = await self._docket.ledger.ask("outlook", ())
-        return busy, None if float(due) < 0 else float(due)
-
     async def _skip(self) -> bool:
         """Moves on to the next due time, for a worker that runs until everything is finished."""
-        busy, due = await self._outlook()
+        busy, due = await self._docket.ledger.outlook()
         if busy:
             await asyncio.sleep(_POLL_SECONDS)
             return True

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
-from typing import Any
 
 from docket.ledger import Delivery, Entry, Ledger, WaitingFunctions
-from docket.storage.blocking import BlockingLine
-from docket.storage.faults import SERVER_ERRORS
-from docket.storage.keys import GROUP, text_bytes
+from docket.ledger.delivery_reader import DeliveryReader
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
@@ -27,8 +23,6 @@ from .unknown_deliveries import UnknownDeliveries
 TAKE_AT_MOST = 50
 # How long a read waits while a hand-over is due, after which the slot kept for it may be free.
 DUE_SECONDS = 1.0
-# How much longer than it was asked to the server may hold a read before the connection counts as dead.
-LATE_SECONDS = 2.0
 
 
 class Fetcher(ClaimingService):
@@ -53,7 +47,7 @@ class Fetcher(ClaimingService):
         self._subscriptions = subscriptions
         self._slots = slots
         self._lease = lease
-        self._line: BlockingLine | None = None
+        self._reader = DeliveryReader(ledger)
         # For how many the blocked read waits.
         self._reading = 0
         self._offering = Offering(
@@ -151,8 +145,7 @@ class Fetcher(ClaimingService):
     def interrupt(self) -> None:
         """Looks for work now, whatever the blocked read waits for."""
         self._may_be_work = self._must_look_again = True
-        if self._line is not None:
-            self._line.interrupt()
+        self._reader.interrupt()
 
     def offer_slot(self) -> str | None:
         """The id under which a slot is offered along with a settlement, if there is one to spare."""
@@ -161,8 +154,7 @@ class Fetcher(ClaimingService):
     @property
     def reading_client(self) -> int | None:
         """The connection of the blocked read, as the server names it. Safe to read from any thread."""
-        line = self._line
-        return line.waiting_id if line is not None else None
+        return self._reader.waiting_id
 
     @property
     def is_offering(self) -> bool:
@@ -181,19 +173,13 @@ class Fetcher(ClaimingService):
         self._subscriptions.forget_gap(self)
         self.unknown_deliveries.close()
         await self._offering.close()
-        await self._hang_up()
+        await self._reader.close()
 
     async def recover(self) -> None:
         """A read whose answer was lost may have delivered something: look for it soon."""
-        await self._hang_up()
+        await self._reader.close()
         self.unsure()
         await self._ledger.server.revive()
-
-    async def _hang_up(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            with contextlib.suppress(*SERVER_ERRORS):
-                await line.aclose()
 
     def unsure(self) -> None:
         """Something that was said about an offer was lost, or may have been: the server has to be asked."""
@@ -303,35 +289,24 @@ class Fetcher(ClaimingService):
         self._isolation.begun(worker, delivery)
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
-        """Blocks on the server until there is work, on a connection of its own."""
-        front, stream = text_bytes(self._ledger.keys.front), text_bytes(self._ledger.keys.stream)
+        """Blocks on the server until there is work."""
         seconds = DUE_SECONDS if self._offering.state is Offer.DUE else BLOCK_SECONDS
-        streams: tuple[Any, ...] = (front, stream, ">", ">")
-        if not self._isolation.reads_front:
-            streams, seconds = (stream, ">"), min(seconds, self._isolation.front_pause)
+        reads_front = self._isolation.reads_front
+        if not reads_front:
+            seconds = min(seconds, self._isolation.front_pause)
         self._reading = count
         try:
-            if self._line is None:
-                self._line = await self._ledger.server.blocking_line(self._ledger.keys.stream)
+            await self._reader.open()
             if self._must_look_again:
                 self._may_be_work = True
                 return []
-            reply: Any = await self._line.ask(
-                "XREADGROUP", "GROUP", GROUP, self.worker, "COUNT", count, "BLOCK", max(int(seconds * 1000), 1),
-                "STREAMS", *streams, patience=seconds + LATE_SECONDS,
-            )  # fmt: skip
-        except SERVER_ERRORS as error:
-            raise self._ledger.server.explain(error) from error
+            entries = await self._reader.read(self.worker, count, seconds, reads_front=reads_front)
         except asyncio.CancelledError:
             # Else the server would go on waiting, and give us what nobody here reads.
-            await self._hang_up()
+            await self._reader.close()
             raise
         finally:
             self._reading = 0
-        if self._line.was_cut:
+        if self._reader.was_cut:
             self.unknown_deliveries.look_now()
-        return [
-            Entry(name == front, id.decode(), fields[1] if fields and fields[0] == b"k" else b"")
-            for name, rows in (reply or ())
-            for id, fields in rows
-        ]
+        return entries

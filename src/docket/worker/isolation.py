@@ -11,7 +11,6 @@ from collections.abc import Callable
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger import Delivery, Entry, Ledger, SuspectNotes
-from docket.ledger.isolating import isolate
 
 from .process_runs import ProcessRuns
 from .runs import Runs
@@ -120,7 +119,7 @@ class Isolation:
         with contextlib.suppress(TimeoutError, *TRANSIENT):
             # Without the mark the task is not buried: it then runs alone once more.
             async with asyncio.timeout(MARK_SECONDS):
-                await isolate(self._ledger, worker, delivery, alone=True)
+                await self._ledger.isolate(worker, delivery, alone=True)
 
     def begun(self, worker: str, delivery: Delivery) -> None:
         """If it did not begin, since the lease is gone, the slots are free again."""
@@ -136,7 +135,7 @@ class Isolation:
         backoff = Backoff(most=5.0)
         while (run := self._runs.find(delivery.epoch)) is not None and not run.over:
             try:
-                await isolate(self._ledger, worker, delivery, alone=False)
+                await self._ledger.isolate(worker, delivery, alone=False)
             except TRANSIENT:
                 await backoff.pause()
                 continue

@@ -17,7 +17,6 @@ from docket.instrumentation import (
     somebody_listens,
 )
 from docket.ledger import Census, Ledger
-from docket.ledger.leading import lead
 
 from .service import Service
 from .tenure import Identity
@@ -55,7 +54,7 @@ class Sampler(Service):
     async def step(self) -> None:
         if somebody_listens():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
-            if await lead(self._ledger, "sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
+            if await self._ledger.lead("sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
                 self._show(await self._ledger.census())
             else:
                 self.clear()

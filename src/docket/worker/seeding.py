@@ -14,7 +14,6 @@ from docket.dependencies import Perpetual, plan_for
 from docket.errors import TRANSIENT
 from docket.execution import TaskCall, TaskFunction
 from docket.ledger import Seed
-from docket.ledger.leading import lead
 
 from .deploys import deploy_fingerprint
 from .service import Service
@@ -65,7 +64,7 @@ class Seeder(Service):
     async def step(self) -> None:
         self._hurry.clear()
         # Of the workers that know these tasks one looks after them.
-        if await lead(self._docket.ledger, f"seeding {self._deploy}", self._identity.id, int(HOLD_SECONDS * 1000)):
+        if await self._docket.ledger.lead(f"seeding {self._deploy}", self._identity.id, int(HOLD_SECONDS * 1000)):
             await self.seed()
         self.is_well()
         with contextlib.suppress(TimeoutError):

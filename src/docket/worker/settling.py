@@ -13,7 +13,7 @@ from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
 from docket.ledger import Answer, Ledger, Settlement, hand_back
 from docket.ledger.batching import BATCH_BYTES, batch_end
-from docket.ledger.ledger import BATCH
+from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS
 
 from .write_limits import StuckClock, WriteLimits

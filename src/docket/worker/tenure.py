@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger import Ledger, Renewal
-from docket.ledger.ledger import worker_id
+from docket.ledger.workers import worker_id
 
 from .duties import Duties
 from .lease import Lease

@@ -16,7 +16,7 @@ from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
 from docket.execution.context import TaskHome
-from docket.ledger.ledger import as_json
+from docket.ledger.workers import as_json
 from docket.model.times import check_durations, duration_ms, from_ms
 
 from .block_context import BlockContext

@@ -1,0 +1,35 @@
+"""Runs the scripts of one docket."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from docket.codec.packing import pack_for_script, script_packer
+from docket.storage.keys import Keys, text_bytes
+from docket.storage.server import Server
+
+
+class ScriptCalls:
+    """The base of the ledger: the keys of one docket, and its scripts by name."""
+
+    def __init__(self, server: Server, keys: Keys, ttl_ms: int) -> None:
+        self.server = server
+        self.keys = keys
+        self.ttl_ms = ttl_ms
+        self._channels = text_bytes(keys.channels)
+        self._root = [keys.root]
+        # For the event loop; threads that renew leases pack with a buffer of their own.
+        self._pack = script_packer()
+
+    def ask(self, script: str, arguments: Any, patience: float | None = None) -> Coroutine[Any, Any, Any]:
+        """Only modules of docket.ledger call it: others call the verbs."""
+        return self.server.run(script, self._root, self._channels, self._pack(arguments), patience=patience)
+
+    def ask_blocking(self, client: Any, script: str, arguments: Any) -> Any:
+        """For a thread; `client` is a blocking client of its own."""
+        return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))
+
+    async def ping(self) -> None:
+        """One command that does nothing, to measure the way to the server."""
+        await self.server.client.execute_command("PING")

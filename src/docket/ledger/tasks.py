@@ -1,0 +1,146 @@
+"""The life of a task: written down, staged, settled, cancelled, read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docket.model.states import ExecutionState
+from docket.storage.keys import text_bytes
+from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
+
+from .rows import Look, Receipt
+from .script_calls import ScriptCalls
+from .settlements import ANSWERS, Answer, Settlement
+from .values import Census, Duty, Order, ProgressChange, Seed, Staged, Unwritten
+from .workers import OFFER_MS, as_json
+
+# Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
+BATCH = 500
+# New tasks cost the server more each, above all those with keys that it has to look up.
+ENQUEUE_BATCH = 200
+_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
+
+
+class TaskVerbs(ScriptCalls):
+    """The verbs about tasks."""
+
+    async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
+        reply = await self.ask(
+            "enqueue",
+            [
+                (
+                    text_bytes(o.key),
+                    o.due_ms,
+                    _mode(o),
+                    text_bytes(o.function_name),
+                    o.call,
+                    o.attempt,
+                )
+                for o in orders
+            ],
+        )
+        return [
+            Receipt(
+                reply[i] in (1, 2),
+                reply[i + 1],
+                reply[i + 2],
+                ExecutionState.SCHEDULED if reply[i + 3] == SCHEDULED else ExecutionState.QUEUED,
+                reply[i] == 2,
+                reply[i] == 3,
+            )
+            for i in range(1, len(reply), 4)
+        ]
+
+    async def settle(
+        self, settlements: Sequence[Settlement], offering: str | None = None, *, patience: float | None = None
+    ) -> tuple[int, list[Answer]]:
+        """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement.
+
+        A worker that is `offering` has a slot to spare, which the next task that comes may fill.
+        """
+        offer = offering.encode() if offering is not None else False
+        worker = settlements[0].worker if settlements else None
+        items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
+        claimed_by = worker.encode() if worker is not None else False
+        arguments = (self.ttl_ms, offer, OFFER_MS, items, claimed_by)
+        reply = await self.ask("settle", arguments, patience)
+        return reply[0], [ANSWERS[code] for code in reply[1:]]
+
+    async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
+        """Moves due tasks to the stream. A worker does so only if it leads, or takes over because a task is overdue."""
+        name = worker.encode() if worker is not None else False
+        moved, now, following, duty = await self.ask("stage", (most, name, int(summoned)))
+        return Staged(moved, float(now), None if following == b"-1" else float(following), Duty(duty))
+
+    async def next_due_ms(self) -> float | None:
+        """When the next scheduled task is due."""
+        queue = text_bytes(self.keys.queue)
+        head = await self.server.ask(queue, "ZRANGE", queue, 0, 0, "WITHSCORES")
+        return float(head[1]) if head else None
+
+    async def cancel(self, key: str) -> int:
+        """0 nothing there, 1 cancelled, 2 its worker was told."""
+        return await self.ask("cancel", (text_bytes(key), self.ttl_ms))
+
+    async def clear(self) -> int:
+        cursor, removed = "0", 0
+        while True:
+            cursor, count = await self.ask("clear", (cursor, 200, self.ttl_ms))
+            removed += count
+            cursor = cursor.decode()
+            if cursor == "0":
+                return removed
+
+    async def progress(self, changes: Sequence[ProgressChange]) -> list[bytes | Unwritten]:
+        """The progress of each task as it is now, as JSON."""
+        reply = await self.ask("progress", [change.row() for change in changes])
+        return [answer if isinstance(answer, bytes) else Unwritten(answer) for answer in reply]
+
+    async def seize(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
+        """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch (0: it does not wait)."""
+        now, epoch = await self.ask("seize", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
+        return now, epoch
+
+    async def hold(self, hands: Sequence[str], lease_ms: int) -> None:
+        """Extends the leases of runs that were claimed by hand."""
+        await self.ask("hold", (lease_ms, [text_bytes(hand) for hand in hands]))
+
+    async def get(self, key: str) -> Look:
+        task, run, progress, finished = await self.ask("look", (text_bytes(key),))
+        return Look(
+            read_task(task) if task is not None else None,
+            read_run(run) if run else None,
+            progress or None,
+            read_finished(finished) if finished else None,
+        )
+
+    async def census(self) -> Census:
+        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown = await self.ask("census", ())
+        oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
+        return Census(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown)
+
+    async def unfinished(self) -> int:
+        return (await self.census()).unfinished
+
+    async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
+        """What is to be done about automatic tasks, for a worker of this deploy."""
+        reply = await self.ask("seed", (deploy, [text_bytes(name) for name in names]))
+        return [Seed(code) for code in reply]
+
+    async def outlook(self) -> tuple[int, float | None]:
+        """How many tasks are ready or running, and when the next one is due."""
+        _, busy, due = await self.ask("outlook", ())
+        return busy, None if float(due) < 0 else float(due)
+
+
+def _mode(order: Order) -> int:
+    mode = _NOW if order.now else 0
+    if order.payload is not None:
+        mode |= _STORED
+    if order.seed:
+        mode |= _SEED
+    if order.unanswered:
+        return mode | _UNANSWERED
+    if order.replace:
+        mode |= _REPLACE
+    return mode | _FRESH if order.fresh else mode
