@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docket.errors import NotOpen
 
-logger: logging.Logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.docket")
 
 # Longer than a worker takes to leave a body behind that ignores its cancel.
 LONGEST_WAIT = 8.0

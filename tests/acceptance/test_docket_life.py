@@ -238,3 +238,12 @@ async def test_a_server_that_is_not_there_is_caught_as_its_callers_catch_it(caug
 
     assert "127.0.0.1" in str(raised.value)
     assert "127.0.0.1" in repr(raised.value)
+
+
+async def test_a_producer_does_not_log_as_a_worker(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        async with Docket(url=f"redis://127.0.0.1:{taken.getsockname()[1]}/0"):
+            pass
+
+    assert {record.name for record in caplog.records if record.name.startswith("docket")} == {"docket.storage"}

@@ -88,7 +88,7 @@ async def test_a_policy_that_may_delete_work_is_warned_of(
     server = stage.server()
     server.run("CONFIG", "SET", "maxmemory-policy", policy)
     docket = await stage.docket()
-    with caplog.at_level(logging.WARNING, "docket.worker"):
+    with caplog.at_level(logging.WARNING, "docket.storage"):
         async with working(await stage.worker(docket)):
             await Pulse(docket).works("task")
     warnings = [record.getMessage() for record in caplog.records if "maxmemory-policy" in record.getMessage()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .context import TaskHome
 
 
-logger: logging.Logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.execution")
 
 _MOST = 2**53
 

@@ -8,7 +8,7 @@ from docket.errors import DocketError
 
 from .server import Server
 
-logger: logging.Logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.storage")
 
 _VOLATILE_RISK = (
     "the windows of cooldowns, debounces and rate limits (so that tasks run too soon or too often) and the records and "

@@ -10,7 +10,7 @@ from typing import Any
 
 from docket.errors import TRANSIENT, DocketError
 
-logger: logging.Logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.storage")
 
 
 class Outages:

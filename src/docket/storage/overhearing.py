@@ -13,7 +13,7 @@ from .keys import Keys, bytes_text
 from .server import Server
 from .wire import stay
 
-logger: logging.Logger = logging.getLogger("docket.docket")
+logger: logging.Logger = logging.getLogger("docket.storage")
 
 # After this much silence the connection has to prove that it lives.
 SILENCE_SECONDS = 10.0

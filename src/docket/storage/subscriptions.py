@@ -15,7 +15,7 @@ from docket.errors import DocketError, NotOpen, ServerUnsuitable
 from .server import ANSWER_SECONDS, Server
 from .wire import Wire, stay
 
-logger: logging.Logger = logging.getLogger("docket.worker")
+logger: logging.Logger = logging.getLogger("docket.storage")
 
 Listener = Callable[[bytes], None]
 
