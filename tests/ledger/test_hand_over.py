@@ -11,7 +11,8 @@ import pytest
 
 from docket.codec.packing import unpack_from_script
 from docket.ledger import Answer, Delivery, KeptSlot, hand_back
-from docket.ledger.workers import OFFER_MS, worker_id
+from docket.ledger.values import OFFER_MS
+from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
 

@@ -16,8 +16,7 @@ import pytest
 from docket import CurrentWorker, Docket, ExecutionState, Worker
 from docket.codec.packing import pack_for_script
 from docket.execution import TaskFunction
-from docket.ledger import Delivery, KeptSlot
-from docket.ledger import ledger as ledger_module
+from docket.ledger import Delivery, KeptSlot, Ledger
 from docket.storage.server import Server
 from docket.testing import Clock
 from docket.worker import fetching, renewer, unknown_deliveries
@@ -472,7 +471,7 @@ async def test_a_worker_that_stops_is_handed_nothing_and_another_has_the_task_at
     docket: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It would not run out in time.
-    monkeypatch.setattr(ledger_module, "OFFER_MS", 600_000)
+    monkeypatch.setattr(Ledger, "offer_ms", 600_000)
     run_log = RunLog()
 
     async def note(name: str, worker: Worker = CurrentWorker()) -> None:
@@ -519,8 +518,8 @@ async def test_a_task_that_is_added_as_a_worker_stops_runs_once(docket: Docket) 
 async def test_a_worker_whose_event_loop_is_blocked_is_soon_handed_nothing(
     lively: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (ledger_module, renewer):
-        monkeypatch.setattr(module, "OFFER_MS", 500)
+    monkeypatch.setattr(Ledger, "offer_ms", 500)
+    monkeypatch.setattr(renewer, "OFFER_MS", 500)
     ran: list[str] = []
 
     async def note(worker: Worker = CurrentWorker()) -> None:
@@ -539,7 +538,7 @@ async def test_a_worker_whose_event_loop_is_blocked_is_soon_handed_nothing(
 
 
 async def test_an_offer_stands_for_as_long_as_the_worker_waits(lively: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "OFFER_MS", 5000)
+    monkeypatch.setattr(Ledger, "offer_ms", 5000)
     monkeypatch.setattr(renewer, "OFFER_MS", 100)
     async with worker_at_work(lively) as worker:
         await offered_by(lively, worker)

@@ -10,7 +10,6 @@ from docket.storage.keys import bytes_text, text_bytes
 from .script_calls import ScriptCalls
 from .tasks import BATCH
 from .values import Delivery, Entry, KeptSlot, SuspectNotes, UnknownEntry, WaitingFunctions
-from .workers import OFFER_MS
 
 # The answer has these for each claimed task, after two numbers of its own (lua/parts/claiming.lua).
 CLAIM_ROW = ("key", "record", "epoch")
@@ -39,7 +38,7 @@ class DeliveryVerbs(ScriptCalls):
         """
         terms = (0, 0, 0, 0)
         if kept is not None:
-            terms = (1, int(kept.offered), kept.last_epoch, OFFER_MS if kept.to_offer else 0)
+            terms = (1, int(kept.offered), kept.last_epoch, self.offer_ms if kept.to_offer else 0)
         names = [text_bytes(name) for name in functions.names] if functions is not None else False
         mode = 1 if notes is None else notes.mode
         reply = await self.ask(

@@ -9,9 +9,13 @@ from docket.codec.packing import pack_for_script, script_packer
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
+from .values import OFFER_MS
+
 
 class ScriptCalls:
     """The base of the ledger: the keys of one docket, and its scripts by name."""
+
+    offer_ms: int = OFFER_MS
 
     def __init__(self, server: Server, keys: Keys, ttl_ms: int) -> None:
         self.server = server

@@ -12,7 +12,7 @@ from .rows import Look, Receipt
 from .script_calls import ScriptCalls
 from .settlements import ANSWERS, Answer, Settlement
 from .values import Census, Duty, Order, ProgressChange, Seed, Staged, Unwritten
-from .workers import OFFER_MS, as_json
+from .workers import as_json
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
 BATCH = 500
@@ -62,7 +62,7 @@ class TaskVerbs(ScriptCalls):
         worker = settlements[0].worker if settlements else None
         items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
         claimed_by = worker.encode() if worker is not None else False
-        arguments = (self.ttl_ms, offer, OFFER_MS, items, claimed_by)
+        arguments = (self.ttl_ms, offer, self.offer_ms, items, claimed_by)
         reply = await self.ask("settle", arguments, patience)
         return reply[0], [ANSWERS[code] for code in reply[1:]]
 

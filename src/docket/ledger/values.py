@@ -13,6 +13,9 @@ from .payloads import Payload
 # What a run took of a limit that is about time: the kind of limit, the key that counts it, the submission that took it.
 Taken = tuple[int, bytes, bytes]
 
+# How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
+OFFER_MS = 8000
+
 
 @dataclass(slots=True)
 class Order:

@@ -17,8 +17,6 @@ from .rows import WorkerRow
 from .script_calls import ScriptCalls
 from .values import Delivery, Duty, Reclaimed, Registration, Renewal
 
-# How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
-OFFER_MS = 8000
 _INSPECTED = 100
 # Deliveries beside its runs that a worker may have in its socket.
 _UNREAD = 100
@@ -93,7 +91,7 @@ class WorkerVerbs(ScriptCalls):
         """Extends the lease, and the offer of a slot if there is one; an order is shown to a busy worker at every renewal
         until its run is over. If nobody has renewed for `late_ms`, nobody is declared dead for a while.
         If a worker dies that is stopping, its runs do not count as lost."""
-        offer_ms = OFFER_MS if offering else 0
+        offer_ms = self.offer_ms if offering else 0
         terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
         reply = self.ask_blocking(client, "renew", terms)
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[4:])]

@@ -14,7 +14,7 @@ from typing import Any
 from docket._aio import Backoff
 from docket.errors import DocketError, NotOpen
 from docket.ledger import Ledger, Renewal
-from docket.ledger.workers import OFFER_MS
+from docket.ledger.values import OFFER_MS
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
 from .duties import Duties
