@@ -54,6 +54,13 @@ async def test_thousands_of_calls_at_once_get_their_own_answers(line: Line) -> N
     assert await outcomes(*(line.ask("ECHO", n) for n in range(5000))) == [b"%d" % n for n in range(5000)]
 
 
+async def test_words_of_every_kind_and_length_arrive_as_they_were_sent(line: Line, blocking: Any) -> None:
+    words = (b"", b"\r\n$3\r\n", bytes(range(256)), "", "snow ❄ and *1\r\n", 0, -7, 2**63 - 1, MEGABYTES_10)
+    await line.ask("RPUSH", "words", *words)
+    sent = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    assert blocking.lrange("words", 0, -1) == sent
+
+
 async def test_calls_take_effect_in_the_order_in_which_they_are_made(line: Line, blocking: Any) -> None:
     await line.ask("PING")
     await outcomes(*(line.ask("RPUSH", "numbers", n) for n in range(100)))

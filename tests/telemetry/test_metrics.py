@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from docket import Docket, Perpetual, Retry, Worker
-from docket.instrumentation import metrics_server
+from docket.instrumentation import TASKS_ADDED, TASKS_STARTED, metrics_server
 from tests.waiting import eventually
 
 from .books import Books
@@ -130,3 +130,17 @@ async def _scrape(port: int) -> dict[str, float]:
             name, _, value = line.partition("{")[0], None, line.rpartition(" ")[2]
             values[name] = values.get(name, 0) + float(value)
     return values
+
+
+async def test_a_function_that_is_put_in_place_of_a_counters_own_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr(TASKS_ADDED, "add", lambda amount, labels: counted.append("added"))
+    monkeypatch.setattr(TASKS_STARTED, "add", lambda amount, labels: counted.append("started"))
+
+    async def work() -> None: ...
+
+    async with Docket(name="patched", url=f"memory://{uuid4()}") as docket, Worker(docket) as worker:
+        await docket.add(work)()
+        await worker.run_until_finished()
+
+    assert counted == ["added", "started"]
