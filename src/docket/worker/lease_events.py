@@ -36,7 +36,7 @@ class LeaseEvents:
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks
         staff.orders.carry_out(renewal.orders)
-        staff.runner.hand_back_given_up()
+        staff.runner.run_settler.hand_back_given_up()
         if len(staff.tenure.task_names) != len(tasks):
             staff.tenure.register_again(list(tasks), max_losses_of(tasks))
 
@@ -45,7 +45,7 @@ class LeaseEvents:
         runs = self._staff.runs
         logger.warning("worker %s lost its lease: %d running task(s) are given up", self._worker, len(runs))
         runs.cancel_all(CancelReason.LEASE_LOST)
-        self._staff.runner.forget_given_up()
+        self._staff.runner.run_settler.forget_given_up()
 
     def cut_off(self) -> None:
         """The server cannot be reached, and others may start our work soon."""

@@ -13,42 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 from docket.dependencies import (
     AdmissionBlocked,
-    CompletionHandler,
-    Perpetual,
-    PutAway,
     Resolved,
     TaskOutcome,
     current_docket,
     current_execution,
     current_worker,
-    governing,
     plan_for,
 )
 from docket.errors import UnknownVersion
 from docket.execution import Execution
-from docket.execution.execution import NextRun, from_record
+from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
     Answer,
     Delivery,
-    RunEnding,
-    Settlement,
-    ending_its_chain,
-    giving_back,
     hand_back,
-    reschedule,
     unknown_function,
 )
 from docket.model.states import ExecutionState
-from docket.model.times import duration_ms, from_ms
+from docket.model.times import from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
 from .calling import call
+from .decisions import Decisions
 from .endings import Endings
 from .loading import Loader
-from .redelivery import RedeliveryDelays
-from .reporting import CANCELLED, SUCCEEDED, Tally
+from .reporting import CANCELLED, Tally
 from .run_limits import SPENT, RunLimits
+from .run_settler import RunSettler
 from .runs import CancelReason, Run
 from .unknown_functions import not_registered
 
@@ -60,21 +52,11 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 # A task nobody here can run comes back after up to this long, for a worker that can.
 LONGEST_HAND_BACK_MS = 500
-BLOCKED_DELAY = timedelta(milliseconds=100)
 
 
 def hand_back_delay_ms() -> float:
     """Never the same: in step with others, two tasks could come to the wrong one of two workers for ever."""
     return random.uniform(LONGEST_HAND_BACK_MS / 10, LONGEST_HAND_BACK_MS)
-
-
-# Reasons after which a run is not settled as usual: others may have it.
-_GIVEN_UP = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
-
-
-def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
-    """Whether the body of an automatic task has said that no run is to follow."""
-    return handler is not None and isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
 
 
 class Runner:
@@ -85,18 +67,14 @@ class Runner:
         self._docket = worker.docket
         self._functions = worker.docket.tasks
         self._runs = staff.runs
-        self._slots = staff.slots
         self._lease = staff.tenure
-        self._settler = staff.settler
         self._unknown_functions = staff.unknown_functions
         self._report = worker.reporter
         self._task_prefix = f"{worker.docket.name} - task:"
         self._limits = RunLimits(worker.run_limits)
-        # Runs that were given up while the server could not be reached, and whether their body had begun.
-        self._given_up: list[tuple[Run, bool]] = []
-        self._redelivery = RedeliveryDelays(worker.redelivery_ms)
         self._endings = Endings(worker, staff.write_limits)
-        self._run_endings = self._endings.run_endings
+        self.run_settler: RunSettler = RunSettler(worker, staff)
+        self._decisions = Decisions(worker, self.run_settler, self._endings, self._limits)
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
             worker.docket.ledger.payloads, staff.slots, self, lambda: staff.tenure.lapsed, worker.labels(), pause
@@ -133,30 +111,8 @@ class Runner:
         self.hand_back(self.accept(delivery))
 
     def hand_back(self, run: Run) -> None:
-        """Gives back what has not begun. With the lease it was lost: then there is nothing to write."""
-        if run.reason in _GIVEN_UP:
-            self._give_up(run, begun=False)
-        else:
-            self._settle(run, None, hand_back(run.key, run.epoch))
-
-    def hand_back_given_up(self) -> None:
-        """The server is reachable again, and the lease is still ours: so are the runs, unless others have replaced them."""
-        given_up, self._given_up = self._given_up, []
-        for run, begun in given_up:
-            self._settle(run, None, hand_back(run.key, run.epoch, begun=begun))
-
-    def forget_given_up(self) -> None:
-        """The lease was lost: others have these runs, and nothing is written."""
-        given_up, self._given_up = self._given_up, []
-        for run, _ in given_up:
-            self._close(run)
-
-    def _give_up(self, run: Run, *, begun: bool) -> None:
-        if run.reason is CancelReason.LEASE_LOST:
-            self._close(run)
-        else:
-            self._over(run)
-            self._given_up.append((run, begun))
+        """Gives back a run that has not begun."""
+        self.run_settler.hand_back(run)
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
         """Cancelled before its first step."""
@@ -185,7 +141,7 @@ class Runner:
             logger.exception("task %r could not be run", run.key)
         finally:
             if not run.over:
-                self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
+                self.run_settler.settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
 
     # Open
 
@@ -198,7 +154,7 @@ class Runner:
             execution = from_record(self._docket, run.key, record, self._functions.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
-            self._settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
+            self.run_settler.settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
             return None
         except Exception as error:
             self.bury(run, error)
@@ -215,17 +171,8 @@ class Runner:
         return self._last_claim[1]
 
     def bury(self, run: Run, error: Exception) -> None:
-        """A task that cannot be read fails, and is kept as a dead letter. One that was replaced meanwhile is nobody's concern."""
-        self._over(run)
-
-        def answered(answer: Answer) -> None:
-            self._runs.remove(run)
-            if answer is Answer.DONE:
-                logger.error("task %r cannot be read and is buried: %s", run.key, error)
-
-        settlement = self._endings.failed(run, error, dead_letter=True)
-        settlement.worker = run.worker
-        self._settler.submit(settlement, answered)
+        """A task that cannot be read fails, and is kept as a dead letter."""
+        self.run_settler.bury(run, self._endings.failed(run, error, dead_letter=True), error)
 
     # Admit
 
@@ -239,7 +186,7 @@ class Runner:
             reason = SPENT
         else:
             return False
-        self._settle(run, execution, self._endings.cancelled(run, reason), CANCELLED)
+        self.run_settler.settle(run, execution, self._endings.cancelled(run, reason), CANCELLED)
         return True
 
     async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
@@ -249,15 +196,15 @@ class Runner:
             return True
         unknown, name = self._unknown_functions, execution.function_name
         settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)
-        answer = await self._settled(run, settlement)
+        answer = await self.run_settler.settled(run, settlement)
         if answer is Answer.KEPT:
             unknown.failed(name)
             error = not_registered(name)
             tally = Tally(TaskOutcome(timedelta(0), None, error))
-            self._settle(run, execution, self._endings.failed(run, error), tally)
+            self.run_settler.settle(run, execution, self._endings.failed(run, error), tally)
         else:
             unknown.settled(name, answer)
-            self._close(run)
+            self.run_settler.close(run)
         return False
 
     # Call
@@ -303,15 +250,15 @@ class Runner:
                 result = await call(self._worker, execution, resolved)
         except AdmissionBlocked as blocked:
             self._report.over(execution, time.perf_counter() - began)
-            await self._blocked(run, execution, blocked)
+            await self._decisions.blocked(run, execution, blocked)
             return None
         except asyncio.CancelledError:
-            self._cancelled(run, execution, time.perf_counter() - began)
+            self._decisions.cancelled(run, execution, time.perf_counter() - began)
             return None
         except GeneratorExit as raised:
             if run.reason is CancelReason.SHUTDOWN:
                 # It ignored its cancel, and the event loop cannot wait for it.
-                self._cancelled(run, execution, time.perf_counter() - began)
+                self._decisions.cancelled(run, execution, time.perf_counter() - began)
                 raise
             error = raised
         except BaseException as raised:
@@ -319,193 +266,8 @@ class Runner:
         seconds = time.perf_counter() - began
         self._report.over(execution, seconds)
         if resolved is None and error is None and result is None and execution.next_run is None:
-            self._complete(run, execution, seconds)
+            self._decisions.complete(run, execution, seconds)
             return None
         outcome = TaskOutcome(timedelta(seconds=seconds), result, error)
-        await self._decide(run, execution, resolved or Resolved(), outcome)
+        await self._decisions.decide(run, execution, resolved or Resolved(), outcome)
         return outcome.exception
-
-    # Decide
-
-    def _complete(self, run: Run, execution: Execution, seconds: float) -> None:
-        """A plain run has ended well and has left nothing: there is nothing to decide and nothing to store."""
-        self._report.log_success(execution, seconds)
-        self._settle(run, execution, self._endings.completed(run, execution.has_used_progress()), SUCCEEDED)
-
-    async def _decide(self, run: Run, execution: Execution, resolved: Resolved, outcome: TaskOutcome) -> None:
-        """What follows: a retry, a successor or the end. A behaviour that fails leaves the task for another delivery."""
-        retried = again = False
-        try:
-            if outcome.exception is not None and resolved.failure_handler is not None:
-                retried = await resolved.failure_handler.handle_failure(execution, outcome)
-            if not retried and resolved.completion_handler is not None:
-                again = await resolved.completion_handler.on_complete(execution, outcome)
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled(run):
-                self._let_go(run, execution)
-                return
-            logger.exception(
-                "a behaviour of %s failed after the run; the task will be delivered again",
-                execution.call_repr(),
-            )
-            delay_ms = self._redelivery.next_ms(run.key)
-            self._settle(run, execution, hand_back(run.key, run.epoch, delay_ms=delay_ms, begun=True))
-            return
-        # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
-        cut_off = execution.next_run is not None and self._limits.is_spent(run.key)
-        next_run = None if cut_off else execution.next_run
-        # It has attempts left, so it has not failed for good.
-        cancelled = retried and cut_off
-        execution.epoch = 0
-        try:
-            if next_run is not None:
-                ending = None if retried else await self._run_endings.of(run, outcome)
-                settlement = await self._next(run, next_run, ending=ending)
-            elif cancelled:
-                settlement = self._endings.cancelled(run, SPENT, execution.has_used_progress())
-            elif outcome.exception is None and outcome.result is None:
-                settlement = self._endings.completed(run, execution.has_used_progress())
-            else:
-                settlement = await self._endings.of(run, outcome, execution.has_used_progress())
-        except asyncio.CancelledError:
-            self._let_go(run, execution)
-            return
-        if next_run is None and _ends_chain(resolved.completion_handler):
-            settlement = ending_its_chain(settlement)
-        goes_on = next_run is not None
-        self._report.log_end(execution, outcome, goes_on or again or (retried and not cut_off))
-        tally = Tally(
-            None if cancelled else outcome,
-            retried=goes_on and retried,
-            perpetuated=goes_on and not retried,
-            where="retry" if retried else "worker" if resolved.completion_handler is None else "on_complete",
-        )
-        self._settle(run, execution, settlement, tally)
-
-    def _let_go(self, run: Run, execution: Execution) -> None:
-        """Cancelled after its body has ended: what cannot be written is left to others."""
-        if run.reason in _GIVEN_UP:
-            self._report.superseded(execution)
-            self._give_up(run, begun=True)
-        else:
-            self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
-
-    async def _next(
-        self, run: Run, next_run: NextRun, *, put_off: bool = False, ending: RunEnding | None = None
-    ) -> Settlement:
-        payload = await self._endings.results.store_call(run, next_run.call)
-        return next_run.settlement(run.key, run.epoch, payload=payload, put_off=put_off, ending=ending)
-
-    # What is no ending of the task's own
-
-    async def _blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
-        if blocked.handled or blocked.reschedule:
-            self._limits.take_back(run.key)
-        if blocked.handled:
-            self._report.blocked(execution, blocked.reason, "it waits")
-            if execution.next_run is not None:
-                # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
-                self._settle_blocked(run, execution, await self._next(run, execution.next_run, put_off=True))
-            elif isinstance(blocked, PutAway):
-                self._close(run)
-            else:
-                # Where it was replaced or cancelled this changes nothing; one that nobody has put away must not stay as running.
-                ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
-                self._settle(run, None, giving_back(ended, execution.taken))
-        elif blocked.reschedule:
-            delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
-            self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
-            later = reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay), put_off=True)
-            self._settle_blocked(run, execution, later)
-        else:
-            self._report.blocked(execution, blocked.reason, "dropped")
-            await self._drop(run, execution, blocked)
-
-    async def _drop(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
-        """A dropped task ends. One that perpetuates itself skips this run only, and comes back when it may run."""
-        perpetual = governing(plan_for(execution.function), execution, Perpetual)
-        if perpetual is not None and not self._limits.is_spent(run.key):
-            await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
-        next_run = execution.next_run
-        if next_run is None:
-            ended = self._endings.cancelled(run, f"dropped: {blocked.reason}")
-            self._settle_blocked(run, execution, ended, CANCELLED)
-            return
-        if next_run.delay is not None:
-            next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
-        self._settle_blocked(run, execution, await self._next(run, next_run))
-
-    def _settle_blocked(
-        self, run: Run, execution: Execution, settlement: Settlement, tally: Tally | None = None
-    ) -> None:
-        """The run has not begun: what it took of its limits is given back with its end."""
-        self._settle(run, execution, giving_back(settlement, execution.taken), tally)
-
-    def _cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
-        """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""
-        self._report.over(execution, seconds)
-        if run.reason in _GIVEN_UP:
-            self._report.superseded(execution)
-            self._give_up(run, begun=True)
-            return
-        if run.reason is CancelReason.SHUTDOWN or (run.reason is None and _is_cancelled(run)):
-            self._settle(run, execution, hand_back(run.key, run.epoch, begun=True))
-            return
-        self._report.cancelled(execution, seconds)
-        ended = self._endings.cancelled(run, has_progress=execution.has_used_progress())
-        self._settle(run, execution, ended, CANCELLED)
-
-    # Settle
-
-    def _settle(
-        self, run: Run, execution: Execution | None, settlement: Settlement, tally: Tally | None = None
-    ) -> None:
-        """Counts only what is written down: the success or failure of a run that no longer counts is nobody's concern."""
-        self._over(run)
-        if execution is not None:
-            # What the body left behind may still hold it: nothing follows this run any more.
-            execution.epoch = 0
-
-        def answered(answer: Answer) -> None:
-            self._runs.remove(run)
-            if execution is None:
-                if answer is Answer.CANCELLED:
-                    self._report.never_began()
-                return
-            if answer is Answer.LOST and run.reason not in _GIVEN_UP:
-                self._report.superseded(execution, "worker" if tally is None else tally.where)
-            elif answer is Answer.CANCELLED:
-                self._report.count(execution, CANCELLED)
-            elif tally is not None:
-                self._report.count(execution, tally)
-
-        settlement.worker = run.worker
-        self._settler.submit(settlement, answered)
-
-    async def _settled(self, run: Run, settlement: Settlement) -> Answer:
-        """Settles and waits for the answer; the run stays open."""
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        settlement.worker = run.worker
-        self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
-        return await answered
-
-    def _close(self, run: Run) -> None:
-        """The run is over and needs no settlement."""
-        self._over(run)
-        self._runs.remove(run)
-
-    def _over(self, run: Run) -> None:
-        """The body is done, so the slot is free; the run stays on the books until its ending is written."""
-        run.over = True
-        if run.holds_slot:
-            run.holds_slot = False
-            self._slots.give_back()
-
-
-def _is_cancelled(run: Run) -> bool:
-    """Whether somebody cancels the run. If not, a CancelledError is the word of whoever raised it."""
-    if run.reason is not None:
-        # A body that was left behind may be torn down when no event loop runs: then there is no current task to ask for.
-        return True
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
