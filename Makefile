@@ -40,11 +40,12 @@ test-stress: $(READY) ## run everything twice and the fault tests ten times, bes
 check: lint ## format, lint, types, layers and the fast tests
 	$(PYTEST) -m "not faults and not large"
 
-lint: $(READY) ## format, lint, types and layers
+lint: $(READY) ## format, lint, types, layers and house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/python -m lint
 
 faults: $(READY) ## run only the slow fault tests
 	$(PYTEST) -m "faults and not large"

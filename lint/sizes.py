@@ -12,7 +12,17 @@ from lint.source import files
 MODULE, CLASS, FUNCTION = 400, 250, 60
 
 # Pieces that are longer, with the reason. An entry that is no longer needed is an error.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "docket/docket.py": "to be split",
+    "docket/docket.py:Docket": "to be split",
+    "docket/execution/execution.py:Execution": "to be split",
+    "docket/ledger/ledger.py": "to be split",
+    "docket/ledger/ledger.py:Ledger": "to be split",
+    "docket/storage/server.py:Server": "to be split",
+    "docket/worker/fetching.py:Fetcher": "to be split",
+    "docket/worker/running.py": "to be split",
+    "docket/worker/running.py:Runner": "to be split",
+}
 
 
 @dataclass(frozen=True)
