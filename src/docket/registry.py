@@ -17,6 +17,8 @@ from docket.execution import TaskFunction
 
 TaskCollection = Iterable[TaskFunction]
 LAMBDA = "<lambda>"
+# Users may replace a task of docket's own by one of its name.
+_BUILT_IN = "docket.tasks"
 
 
 def name_of(function: Any) -> str:
@@ -119,9 +121,13 @@ class Registry:
             check_awaitable(function)
             name = own_name(function)
             known, known_path = self._collected.setdefault(name, (function, path))
+            taken = self.tasks.get(name)
+            if known is function and taken is not None and getattr(taken, "__module__", None) != _BUILT_IN:
+                known, known_path = taken, "registered before"
             if unique and _are_different(known, function):
+                place = known_path if known is taken else f"in {known_path}"
                 raise ValueError(
-                    f"two functions have the name {name!r}: {located(known)} (in {known_path}) and {located(function)} "
+                    f"two functions have the name {name!r}: {located(known)} ({place}) and {located(function)} "
                     f"(in {path}); workers find a function by its name, so rename one of them"
                 )
             self.register(function)

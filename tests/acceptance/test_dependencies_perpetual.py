@@ -444,3 +444,25 @@ async def test_a_cancelled_automatic_chain_can_be_added_again_by_hand(docket: Do
         # It fell off: it is put back like any other.
         await worker.staff.seeder.seed()
         await eventually(lambda: len(runs) == 3, "the third run has begun")
+
+
+async def test_arguments_for_the_next_run_that_do_not_fit_are_an_error_where_they_are_written(docket: Docket) -> None:
+    raised: list[TypeError] = []
+
+    async def again(number: int, perpetual: Perpetual = Perpetual()) -> None:
+        for arguments in ({"numbr": 2}, {}):
+            try:
+                perpetual.perpetuate(**arguments)
+            except TypeError as error:
+                raised.append(error)
+        if number == 1:
+            perpetual.perpetuate(2)
+        else:
+            perpetual.cancel()
+
+    await docket.add(again)(1)
+    await run_everything(docket)
+
+    assert len(raised) == 4
+    assert "again() got an unexpected keyword argument 'numbr'" in str(raised[0])
+    assert "missing 1 required positional argument: 'number'" in str(raised[1])

@@ -3,8 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+import pytest
+
 from docket import Docket, ExecutionState, Progress, Worker
 from docket.execution import Execution, ExecutionProgress, ProgressEvent, StateEvent
+from docket.execution.watching import listening
+from docket.ledger import Look
 from tests.running import run_everything, running
 from tests.times import later, soon
 from tests.waiting import eventually, within
@@ -241,3 +245,27 @@ async def test_a_follower_that_outlives_the_docket_is_cancelled_quietly(name: st
     (ending,) = await within(asyncio.gather(follower, return_exceptions=True))
 
     assert isinstance(ending, asyncio.CancelledError)
+
+
+async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that arrives between the subscription and the lookup tells what the lookup shows."""
+    execution = await docket.add(noop, when=later(), key="k")()
+    look, has_changed = docket.ledger.look, asyncio.Event()
+
+    async def late(key: str) -> Look:
+        if not has_changed.is_set():
+            has_changed.set()
+            async with listening(docket, key) as inbox:
+                await docket.replace(noop, later(), key)()
+                await inbox.get()
+        return await look(key)
+
+    monkeypatch.setattr(docket.ledger, "look", late)
+    states: list[str] = []
+    async for event in execution.subscribe():
+        if event["type"] == "state":
+            states.append(event["state"])
+        else:
+            await docket.cancel("k")
+
+    assert states == ["scheduled", "cancelled"]

@@ -193,3 +193,15 @@ def test_a_worker_of_an_application_stops_when_it_is_told_to(app: Path, start: S
     worker.says("'Ada'")
     worker.send(signal.SIGTERM)
     assert worker.ends() == 0, worker.output
+
+
+def test_a_task_of_the_application_and_another_function_of_its_name_are_one_line(
+    app: Path, folder: Path, start: Start
+) -> None:
+    (folder / "others.py").write_text("async def ship() -> None: ...\n\n\ntasks = [ship]\n")
+    process = start("worker", "--app", "application:docket", "--tasks", "others:tasks")
+    assert process.ends() == 2, process.output
+    (line,) = process.output.strip().splitlines()
+    assert "two functions have the name 'ship'" in line
+    assert "application.ship" in line
+    assert "others.ship" in line

@@ -88,3 +88,9 @@ def test_a_bench_of_the_embedded_engine_needs_no_server(docket_command: Command)
     assert result.exit_code == 0, result.output
     assert "run, one worker, concurrency 100" in result.stdout
     assert "from add to its result" in result.stdout
+
+
+def test_a_bench_takes_no_name_of_a_docket_since_it_has_its_own(docket_command: Command) -> None:
+    result = docket_command("bench", "--url", "memory://bench", "--docket", "shop")
+    assert result.exit_code == 2
+    assert "--docket" in result.output

@@ -96,3 +96,26 @@ async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.Lo
     lines = [line for line in said(caplog, logging.INFO) if line.startswith("↪")]
     assert len(lines) == 1
     assert lines[0].endswith("(redelivered)")
+
+
+async def test_a_short_restart_is_one_outage(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """The connection of the renewal, which was idle meanwhile, is opened anew before anybody notices that it is dead."""
+    caplog.set_level(logging.INFO, "docket")
+    server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
+    docket = await stage.docket(lease=6.0)
+    pulse = Pulse(docket)
+
+    def times(words: str) -> int:
+        return sum(words in line for line in said(caplog, logging.INFO))
+
+    async with working(await stage.worker(docket)):
+        await pulse.works("before")
+        for restart in range(1, 4):
+            server.kill()
+            server.start()
+            await eventually(lambda n=restart: times("the server is back after") >= n, "it is told")
+            # Longer than between two renewals.
+            await asyncio.sleep(2.0)
+            assert not docket.server.outages.is_on
+            assert times("trying again until the server is back") == restart
+            assert times("the server is back after") == restart

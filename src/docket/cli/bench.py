@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from docket._version import __version__
-from docket.cli.docket_options import on_docket
+from docket.cli.docket_options import on_server
 from docket.cli.logs import Level, docket_logs_only
 from docket.cli.loops import loop_factory
 from docket.cli.measuring import Bench, Rate, Times
@@ -51,7 +51,7 @@ Concurrency = Annotated[
 
 
 @app.command()
-@on_docket
+@on_server
 def bench(docket: Docket, tasks: Tasks = 5000, concurrency: Concurrency = 100, json: Json = False) -> None:
     """Measure what docket gets out of your server.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -189,19 +189,28 @@ def on_docket(command: Callable[..., R]) -> Callable[..., R]:
     return _with_options(command, lambda options: options.load(), hidden=True)
 
 
+def on_server(command: Callable[..., R]) -> Callable[..., R]:
+    """The same for a command that has a docket of its own, so that it takes no name."""
+    return _with_options(command, lambda options: options.load(), hidden=True, where=("app", "url"))
+
+
 def with_docket_options(command: Callable[..., R]) -> Callable[..., R]:
     """Gives a command these options; it is called with the DocketOptions as `docket`."""
     return _with_options(command, lambda options: options, hidden=False)
 
 
 def _with_options(
-    command: Callable[..., R], make: Callable[[DocketOptions], Docket | DocketOptions], *, hidden: bool
+    command: Callable[..., R],
+    make: Callable[[DocketOptions], Docket | DocketOptions],
+    *,
+    hidden: bool,
+    where: Iterable[str] = tuple(_WHERE),
 ) -> Callable[..., R]:
     settings = _settings(hidden=hidden)
 
     @functools.wraps(command)
     def run(**arguments: Any) -> R:
-        options = DocketOptions(**{name: arguments.pop(name) for name in (*_WHERE, *settings)})
+        options = DocketOptions(**{name: arguments.pop(name) for name in (*where, *settings)})
         return command(docket=make(options), **arguments)
 
     hints = get_type_hints(command, include_extras=True)
@@ -210,10 +219,10 @@ def _with_options(
         for name, parameter in inspect.signature(command).parameters.items()
         if name != "docket"
     ]
-    where, rest = _parameters(_WHERE), _parameters(settings)
+    places, rest = _parameters({name: _WHERE[name] for name in where}), _parameters(settings)
     # The parser reads both; a signature may name a parameter only once, in any order if all are keywords.
     run.__annotations__ = {}
-    run.__signature__ = inspect.Signature([*where, *own, *rest])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*places, *own, *rest])  # type: ignore[attr-defined]
     return run
 
 

@@ -46,12 +46,12 @@ from .plan import (
     get_single_dependency_of_type,
     get_single_dependency_parameter_of_type,
     plan_for,
-    validate_dependencies,
 )
 from .ratelimit import RateLimit
 from .resolving import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
 from .timeout import Timeout
+from .validation import validate_dependencies
 
 __all__ = [
     "AdmissionBlocked",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from docket.model.times import check_durations
 
+from .argument_checks import argument_check
 from .base import CompletionHandler, TaskOutcome
 from .context import WorkerView, current_execution, current_worker
 from .passed import BEHAVIOURS
@@ -35,6 +37,7 @@ class Perpetual(CompletionHandler[Any]):
         self._delay: timedelta | None = None
         self._when: datetime | None = None
         self._call_changed = False
+        self._function: Callable[..., Any] | None = None
 
     @property
     def initial_when(self) -> datetime | None:
@@ -52,6 +55,7 @@ class Perpetual(CompletionHandler[Any]):
         # One that a run passed on to another task has been used.
         bound.cancelled = bound._call_changed = False
         bound._delay = bound._when = None
+        bound._function = execution.function
         return bound
 
     async def __aenter__(self) -> Self:
@@ -62,8 +66,13 @@ class Perpetual(CompletionHandler[Any]):
         self.cancelled = True
 
     def perpetuate(self, *args: Any, **kwargs: Any) -> None:
-        """The next run gets these arguments, and the behaviours that were passed by keyword for this one."""
+        """The next run gets these arguments, and the behaviours that were passed by keyword for this one.
+
+        Raises TypeError if they do not fit the function, as `add` does.
+        """
         behaviours = {name: self.kwargs[name] for name in self.kwargs if isinstance(self.kwargs[name], BEHAVIOURS)}
+        if self._function is not None:
+            argument_check(self._function)(*args, **behaviours, **kwargs)
         self.args, self.kwargs = args, {**behaviours, **kwargs}
         self._call_changed = True
 

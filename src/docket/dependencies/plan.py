@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters, get_signature
-from uncalled_for import validate_dependencies as validate_declarations
+from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
 from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
 )
 
 from docket.execution.arguments import positions_of
 
-from . import contextual
 from .admission import Admission
 from .context import Immediate
-from .perpetual import Perpetual
 
 D = TypeVar("D", bound=Dependency[Any])
 
@@ -76,67 +72,6 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
     first_position = min((positions[name] for name in parameters if name in positions), default=sys.maxsize)
     is_plain = not parameters and not annotations
     return Plan(parameters, annotations, immediate, admissions, first_position, is_plain, is_immediate)
-
-
-def validate_dependencies(function: Callable[..., Any]) -> None:
-    """Raises ValueError, naming the task, if its dependencies contradict each other."""
-    name = getattr(function, "__name__", repr(function))
-    _validate_defaults(function, name)
-    try:
-        validate_declarations(function)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    for declared, dependency in _declared(function):
-        check = getattr(dependency, "validate_for", None)
-        if check is not None:
-            check(function, declared)
-    _validate_automatic(function, name)
-
-
-def _declared(function: Callable[..., Any]) -> list[tuple[str, Dependency[Any]]]:
-    plan = plan_for(function)
-    marks = [(name, d) for name, found in plan.annotations.items() for d in found]
-    return [*plan.parameters.items(), *marks]
-
-
-def _validate_defaults(function: Callable[..., Any], name: str) -> None:
-    """What looks like a dependency and is none would reach the task as it stands."""
-    for parameter in get_signature(function).parameters.values():
-        mistake = _mistake(parameter.default)
-        if mistake:
-            raise ValueError(f"{name}: the default of {parameter.name!r} is {mistake}")
-
-
-def _mistake(default: Any) -> str | None:
-    if _is_not_called(default):
-        return f"{default.__name__} itself; call it: {default.__name__}(…)"
-    if str(type(cast(object, default))) == "<class 'fastapi.params.Depends'>":
-        return "FastAPI's Depends, which is for its routes; a task needs `from docket import Depends`"
-    if isinstance(default, Dependency) and not callable(factory := getattr(cast(Any, default), "factory", callable)):
-        return f"a dependency on {factory!r}, which is no function; write Depends(function), not Depends(function())"
-    return None
-
-
-def _is_not_called(default: Any) -> bool:
-    if isinstance(default, type):
-        return issubclass(default, Dependency)
-    return inspect.isfunction(default) and default.__module__ == contextual.__name__
-
-
-def _validate_automatic(function: Callable[..., Any], name: str) -> None:
-    """Nobody is there to pass arguments to an automatic task."""
-    plan = plan_for(function)
-    perpetual = plan.single(Perpetual)
-    if perpetual is None or not perpetual.automatic:
-        return
-    for parameter in get_signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if parameter.default is inspect.Parameter.empty and parameter.name not in plan.parameters:
-            raise ValueError(
-                f"{name}: an automatic {type(perpetual).__name__} task is scheduled without arguments, "
-                f"but {parameter.name!r} is required; give it a default or use automatic=False"
-            )
 
 
 def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # A waiter looks for itself this often, in case the message it waits for was lost with a connection.
 SAFETY_SECONDS = 15.0
 OUTAGE_SECONDS = 0.5
+_MILLISECOND = timedelta(milliseconds=1)
 # Submissions are counted modulo this.
 _SUBMISSIONS = 2**32
 
@@ -139,6 +141,8 @@ async def watch(
         sight = await _look(docket, key)
         yield sight.state
         yield sight.progress
+        # An event that was published between the subscription and the lookup tells what the lookup has shown.
+        may_repeat = True
         while not sight.ended:
             message = await _message(inbox)
             if message is None:
@@ -151,10 +155,23 @@ async def watch(
                 sight.progress = progress_event(key, event)
                 yield sight.progress
             elif not record or not _is_earlier(read_finished(record).task, sight.task):
-                sight.state = _merge(sight.state, event)
+                before, sight.state = sight.state, _merge(sight.state, event)
+                if may_repeat and _is_repeated(before, sight):
+                    continue
+                may_repeat = False
                 finished = sight.state["state"].finished and not event.get("goes_on")
                 sight.ended = finished and (bool(record) or not await _is_there(docket, key))
                 yield sight.state
+
+
+def _is_repeated(before: StateEvent, now: _Sight) -> bool:
+    """Whether a state that does not end the task is the one that was shown before. Events tell whole milliseconds."""
+    state = now.state
+    if state["state"].finished or (state["state"], state["started_at"]) != (before["state"], before["started_at"]):
+        return False
+    if state["when"] is None or before["when"] is None:
+        return state["when"] == before["when"]
+    return abs(datetime.fromisoformat(state["when"]) - datetime.fromisoformat(before["when"])) < _MILLISECOND
 
 
 @dataclass(slots=True)

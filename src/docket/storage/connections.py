@@ -111,19 +111,30 @@ class ThreadedClient:
     """Sends commands from a thread, one at a time. Each, with all that connecting takes, ends within its patience."""
 
     def __init__(
-        self, address: Address, options: Callable[[float], dict[str, Any]], patience: Callable[[], float]
+        self,
+        address: Address,
+        options: Callable[[float], dict[str, Any]],
+        patience: Callable[[], float],
+        outages: Callable[[], int],
     ) -> None:
         self._class = _threaded_class(address)
         self._options = options
         self._patience = patience
+        self._outages = outages
         self._connection: Any = None
+        # How many outages there were when it was opened.
+        self._opened_after = 0
 
     def execute_command(self, *words: Any) -> Any:
         """The answer. Raises what redis-py raises; after a failure of the connection the next command opens a new one."""
         deadline = time.monotonic() + self._patience()
+        if self._connection is not None and self._opened_after != self._outages():
+            # It may be as dead as the connection that failed, which would look like another outage.
+            self.close()
         connection: Any = self._connection
         try:
             if connection is None:
+                self._opened_after = self._outages()
                 connection = self._connection = cast(Any, self._class)(**self._options(deadline - time.monotonic()))
             connection.deadline = deadline
             connection.connect()

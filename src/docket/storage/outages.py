@@ -22,6 +22,8 @@ class Outages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # How many outages have begun.
+        self.count: int = 0
         self._failing: set[Any] = set()
         self._told: set[type] = set()
         self._began_at = 0.0
@@ -44,6 +46,7 @@ class Outages:
         with self._lock:
             if not self._failing:
                 self._began_at = time.monotonic()
+                self.count += 1
             self._failing.add(who)
             kind = type(self) if isinstance(error, TRANSIENT) else type(error)
             is_news = kind not in self._told

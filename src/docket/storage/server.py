@@ -301,7 +301,7 @@ class Server:
                 found.update(host=place[0], port=place[1])
             return found
 
-        return ThreadedClient(self.address, options, patience)
+        return ThreadedClient(self.address, options, patience, lambda: self.outages.count)
 
     def _options(self, answer_seconds: float | None) -> dict[str, Any]:
         options: dict[str, Any] = {
