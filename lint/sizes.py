@@ -16,12 +16,8 @@ EXCEPTIONS: dict[str, str] = {
     "docket/docket.py": "to be split",
     "docket/docket.py:Docket": "to be split",
     "docket/execution/execution.py:Execution": "to be split",
-    "docket/ledger/ledger.py": "to be split",
-    "docket/ledger/ledger.py:Ledger": "to be split",
     "docket/storage/server.py:Server": "to be split",
     "docket/worker/fetching.py:Fetcher": "to be split",
-    "docket/worker/running.py": "to be split",
-    "docket/worker/running.py:Runner": "to be split",
 }
 
 
