@@ -44,6 +44,7 @@ lint: $(READY) ## format, lint, types, layers and house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+	$(BIN)/basedpyright -p tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m lint
 

@@ -4,10 +4,9 @@ The limit only ends what hangs. It is not a measure: on a busy machine a process
 """
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from docket import Docket, Execution, ExecutionState
 
@@ -17,13 +16,29 @@ SECONDS = 180.0
 _PAUSE = 0.002
 
 
+@overload
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]],
+    condition: Callable[[], Awaitable[T]],
+    what: str,
+    seconds: float = ...,
+    *,
+    seen: Callable[[], object] | None = ...,
+) -> T: ...
+
+
+@overload
+async def eventually(
+    condition: Callable[[], T], what: str, seconds: float = ..., *, seen: Callable[[], object] | None = ...
+) -> T: ...
+
+
+async def eventually(
+    condition: Callable[[], Any],
     what: str,
     seconds: float = SECONDS,
     *,
     seen: Callable[[], object] | None = None,
-) -> T:
+) -> Any:
     """Returns the first true value of the condition, which may be a coroutine function.
 
     It polls, so it is for changes that no event announces. The failure names `what` and shows what was seen last:
@@ -31,9 +46,8 @@ async def eventually(
     """
     deadline = time.monotonic() + seconds
     while True:
-        value = condition()
-        if inspect.isawaitable(value):
-            value = await value
+        found = condition()
+        value = await found if isinstance(found, Awaitable) else found
         if value:
             return value
         assert time.monotonic() < deadline, _failure(what, seconds, seen() if seen else value)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ async def managed_async() -> AsyncGenerator[str]:
     ("factory", "value"),
     [(plain, "plain"), (awaited, "awaited"), (managed, "managed"), (managed_async, "managed async")],
 )
-async def test_every_kind_of_function_can_be_depended_on(docket: Docket, factory: object, value: str) -> None:
+async def test_every_kind_of_function_can_be_depended_on(docket: Docket, factory: Any, value: str) -> None:
     seen: list[str] = []
 
     async def use(it: str = Depends(factory)) -> None:  # pyright: ignore[reportArgumentType]
@@ -50,7 +51,7 @@ async def test_every_kind_of_function_can_be_depended_on(docket: Docket, factory
     ("factory", "value"),
     [(plain, "plain"), (awaited, "awaited"), (managed, "managed"), (managed_async, "managed async")],
 )
-async def test_every_kind_of_function_can_be_shared(docket: Docket, factory: object, value: str) -> None:
+async def test_every_kind_of_function_can_be_shared(docket: Docket, factory: Any, value: str) -> None:
     seen: list[str] = []
 
     async def use(it: str = Shared(factory)) -> None:  # pyright: ignore[reportArgumentType]

@@ -393,7 +393,9 @@ async def test_an_automatic_chain_that_is_cancelled_stays_so_until_a_newer_deplo
     runs: list[str] = []
     ended = asyncio.Event()
 
-    async def tick(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None:
+    async def tick(  # pyright: ignore[reportRedeclaration] - the next deploy's function has the same name
+        perpetual: Perpetual = Perpetual(every=HOUR, automatic=True),
+    ) -> None:
         runs.append("first deploy")
         if how == "perpetual.cancel":
             perpetual.cancel()

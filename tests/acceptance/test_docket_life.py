@@ -147,6 +147,7 @@ async def test_results_are_read_from_the_storage_of_a_docket_that_was_given_none
     assert await storage.get(execution.result_key) is None
     assert await storage.get_many(["unknown"], collection=place) == [None]
     _, seconds = await storage.ttl(execution.result_key, collection=place)
+    assert seconds is not None
     assert 0 < seconds <= docket.execution_ttl.total_seconds()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -378,11 +379,12 @@ async def test_nothing_is_stored_for_a_task_that_returns_nothing(docket: Docket)
 async def test_an_expired_limit_is_a_timeout_error_at_once(docket: Docket, stage: Stage) -> None:
     execution = await docket.add(stage.quick, when=later())("never")
 
-    for limit in (
+    limits: list[dict[str, Any]] = [
         {"timeout": timedelta(0)},
         {"timeout": timedelta(seconds=-5)},
         {"deadline": now() - timedelta(seconds=5)},
-    ):
+    ]
+    for limit in limits:
         with pytest.raises(TimeoutError):
             await within(execution.get_result(**limit), 1)
 

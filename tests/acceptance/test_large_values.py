@@ -148,7 +148,7 @@ async def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments(docke
     """The arguments do not arrive: the connection for large values is held up."""
     docket.register(echo)
     executions = [await docket.add(echo)(b"v" * LARGE) for _ in range(3)]
-    turn = docket.server._bulk_turns[1]
+    turn = docket.server._bulk_turns[1]._lock
     async with Worker(docket) as worker:
         await turn.acquire()
         running = asyncio.create_task(worker.run_forever())
@@ -167,7 +167,7 @@ async def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments(docke
 
 async def test_a_task_that_waits_for_its_arguments_can_be_cancelled(docket: Docket) -> None:
     docket.register(echo)
-    turn = docket.server._bulk_turns[1]
+    turn = docket.server._bulk_turns[1]._lock
     executions = [await docket.add(echo, key=f"{n}")(b"v" * LARGE) for n in range(3)]
     await turn.acquire()
     async with Worker(docket) as worker, at_work(worker):

@@ -139,10 +139,10 @@ async def test_the_words_are_those_of_the_function_itself(
     docket: Docket, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     with pytest.raises(TypeError) as expected:
-        greet(*args, **kwargs)
+        _ = greet(*args, **kwargs)
 
     with pytest.raises(TypeError) as told:
-        docket.add(greet)(*args, **kwargs)
+        _ = docket.add(greet)(*args, **kwargs)
 
     assert str(told.value) == str(expected.value)
 
@@ -165,7 +165,7 @@ async def test_a_call_by_name_is_checked_if_the_function_is_known_here(docket: D
     docket.register(greet)
 
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
-        docket.add("greet")()
+        _ = docket.add("greet")()
 
 
 async def test_a_decorator_that_injects_an_argument_makes_no_right_call_an_error(
@@ -195,7 +195,7 @@ async def test_a_signature_that_was_set_is_what_counts(docket: Docket) -> None:
 
     await docket.add(shell)("a")
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
-        docket.add(shell)()
+        _ = docket.add(shell)()
 
 
 async def test_a_signature_that_a_client_changes_is_checked_anew(docket: Docket) -> None:
@@ -207,7 +207,7 @@ async def test_a_signature_that_a_client_changes_is_checked_anew(docket: Docket)
     _parameter_cache.pop(shell, None)
 
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
-        docket.add(shell)()
+        _ = docket.add(shell)()
 
 
 async def test_an_automatic_task_is_seeded_as_before(docket: Docket, worker: Worker) -> None:
@@ -286,9 +286,9 @@ async def test_what_is_not_a_behaviour_is_refused_by_position_too(docket: Docket
     async def work(own: Own = Own()) -> None: ...
 
     with pytest.raises(TypeError, match="'retry'"):
-        docket.add(behaving)("a", cast(Any, "often"))
+        _ = docket.add(behaving)("a", cast(Any, "often"))
     with pytest.raises(TypeError, match="'own'"):
-        docket.add(work)(cast(Any, 0))
+        _ = docket.add(work)(cast(Any, 0))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_snippet_is_python_and_imports_what_there_is(snippet: str) -> None:
     imports = [
         node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("docket")
     ]
-    exec(compile(ast.Module(imports, []), "imports", "exec"), {})
+    exec(compile(ast.Module([*imports], []), "imports", "exec"), {})
 
 
 @pytest.mark.filterwarnings("default")  # what FastAPI's own dependencies deprecate is not ours to mend

@@ -196,14 +196,15 @@ async def left() -> None:
 
 
 async def exception() -> None:
+    runs: list[asyncio.Task[None]] = []
     async with new_docket() as docket:
         try:
             async with Worker(docket) as worker:
-                running = await begin(docket, worker)
+                runs.append(await begin(docket, worker))
                 closing()
                 raise Trouble
         finally:
-            check(running)
+            check(runs[0])
 
 
 async def exception_in_docket() -> None:

@@ -40,7 +40,7 @@ async def say(word: str) -> str:
 async def tamper(docket: Docket, key: str, change: Callable[[bytes], bytes]) -> None:
     async with docket.redis() as redis:
         record = await redis.hget(docket.key("tasks"), key)
-        assert record is not None
+        assert isinstance(record, bytes)
         await redis.hset(docket.key("tasks"), key, change(record))
 
 

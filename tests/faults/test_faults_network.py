@@ -163,6 +163,7 @@ async def test_many_workers_come_back_after_an_outage_without_a_stampede(stage: 
 
 def test_pauses_between_attempts_grow_and_differ() -> None:
     fleet = [Backoff(most=5.0) for _ in range(50)]
+    pauses: list[float] = []
     for attempt in range(8):
         pauses = sorted(backoff.next_pause() for backoff in fleet)
         spread = pauses[-1] - pauses[0]

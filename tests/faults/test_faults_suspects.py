@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ LEASE = 1.0
 
 
 @asynccontextmanager
-async def supervised(stage: Stage, count: int, **options: int) -> AsyncIterator[list[WorkerProcess]]:
+async def supervised(stage: Stage, count: int, **options: Any) -> AsyncIterator[list[WorkerProcess]]:
     """So many workers; for each that dies another one is started."""
     fleet = [stage.worker_process(lease=LEASE, **options) for _ in range(count)]
 

@@ -36,7 +36,9 @@ async def ended(docket: Docket, key: str) -> Execution:
         execution = await docket.get_execution(key)
         return execution if execution is not None and execution.state.finished else None
 
-    return await eventually(look, f"task {key} has ended", 40)
+    execution = await eventually(look, f"task {key} has ended", 40)
+    assert execution is not None
+    return execution
 
 
 async def test_a_killed_workers_tasks_run_again_elsewhere_within_about_the_lease(stage: Stage) -> None:

@@ -138,7 +138,7 @@ async def test_broken_records_and_those_of_a_newer_release_are_shown(docket: Doc
     await docket.add(note, when=docket.now() + HOUR, key="newer")(1)
     async with docket.redis() as redis:
         record = await redis.hget(docket.keys.tasks, "newer")
-        assert record is not None
+        assert isinstance(record, bytes)
         await redis.hset(docket.keys.tasks, mapping={"newer": b"\x63" + record[1:], "broken": b"??", "empty": b""})
 
     snapshot = await docket.snapshot()

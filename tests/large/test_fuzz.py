@@ -28,7 +28,7 @@ return answer
 
 
 def script() -> str:
-    return "\n".join(scripts._linked(READ.splitlines(), frozenset()))  # pyright: ignore[reportPrivateUsage]
+    return "\n".join(scripts._linked(READ.splitlines(), ("records",), frozenset()))  # pyright: ignore[reportPrivateUsage]
 
 
 def sound(chance: random.Random) -> bytes:

@@ -24,7 +24,7 @@ async def cost_of_one(docket: Docket) -> Counter[str]:
     """The commands that one task costs: it is added, claimed and settled, and another is scheduled, moved and cancelled."""
     before = await commands(docket)
     await docket.add(note, key="one")(1)
-    (run,) = await docket.ledger.take(WORKER, '"worker"', 1) or ()
+    [run] = await docket.ledger.take(WORKER, '"worker"', 1) or []
     event = ending_event(ExecutionState.COMPLETED, '"worker"', 0)
     ending = finish(run.key, run.epoch, ExecutionState.COMPLETED, 900_000, Ending("worker").pack(), event)
     await docket.ledger.settle([ending])

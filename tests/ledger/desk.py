@@ -162,9 +162,8 @@ class Desk:
             consumers = self._consumers_without_lease()
             if consumers:
                 more = self._reclaim(worker, consumers)
-                step = Reclaimed(
-                    *(getattr(step, name) + getattr(more, name) for name in COUNTS), more.left, False, more.duty
-                )
+                step.add(more)
+                step.left, step.look_for_consumers, step.duty = more.left, False, more.duty
         return [*(getattr(step, name) for name in COUNTS), step.left]
 
     def _reclaim(self, worker: str, consumers: list[bytes]) -> Reclaimed:

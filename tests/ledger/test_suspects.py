@@ -234,6 +234,7 @@ async def test_a_worker_that_was_told_to_stop_does_not_count(desk: Desk, how: st
     for _ in range(5):
         worker = await desk.hire()
         (run,) = await desk.take(worker)
+        assert read_task(run.record).losses == 0
         if how == "killed while it stops":
             assert not desk.renew(worker, stopping=True).lost
             assert desk.sound_books().stopping == {worker}
@@ -245,7 +246,6 @@ async def test_a_worker_that_was_told_to_stop_does_not_count(desk: Desk, how: st
         books = desk.sound_books()
         assert (books.tasks["k"].losses, books.tasks["k"].redelivered) == (0, True)
         assert not books.stopping
-    assert read_task(run.record).losses == 0
 
 
 async def test_a_lost_worker_that_says_it_stops_is_not_noted(desk: Desk) -> None:

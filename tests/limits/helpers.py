@@ -43,7 +43,7 @@ async def parked(docket: Docket, count: int) -> None:
 async def assert_nothing_is_left(docket: Docket) -> None:
     """No slot, no line, no task; and whatever else the limits have written has a time to live."""
     async with docket.redis() as redis:
-        keys: list[bytes] = await redis.keys("*")
+        keys = [key if isinstance(key, bytes) else key.encode() for key in await redis.keys("*")]
         names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in keys}
         left = names & {"slots", "line", "limits", "parked", "ghosts", "tasks", "running", "scheduled"}
         assert not left, f"left behind: {left}"

@@ -168,7 +168,7 @@ class Never(Dependency[None]):
 
 
 async def test_a_run_that_something_else_drops_opens_no_window(run_log: RunLog) -> None:
-    async def refused(customer: Annotated[int, Cooldown(HOUR)], gate: None = Never()) -> None:
+    async def refused(customer: Annotated[int, Cooldown(HOUR)], gate: Any = Never()) -> None:
         run_log.begin("refused")
 
     async def refresh(customer: Annotated[int, Cooldown(HOUR)]) -> None:
@@ -224,7 +224,7 @@ async def test_each_run_of_a_chain_is_judged_by_itself(run_log: RunLog) -> None:
     assert run_log.began == ["tick"]
 
 
-class BrokenOnce(CompletionHandler[None]):
+class BrokenOnce(CompletionHandler["BrokenOnce"]):
     """Fails after the first run, which is then delivered again later."""
 
     def __init__(self) -> None:

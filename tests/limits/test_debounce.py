@@ -38,6 +38,7 @@ async def test_a_burst_becomes_one_run_after_it_is_quiet(run_log: RunLog) -> Non
 
     async with open_docket() as docket, worker_at_work(docket):
         first = await docket.add(index)(0)
+        last = time.monotonic()
         await waits(first)
         for n in range(1, 6):
             await asyncio.sleep(0.1)
@@ -58,6 +59,7 @@ async def test_the_latest_arguments_are_used_if_asked_for(run_log: RunLog) -> No
 
     async with open_docket() as docket, worker_at_work(docket):
         executions: list[Execution] = []
+        last = 0.0
         for n in range(6):
             last = time.monotonic()
             executions.append(await docket.add(index)(n))

@@ -151,11 +151,10 @@ def test_a_value_counts_the_same_in_every_process() -> None:
 def test_what_has_no_state_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    for value in (endless, (n for n in range(3)), open(os.devnull)):  # noqa: SIM115 - closed below
-        with pytest.raises((TypeError, RecursionError)):
-            fingerprint(value)
-        if hasattr(value, "close"):
-            value.close()
+    with open(os.devnull) as file:
+        for value in (endless, (n for n in range(3)), file):
+            with pytest.raises((TypeError, RecursionError)):
+                fingerprint(value)
 
 
 async def test_a_limit_works_for_values_that_cannot_be_hashed() -> None:

@@ -219,7 +219,7 @@ async def test_a_task_that_something_else_blocks_gives_its_place_back(run_log: R
     async def call(
         n: int,
         limit: RateLimit = RateLimit(1, per=timedelta(hours=1), drop=True),
-        gate: None = NotOnTheFirstTry(),
+        gate: Any = NotOnTheFirstTry(),
     ) -> None:
         run_log.begin(n)
 

@@ -179,7 +179,8 @@ async def test_a_list_shows_what_is_in_force_by_function_and_by_parameter(docket
 
 
 async def test_a_lifted_strike_leaves_no_empty_entries(docket: Docket, recorder: Recorder) -> None:
-    for target in (("serve",), ("other", "customer", "==", "x"), (None, "region", "==", "south")):
+    targets: list[tuple[Any, ...]] = [("serve",), ("other", "customer", "==", "x"), (None, "region", "==", "south")]
+    for target in targets:
         await docket.strike(*target)
         await docket.restore(*target)
 

@@ -65,6 +65,7 @@ async def test_no_struck_task_starts_after_everybody_knows_the_strike(docket: Do
     assert not any(late.values()), {customer: found for customer, found in late.items() if found}
     # Those who were never struck have all been served; of the others, some were too late.
     assert all(len(starts[customer]) >= TASKS // CUSTOMERS for customer in range(STRUCK, CUSTOMERS))
+    assert executions is not None
     scheduled = [e for e in executions if e.disposition is Disposition.SCHEDULED]
     assert sum(map(len, starts.values())) < len(scheduled)
 

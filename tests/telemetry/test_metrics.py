@@ -80,6 +80,7 @@ async def test_prometheus_is_served_without_any_set_up_of_opentelemetry() -> Non
 
     async with Docket(name="prom", url=f"memory://{uuid4()}") as docket:
         with metrics_server("127.0.0.1", 0) as port:
+            assert port is not None
             for _ in range(3):
                 await docket.add(work)()
             await docket.add(work, when=datetime.now(UTC) + timedelta(hours=1))()
@@ -106,6 +107,7 @@ async def test_tasks_that_wait_for_a_worker_that_knows_them_are_shown() -> None:
     url = f"memory://{uuid4()}"
     async with Docket(name="prom", url=url) as docket, Docket(name="prom", url=url) as ignorant:
         with metrics_server("127.0.0.1", 0) as port:
+            assert port is not None
             await docket.add(unheard_of)()
 
             async def task_is_shown() -> bool:

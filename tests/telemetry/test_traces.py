@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from docket import Docket, Perpetual, Retry, Worker
+from tests.spans import context_of
 
 tracer = trace.get_tracer("application")
 
@@ -38,8 +39,8 @@ async def test_the_first_run_its_retry_and_its_successor_have_traces_of_their_ow
     for span in consumed:
         assert span.kind is SpanKind.CONSUMER
         assert span.parent is None
-        assert [link.context.span_id for link in span.links] == [added.context.span_id]
-    traces = {span.context.trace_id for span in consumed}
+        assert [link.context.span_id for link in span.links] == [context_of(added).span_id]
+    traces = {context_of(span).trace_id for span in consumed}
     assert len(traces) == 3
     assert request.get_span_context().trace_id not in traces
     assert [span.status.status_code for span in consumed] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]

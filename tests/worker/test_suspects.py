@@ -46,7 +46,7 @@ async def suspect(docket: Docket, key: str) -> None:
 async def reserved(docket: Docket) -> bool:
     async with docket.redis() as redis:
         fields = await redis.hkeys(docket.key("suspects"))
-        return any(field.startswith(b"r") for field in fields)
+        return any(isinstance(field, bytes) and field.startswith(b"r") for field in fields)
 
 
 async def nothing_is_noted(docket: Docket) -> None:
@@ -208,7 +208,7 @@ async def flags_of(docket: Docket, key: str) -> int:
     """Those of its run."""
     async with docket.redis() as redis:
         record = await redis.hget(docket.key("running"), key)  # pyright: ignore[reportArgumentType]
-    assert record is not None
+    assert isinstance(record, bytes)
     return record[28]
 
 

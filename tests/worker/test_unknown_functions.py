@@ -212,7 +212,7 @@ async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_a
             # After the answer was made, and before the worker has it.
             await ledger.register("ignorant~1", 60_000, [])
             executions.append(await docket.add(note)())
-            (run,) = await take(ledger, "ignorant~1", '"ignorant"', 1) or ()
+            [run] = await take(ledger, "ignorant~1", '"ignorant"', 1) or []
             await ledger.settle([unknown_function(run.key, run.epoch)])
             await eventually(lambda: worker.staff.fetcher._functions, "the worker was told")  # pyright: ignore[reportPrivateUsage]
         return found
