@@ -4,7 +4,8 @@ Every payload is an envelope (version, codec, flags) round the codec's bytes. Th
 signing and for encryption without a change to the ledger.
 """
 
-from .envelope import Codec, PickleCodec, open_envelope, seal
+from .codecs import Codec
+from .envelope import open_envelope, seal
 from .payloads import (
     decode_call,
     decode_error,
@@ -14,6 +15,7 @@ from .payloads import (
     encode_result,
     error_text,
 )
+from .pickle_codec import PickleCodec
 
 __all__ = [
     "Codec",
