@@ -20,6 +20,8 @@ from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage]
 )
 
+from docket.model.times import format_duration
+
 from .admission import PutAway
 from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
@@ -37,7 +39,6 @@ from .contextual import (
 from .cooldown import Cooldown
 from .cron import Cron
 from .debounce import Debounce
-from .durations import format_duration
 from .max_losses import MaxLosses, max_losses_of
 from .passed import governing
 from .perpetual import Perpetual

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Self
 
 from docket.ledger.limits import LimitBook, Verdict
+from docket.model.times import format_duration
 
 from .admission import Admission, keep, patiently, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
-from .durations import format_duration
 
 
 class Cooldown(Admission):

@@ -6,11 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket.model.times import check_durations
+from docket.model.times import check_durations, format_duration
 
 from .base import Runtime
 from .context import WorkerView
-from .durations import format_duration
 
 if TYPE_CHECKING:
     from typing import Self

@@ -1,3 +1,0 @@
-"""Another name for docket.errors."""
-
-from docket.errors import *  # noqa: F403
