@@ -112,7 +112,7 @@ async def test_a_signal_lets_the_running_task_finish_and_exits_with_zero(sign: s
         sys.executable,
         "-c",
         PROGRAM,
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
