@@ -120,6 +120,11 @@ async def test_a_task_that_closes_its_own_docket_goes_back_at_once(stage: Stage,
     await assert_task_is_free(stage)
 
 
+# Promised are two seconds, five for a body that ignores its cancel, and the grace period where there is one. The bounds below are
+# two or three seconds wider: the process measures wall time, of which a busy machine takes a part. They still tell one deadline
+# from several: without it, five workers take ten seconds and a server that hangs keeps a worker for twenty.
+
+
 async def test_a_server_that_hangs_keeps_nothing_from_closing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """All waits together have one deadline."""
     server = stage.server(tcp=True)
