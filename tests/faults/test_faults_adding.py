@@ -17,8 +17,8 @@ from docket.execution import Disposition
 from tests.waiting import eventually
 
 from .conftest import Stage
+from .counted_tasks import MINUTE, working
 from .proxy import Proxy
-from .pulse import MINUTE, working
 from .servers import Server
 
 LONG = timedelta(seconds=60)

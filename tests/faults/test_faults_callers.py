@@ -15,7 +15,7 @@ from docket.errors import DocketError, ServerUnreachable, ServerUnsuitable, Task
 from tests.waiting import eventually
 
 from .conftest import Stage
-from .pulse import MINUTE, working
+from .counted_tasks import MINUTE, working
 
 NAMES = [
     "a",

@@ -18,7 +18,7 @@ from docket.storage import server as storage_server
 from tests.waiting import eventually
 
 from .conftest import Stage
-from .pulse import MINUTE, Pulse, working
+from .counted_tasks import MINUTE, CountedTasks, working
 from .servers import Server
 
 
@@ -60,24 +60,24 @@ async def test_a_worker_goes_on_when_its_credentials_are_rotated(stage: Stage, p
     permit(server, "first")
     credentials = provider()
     docket = await stage.docket(lease=1.0, credential_provider=credentials)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     worker = await stage.worker(docket)
     async with working(worker):
-        await pulse.works("before")
-        running = await pulse.hold("running") if busy else None
+        await counted.works("before")
+        running = await counted.hold("running") if busy else None
         name = worker.id
         permit(server, "second")
         credentials.user = "second"
         server.run("ACL", "DELUSER", "first")
-        await pulse.works("after")
+        await counted.works("after")
         # Longer than the lease, twice.
         await asyncio.sleep(2.2)
         assert not worker.staff.tenure.lease.lapsed
         assert worker.id == name, "the lease was never lost"
-        pulse.release.set()
+        counted.release.set()
         if running is not None:
             assert await running.get_result(timeout=MINUTE) == "running"
-            assert pulse.starts["running"] == 1
+            assert counted.starts["running"] == 1
 
 
 async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials(stage: Stage) -> None:
@@ -143,9 +143,9 @@ async def test_a_worker_works_again_after_its_credential_provider_hung(
     permit(server, "first")
     credentials = provider()
     docket = await stage.docket(lease=2.0, credential_provider=credentials)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket)):
-        await pulse.works("before")
+        await counted.works("before")
         credentials.hangs = True
         server.run("CLIENT", "KILL", "TYPE", "normal")
         server.run("CLIENT", "KILL", "TYPE", "pubsub")
@@ -155,7 +155,7 @@ async def test_a_worker_works_again_after_its_credential_provider_hung(
         credentials.hangs = False
         try:
             # Those that hang do so still.
-            await pulse.works("after")
+            await counted.works("after")
         finally:
             credentials.end.set()
     assert not [record for record in caplog.records if record.exc_info]
@@ -177,7 +177,7 @@ async def test_a_provider_that_blocks_its_thread_does_not_block_the_event_loop(s
     await eventually(asked.is_set, "it is asked")
     answered.set()
     docket = await opening
-    await Pulse(docket).add("k")
+    await CountedTasks(docket).add("k")
     assert all(in_time)
 
 
@@ -192,9 +192,9 @@ async def test_a_provider_that_says_it_is_for_event_loops_only_serves_a_worker_w
     permit(server, "first")
     docket = await stage.docket(lease=1.0, credential_provider=Says())
     worker = await stage.worker(docket)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(worker):
-        await pulse.works("here")
+        await counted.works("here")
         name = worker.id
         await asyncio.sleep(2.2)
         assert worker.id == name, "the lease was never lost"
@@ -211,7 +211,7 @@ async def test_a_provider_that_fails_is_one_clear_error(stage: Stage) -> None:
     with pytest.raises(
         ServerUnreachable, match="credential provider failed: LookupError: the vault is sealed"
     ) as raised:
-        await Pulse(docket).add("k")
+        await CountedTasks(docket).add("k")
     assert not raised.value.maybe_stored
 
 
@@ -223,6 +223,6 @@ async def test_a_cluster_is_asked_with_the_same_credentials(stage: Stage) -> Non
     server.run("ACL", "SETUSER", "default", "off")
     url = f"redis+cluster://127.0.0.1:{server.port}"
     docket = await stage.docket(url=url, credential_provider=OnlyAsync())
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket)):
-        await pulse.works("here")
+        await counted.works("here")

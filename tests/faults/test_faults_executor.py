@@ -21,7 +21,7 @@ from docket.storage import names
 from tests.waiting import ends, eventually, eventually_blocking
 
 from .conftest import Stage
-from .pulse import MINUTE, working
+from .counted_tasks import MINUTE, working
 from .test_faults_places import place
 
 # Much more than docket needs, and much less than for ever.

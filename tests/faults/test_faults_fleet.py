@@ -15,28 +15,28 @@ from tests.waiting import eventually
 
 from . import tasks
 from .conftest import Stage
+from .counted_tasks import CountedTasks, working
 from .processes import LEASE, WorkerProcess
-from .pulse import Pulse, working
 
 
 async def test_workers_that_come_and_go_leave_nothing_behind(stage: Stage) -> None:
     docket = await stage.docket(lease=1.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     for generation in range(10):
         async with AsyncExitStack() as stack:
             for i in range(10):
                 await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{generation}-{i}")))
-            await pulse.works(f"generation-{generation}")
+            await counted.works(f"generation-{generation}")
     # And some that had no time to say goodbye.
     killed = [stage.worker_process(lease=1.0) for _ in range(2)]
     await stage.at_work(docket, *killed)
     for process in killed:
         process.kill()
     async with working(await stage.worker(docket, name="the last")):
-        await pulse.works("after")
+        await counted.works("after")
         await eventually(lambda: has_only(docket, {"the last"}), "the dead are off the roster")
         assert await consumers(docket) <= 1
-        await pulse.works("afterwards")
+        await counted.works("afterwards")
 
     assert await docket.workers() == []
     assert await docket.task_workers("short") == []
@@ -64,7 +64,7 @@ async def consumers(docket: Docket) -> int:
 
 async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Stage) -> None:
     docket = await stage.docket()
-    held, orphaned = Pulse(docket), "orphan"
+    held, orphaned = CountedTasks(docket), "orphan"
     async with working(await stage.worker(docket, concurrency=5000)):
         await docket.add_many(docket.call(held.long, key=f"held-{i}")() for i in range(5000))
         await eventually(lambda: len(held.starts) == 5000, "five thousand are held", 40)
@@ -119,20 +119,20 @@ async def staging_worker(docket: Docket, workers: list[WorkerProcess]) -> Worker
 
 async def test_a_worker_that_drains_leaves_staging_to_another(stage: Stage) -> None:
     docket = await stage.docket(lease=60.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     first, second = await stage.worker(docket, name="first", concurrency=1), await stage.worker(docket, name="second")
     draining = asyncio.create_task(first.run_forever())
     await eventually(lambda: first.is_working and first.staff.duties.leads, "the first leads")
-    held = await pulse.hold("held")
+    held = await counted.hold("held")
     async with working(second):
         await eventually(lambda: second.is_working, "the second works, too")
         first.stop()
         await eventually(lambda: second.staff.duties.leads, "the other leads", 5)
         assert not draining.done()
         begin = time.time() + 0.5
-        scheduled = await docket.add(pulse.short, datetime.fromtimestamp(begin, UTC), key="scheduled")()
+        scheduled = await docket.add(counted.short, datetime.fromtimestamp(begin, UTC), key="scheduled")()
         await scheduled.get_result(timeout=timedelta(minutes=1))
         assert time.time() - begin < 1.0
-        pulse.release.set()
+        counted.release.set()
         await held.get_result(timeout=timedelta(minutes=1))
         await draining

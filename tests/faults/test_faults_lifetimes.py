@@ -14,7 +14,7 @@ from docket import CurrentExecution, Docket, Execution, Worker
 from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .pulse import MINUTE, Pulse
+from .counted_tasks import MINUTE, CountedTasks
 
 SCENARIO = """
 import asyncio, gc, logging, sys, threading
@@ -103,24 +103,24 @@ async def test_two_hundred_dockets_cost_one_server_and_milliseconds_each(stage: 
 @pytest.mark.parametrize("method", ["run_forever", "run_until_finished", "run_at_most"])
 async def test_cancelling_a_worker_drains_it_and_returns(stage: Stage, method: str) -> None:
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     worker = await stage.worker(docket)
-    later = await docket.add(pulse.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
+    later = await docket.add(counted.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
     run = {
         "run_forever": worker.run_forever,
         "run_until_finished": worker.run_until_finished,
         "run_at_most": lambda: worker.run_at_most({"later": 1}),
     }[method]
     working = asyncio.create_task(run())
-    running = await pulse.hold("running")
+    running = await counted.hold("running")
     working.cancel()
     await eventually(lambda: worker.is_stopping, "it stops")
-    waiting = await pulse.add("waiting")
-    pulse.release.set()
+    waiting = await counted.add("waiting")
+    counted.release.set()
     await ends(working)
     assert not working.cancelled()
     assert await running.get_result(timeout=MINUTE) == "running", "what ran has finished"
-    assert pulse.starts["waiting"] == 0, "nothing new was begun"
+    assert counted.starts["waiting"] == 0, "nothing new was begun"
     assert {e.key for e in (await docket.snapshot()).future} == {"waiting", "later"}
     assert await docket.workers() == []
     for execution in (waiting, later):
@@ -139,39 +139,39 @@ async def test_a_worker_inside_a_timeout_stops_when_time_is_up(stage: Stage) -> 
 
 async def test_cancelling_twice_hands_back_what_runs(stage: Stage) -> None:
     docket = await stage.docket(lease=60.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     # As often as you like: the task is not to blame, so it is not buried for it.
     for stops in range(1, 6):
         worker = await stage.worker(docket)
         working = asyncio.create_task(worker.run_forever())
-        await docket.add(pulse.long, key="running")()
-        await eventually(lambda stops=stops: pulse.starts["running"] == stops, "it runs")
+        await docket.add(counted.long, key="running")()
+        await eventually(lambda stops=stops: counted.starts["running"] == stops, "it runs")
         working.cancel()
         await eventually(lambda worker=worker: worker.is_stopping, "it stops")
         assert not working.done()
         working.cancel()
         await ends(working)
-        assert pulse.cancelled["running"] == stops
-    pulse.release.set()
+        assert counted.cancelled["running"] == stops
+    counted.release.set()
     await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
-    assert pulse.starts["running"] == 6
-    assert pulse.finished["running"] == 1
+    assert counted.starts["running"] == 6
+    assert counted.finished["running"] == 1
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 10, 20])
 async def test_a_second_cancel_counts_however_soon_it_comes(stage: Stage, turns: int) -> None:
     """Also while the worker still ends its services."""
     docket = await stage.docket(lease=60.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     working = asyncio.create_task((await stage.worker(docket)).run_forever())
-    await docket.add(pulse.long, key="running")()
-    await eventually(lambda: pulse.starts["running"] == 1, "it runs")
+    await docket.add(counted.long, key="running")()
+    await eventually(lambda: counted.starts["running"] == 1, "it runs")
     working.cancel()
     for _ in range(turns):
         await asyncio.sleep(0)
     working.cancel()
     await ends(working, 60)
-    assert pulse.cancelled["running"] == 1
+    assert counted.cancelled["running"] == 1
     await docket.clear()
 
 

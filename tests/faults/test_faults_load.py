@@ -13,7 +13,7 @@ from docket import CurrentExecution, Docket, Execution
 from tests.waiting import eventually
 
 from .conftest import Stage
-from .pulse import working
+from .counted_tasks import working
 from .servers import Server
 
 

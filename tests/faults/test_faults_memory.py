@@ -13,7 +13,7 @@ from docket.errors import ServerFull
 from tests.waiting import eventually
 
 from .conftest import Stage
-from .pulse import MINUTE, Pulse, working
+from .counted_tasks import MINUTE, CountedTasks, working
 from .servers import Server
 
 
@@ -26,51 +26,51 @@ def fill(server: Server) -> None:
 async def test_on_a_full_server_adding_is_refused_and_everything_else_works(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket(lease=1.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     worker = await stage.worker(docket, concurrency=2)
     async with working(worker):
-        running = [await pulse.hold("running"), await pulse.hold("to be cancelled")]
-        waiting = [await pulse.add(f"waiting-{i}") for i in range(20)]
-        due = await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=0.5), key="due")()
-        later = await docket.add(pulse.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
+        running = [await counted.hold("running"), await counted.hold("to be cancelled")]
+        waiting = [await counted.add(f"waiting-{i}") for i in range(20)]
+        due = await docket.add(counted.short, datetime.now(UTC) + timedelta(seconds=0.5), key="due")()
+        later = await docket.add(counted.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
         fill(server)
         for _ in range(2):
             with pytest.raises(ServerFull):
-                await pulse.add("refused")
-        failed = await docket.add_many([docket.call(pulse.short, key="refused too")()])
+                await counted.add("refused")
+        failed = await docket.add_many([docket.call(counted.short, key="refused too")()])
         assert isinstance(failed[0].schedule_exception, ServerFull)
         assert await docket.get_execution("refused") is None
         assert await docket.get_execution("refused too") is None
 
         await docket.cancel("later")
         await docket.cancel("to be cancelled")
-        await eventually(lambda: pulse.cancelled["to be cancelled"], "the running one is cancelled")
+        await eventually(lambda: counted.cancelled["to be cancelled"], "the running one is cancelled")
         # Longer than the lease: it is renewed.
         await asyncio.sleep(1.5)
-        pulse.release.set()
+        counted.release.set()
         assert await running[0].get_result(timeout=MINUTE) == "running"
         for execution in [*waiting, due]:
             assert await execution.get_result(timeout=MINUTE) == execution.key
         await later.sync()
         assert later.state is ExecutionState.CANCELLED
-    assert set(pulse.starts.values()) == {1}
+    assert set(counted.starts.values()) == {1}
 
 
 async def test_a_worker_can_start_on_a_full_server_and_make_room(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
 
     async def tick(perpetual: Perpetual = Perpetual(every=timedelta(hours=1), automatic=True)) -> None: ...
 
     docket.register(tick)
-    waiting = [await pulse.add(f"waiting-{i}") for i in range(50)]
+    waiting = [await counted.add(f"waiting-{i}") for i in range(50)]
     fill(server)
     async with working(await stage.worker(docket)):
         for execution in waiting:
             assert await execution.get_result(timeout=MINUTE) == execution.key
         server.run("CONFIG", "SET", "maxmemory", "0")
-        await pulse.works("after")
+        await counted.works("after")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_a_policy_that_may_delete_work_is_warned_of(
     docket = await stage.docket()
     with caplog.at_level(logging.WARNING, "docket.storage"):
         async with working(await stage.worker(docket)):
-            await Pulse(docket).works("task")
+            await CountedTasks(docket).works("task")
     warnings = [record.getMessage() for record in caplog.records if "maxmemory-policy" in record.getMessage()]
     assert len(warnings) == (0 if risk is None else 1)
     assert all(policy in warning and "noeviction" in warning and (risk or "") in warning for warning in warnings)
@@ -99,16 +99,16 @@ async def test_a_policy_that_may_delete_work_is_warned_of(
 async def test_unfinished_work_never_expires_and_finished_work_always_does(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket)):
-        await pulse.works("done")
-        await pulse.hold("running")
-        await docket.add(pulse.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
+        await counted.works("done")
+        await counted.hold("running")
+        await docket.add(counted.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
         expiring = {key for key, ttl in lifetimes(server).items() if ttl >= 0}
         # Which worker leads in a duty is forgotten by itself, and so are the settings of a docket; those are not work.
         work = {key for key in expiring if b":leads:" not in key and not key.endswith(b":settings")}
         assert work == {docket.runs_key("done").encode()}
-        pulse.release.set()
+        counted.release.set()
         await eventually(lambda: is_finished(docket, "running"), "it has ended")
         assert lifetimes(server)[docket.runs_key("running").encode()] > 0
 

@@ -12,8 +12,8 @@ from docket._aio import Backoff
 from tests.waiting import ends, eventually
 
 from .conftest import Stage
+from .counted_tasks import MINUTE, CountedTasks, working
 from .proxy import Proxy
-from .pulse import MINUTE, Pulse, working
 
 
 async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_start_them(stage: Stage) -> None:
@@ -60,38 +60,38 @@ async def test_connections_that_went_silent_are_noticed_in_seconds(stage: Stage)
     async with Proxy(server) as proxy:
         docket = await stage.docket(url=proxy.url)
         near = await stage.docket(url=server.url)
-        pulse = Pulse(docket)
+        counted = CountedTasks(docket)
         async with working(await stage.worker(docket)):
-            running = await pulse.hold("running")
+            running = await counted.hold("running")
             waiting = asyncio.create_task(running.get_result(timeout=MINUTE))
             await asyncio.sleep(0.1)
             proxy.freeze()
-            await near.add(pulse.short, key="after")()
-            await eventually(lambda: pulse.finished["after"], "it works again", 60)
-            pulse.release.set()
+            await near.add(counted.short, key="after")()
+            await eventually(lambda: counted.finished["after"], "it works again", 60)
+            counted.release.set()
             assert await waiting == "running", "also those who wait for results hear again"
-    assert pulse.starts["running"] == 1
-    assert pulse.cancelled == {}
+    assert counted.starts["running"] == 1
+    assert counted.cancelled == {}
 
 
 async def test_a_cancel_that_is_sent_while_nobody_listens_is_seen_at_the_next_renewal(stage: Stage) -> None:
     server = stage.server()
     async with Proxy(server) as proxy:
         docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
-        pulse = Pulse(docket)
+        counted = CountedTasks(docket)
         async with working(await stage.worker(docket)):
-            await pulse.hold("running")
+            await counted.hold("running")
             proxy.refuses_subscriptions = True
             proxy.break_all(subscriptions_only=True)
             await near.cancel("running")
-            await eventually(lambda: pulse.cancelled["running"], "the call is cancelled", 10)
+            await eventually(lambda: counted.cancelled["running"], "the call is cancelled", 10)
             proxy.refuses_subscriptions = False
             # And once it listens again, it hears again.
-            pulse.starts.clear()
-            await pulse.hold("again")
+            counted.starts.clear()
+            await counted.hold("again")
             await eventually(lambda: has_subscribers(near), "it listens")
             await near.cancel("again")
-            await eventually(lambda: pulse.cancelled["again"], "the call is cancelled", 10)
+            await eventually(lambda: counted.cancelled["again"], "the call is cancelled", 10)
             execution = await near.get_execution("running")
             assert execution is not None
             assert execution.state is ExecutionState.CANCELLED
@@ -106,16 +106,16 @@ async def test_a_task_that_ends_while_its_waiter_subscribes_wakes_the_waiter(sta
     server = stage.server()
     async with Proxy(server) as proxy:
         docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
-        pulse = Pulse(near)
+        counted = CountedTasks(near)
         async with working(await stage.worker(near)):
-            execution = await pulse.hold("task")
+            execution = await counted.hold("task")
             watched = await docket.get_execution(execution.key)
             assert watched is not None
             # The waiter has looked, and its subscription is on the way.
             proxy.subscriptions.clear()
             waiting = asyncio.create_task(watched.get_result(timeout=MINUTE))
             await asyncio.sleep(0.3)
-            pulse.release.set()
+            counted.release.set()
             await execution.get_result(timeout=MINUTE)
             assert not waiting.done()
             proxy.subscriptions.set()
@@ -128,16 +128,16 @@ async def test_a_waiter_survives_the_loss_of_its_connection(stage: Stage) -> Non
     server = stage.server()
     async with Proxy(server) as proxy:
         docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
-        pulse = Pulse(near)
+        counted = CountedTasks(near)
         async with working(await stage.worker(near)):
-            execution = await pulse.hold("task")
+            execution = await counted.hold("task")
             watched = await docket.get_execution(execution.key)
             assert watched is not None
             waiting = asyncio.create_task(watched.get_result(timeout=MINUTE))
             await asyncio.sleep(0.2)
             # Everything is lost, and the end is announced while nobody listens.
             proxy.refuse(True)
-            pulse.release.set()
+            counted.release.set()
             await execution.get_result(timeout=MINUTE)
             proxy.refuse(False)
             started = time.monotonic()
@@ -150,15 +150,15 @@ async def test_many_workers_come_back_after_an_outage_without_a_stampede(stage: 
     async with Proxy(server) as proxy, AsyncExitStack() as stack:
         for i in range(20):
             docket = await stage.docket(f"docket-{i}", url=proxy.url, lease=4.0)
-            Pulse(docket)
+            CountedTasks(docket)
             await stack.enter_async_context(working(await stage.worker(docket)))
-        pulses = [Pulse(await stage.docket(f"docket-{i}", url=server.url)) for i in range(20)]
+        pulses = [CountedTasks(await stage.docket(f"docket-{i}", url=server.url)) for i in range(20)]
         proxy.attempts.clear()
         proxy.refuse(True)
         await asyncio.sleep(3)
         proxy.refuse(False)
         assert len(proxy.attempts) < 20 * 60, "they back off"
-        await asyncio.gather(*(pulse.works("after") for pulse in pulses))
+        await asyncio.gather(*(counted.works("after") for counted in pulses))
 
 
 def test_pauses_between_attempts_grow_and_differ() -> None:
@@ -269,15 +269,15 @@ async def test_no_option_of_the_url_lets_a_silent_connection_outlast_the_lease(s
     async with Proxy(server) as proxy:
         far = await stage.docket(url=f"{proxy.url}?{options}")
         near = await stage.docket(url=server.url)
-        pulse = Pulse(far)
-        near.register(pulse.long)
+        counted = CountedTasks(far)
+        near.register(counted.long)
         async with working(await stage.worker(far, name="far")), working(await stage.worker(near, name="near")):
-            held = [await pulse.hold(f"held-{number}") for number in range(4)]
+            held = [await counted.hold(f"held-{number}") for number in range(4)]
             for _ in range(3):
                 proxy.freeze()
                 # Longer than the lease, and not so long that the silence would have been noticed by luck.
                 await asyncio.sleep(2.5)
-            pulse.release.set()
+            counted.release.set()
             for execution in held:
                 await execution.get_result(timeout=MINUTE)
-    assert set(pulse.starts.values()) == {1}, pulse.starts
+    assert set(counted.starts.values()) == {1}, counted.starts

@@ -13,7 +13,7 @@ from docket import ConcurrencyLimit, CurrentExecution, Execution, Perpetual
 from tests.waiting import eventually
 
 from .conftest import Stage
-from .pulse import Pulse, working
+from .counted_tasks import CountedTasks, working
 
 
 def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -25,7 +25,7 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
     caplog.set_level(logging.DEBUG, "docket")
     server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     reported = asyncio.Event()
 
     async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.1), automatic=True)) -> None: ...
@@ -33,22 +33,22 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
     async def limited(
         at: str, limit: ConcurrencyLimit = ConcurrencyLimit("at", 1), execution: Execution = CurrentExecution()
     ) -> None:
-        pulse.starts[at] += 1
-        await pulse.release.wait()
+        counted.starts[at] += 1
+        await counted.release.wait()
         await execution.progress.set_message("meanwhile")
         reported.set()
 
     docket.register(tick)
     docket.register(limited)
     async with working(await stage.worker(docket)):
-        await pulse.hold("running")
+        await counted.hold("running")
         first = await docket.add(limited)("a")
-        await eventually(lambda: pulse.starts["a"], "it runs")
-        await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=1), key="later")()
+        await eventually(lambda: counted.starts["a"], "it runs")
+        await docket.add(counted.short, datetime.now(UTC) + timedelta(seconds=1), key="later")()
         caplog.clear()
         server.kill()
         await eventually(lambda: len(said(caplog, logging.DEBUG)) > 5, "attempts fail")
-        pulse.release.set()
+        counted.release.set()
         await eventually(reported.is_set, "progress is reported")
         before = len(said(caplog, logging.DEBUG))
         await eventually(lambda: len(said(caplog, logging.DEBUG)) > before + 20, "more attempts fail")
@@ -56,7 +56,7 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
         assert len(warnings) == 1, warnings
         assert "trying again until the server is back" in warnings[0]
         server.start()
-        await pulse.works("after")
+        await counted.works("after")
         await first.get_result(timeout=timedelta(minutes=1))
         back = r"the server is back after [\d.]+ s"
         await eventually(lambda: any(re.fullmatch(back, line) for line in said(caplog, logging.INFO)), "it is told")
@@ -68,10 +68,10 @@ async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(sta
     """A service that waits for an event says that it no longer fails."""
     server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     worker = await stage.worker(docket)
     async with working(worker):
-        await pulse.works("before")
+        await counted.works("before")
         server.kill()
         await eventually(lambda: worker.health_problem() is not None, "it notices")
         server.start()
@@ -103,13 +103,13 @@ async def test_a_short_restart_is_one_outage(stage: Stage, caplog: pytest.LogCap
     caplog.set_level(logging.INFO, "docket")
     server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
     docket = await stage.docket(lease=6.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
 
     def times(words: str) -> int:
         return sum(words in line for line in said(caplog, logging.INFO))
 
     async with working(await stage.worker(docket)):
-        await pulse.works("before")
+        await counted.works("before")
         for restart in range(1, 4):
             server.kill()
             server.start()

@@ -15,7 +15,7 @@ from docket.errors import ServerUnreachable
 from tests.waiting import eventually, eventually_blocking
 
 from .conftest import Stage
-from .pulse import MINUTE, Pulse, working
+from .counted_tasks import MINUTE, CountedTasks, working
 from .servers import Server
 
 NODES = 3
@@ -84,7 +84,7 @@ async def test_the_same_life_on_every_kind_of_server(stage: Stage, kind: str, mo
 
 
 async def live(docket: Docket) -> None:
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
 
     async def double(n: int, execution: Execution = CurrentExecution()) -> int:
         await execution.progress.increment()
@@ -116,7 +116,7 @@ async def live(docket: Docket) -> None:
     with pytest.raises(ValueError, match="as it should"):
         await failing.get_result(timeout=MINUTE)
 
-    running = await pulse.hold("running")
+    running = await counted.hold("running")
     events = running.subscribe()
     assert (await anext(events))["type"] == "state"
     waiting = await docket.add(double, datetime.now(UTC) + timedelta(hours=1), key="waiting")(1)
@@ -164,22 +164,22 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(stage: S
     nodes = cluster_of(stage)
     url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
     docket = await stage.docket(url=url)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     slot = nodes[0].run("CLUSTER", "KEYSLOT", docket.stream_key)
     owner = nodes[min(slot * NODES // SLOTS, NODES - 1)]
     bystander = next(node for node in nodes if node is not owner)
     async with working(await stage.worker(docket)):
-        running = await pulse.hold("running")
+        running = await counted.hold("running")
         bystander.kill()
         await eventually(lambda: not is_whole(owner), "the cluster is down")
         with pytest.raises(ServerUnreachable):
-            await pulse.add("refused")
+            await counted.add("refused")
         bystander.start()
-        await pulse.works("after", 40)
-        pulse.release.set()
+        await counted.works("after", 40)
+        counted.release.set()
         assert await running.get_result(timeout=MINUTE) == "running"
-    assert pulse.starts["running"] == 1
-    assert pulse.cancelled == {}
+    assert counted.starts["running"] == 1
+    assert counted.cancelled == {}
 
 
 async def test_work_goes_on_after_a_sentinel_has_failed_over(stage: Stage) -> None:
@@ -187,16 +187,16 @@ async def test_work_goes_on_after_a_sentinel_has_failed_over(stage: Stage) -> No
     await eventually(lambda: is_in_sync(replica), "the replica has everything")
     await eventually(lambda: knows_replica(sentinel), "the sentinel knows it")
     docket = await stage.docket(url=f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0")
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket)):
-        running = await pulse.hold("running")
-        await pulse.works("before")
+        running = await counted.hold("running")
+        await counted.works("before")
         await eventually(lambda: is_in_sync(replica), "the replica has everything")
         master.kill()
-        await pulse.works("after", 40)
-        pulse.release.set()
+        await counted.works("after", 40)
+        counted.release.set()
         assert await running.get_result(timeout=MINUTE) == "running"
-    assert pulse.starts["running"] == 1
+    assert counted.starts["running"] == 1
     assert replica.run("ROLE")[0] == b"master"
 
 

@@ -16,8 +16,8 @@ from docket.errors import ServerUnreachable
 from tests.waiting import ends, eventually
 
 from .conftest import Stage
+from .counted_tasks import MINUTE, CountedTasks, working
 from .proxy import Proxy
-from .pulse import MINUTE, Pulse, working
 from .servers import Server
 
 
@@ -25,13 +25,13 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Sta
     """With `appendfsync always`."""
     server = stage.server("--appendonly", "yes", "--appendfsync", "always")
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     acknowledged: set[str] = set()
 
     async def produce(name: int) -> None:
         for i in range(10_000):
             try:
-                await pulse.add(f"{name}-{i}")
+                await counted.add(f"{name}-{i}")
             except ServerUnreachable:
                 return
             acknowledged.add(f"{name}-{i}")
@@ -39,13 +39,13 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Sta
     worker = await stage.worker(docket, concurrency=50)
     async with working(worker):
         producing = [asyncio.create_task(produce(n)) for n in range(4)]
-        await eventually(lambda: len(pulse.finished) > 100, "work is under way")
+        await eventually(lambda: len(counted.finished) > 100, "work is under way")
         server.kill()
         await asyncio.gather(*producing)
         server.start()
-        await eventually(lambda: acknowledged <= pulse.finished.keys(), "all that was acknowledged has run")
+        await eventually(lambda: acknowledged <= counted.finished.keys(), "all that was acknowledged has run")
         await eventually(lambda: is_empty(docket), "and is settled")
-    twice = [key for key, count in pulse.starts.items() if count > 1]
+    twice = [key for key, count in counted.starts.items() if count > 1]
     assert len(twice) <= 50, "only what was running, or just ended and not yet written down, may run again"
     assert len(acknowledged) > 100
 
@@ -57,7 +57,7 @@ async def is_empty(docket: Docket) -> bool:
 async def test_workers_go_on_when_the_server_comes_back_empty(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     ticks = 0
 
     async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.1), automatic=True)) -> None:
@@ -67,20 +67,20 @@ async def test_workers_go_on_when_the_server_comes_back_empty(stage: Stage) -> N
     docket.register(tick)
     worker = await stage.worker(docket)
     async with working(worker):
-        await pulse.works("before")
-        await pulse.hold("running")
+        await counted.works("before")
+        await counted.hold("running")
         await eventually(lambda: ticks > 2, "the automatic task runs")
         server.kill()
         server.start()
-        await pulse.works("after")
+        await counted.works("after")
         ticks = 0
         await eventually(lambda: ticks > 2, "the automatic task is back")
         assert [info.name for info in await docket.workers()] == [worker.name]
-        assert pulse.cancelled == {}, "what runs goes on"
-        pulse.release.set()
-        await eventually(lambda: pulse.finished["running"] == 1, "and ends")
-        await pulse.works("afterwards")
-    assert pulse.starts["running"] == 1
+        assert counted.cancelled == {}, "what runs goes on"
+        counted.release.set()
+        await eventually(lambda: counted.finished["running"] == 1, "and ends")
+        await counted.works("afterwards")
+    assert counted.starts["running"] == 1
 
 
 DISASTERS = {
@@ -100,7 +100,7 @@ DISASTERS = {
 async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster: list[tuple[str, ...]]) -> None:
     server = stage.server()
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     ticks = 0
 
     async def tick(perpetual: Perpetual = Perpetual(every=timedelta(seconds=0.1), automatic=True)) -> None:
@@ -112,20 +112,20 @@ async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster:
     async with AsyncExitStack() as stack:
         for i in range(2):
             await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
-        running = [await pulse.hold(f"running-{i}") for i in range(4)]
+        running = [await counted.hold(f"running-{i}") for i in range(4)]
         await eventually(lambda: ticks > 2, "the automatic task runs")
         for command in disaster:
             server.run(*(word.format(**names) for word in command))
-        await pulse.works("after", seconds=10)
+        await counted.works("after", seconds=10)
         ticks = 0
         await eventually(lambda: ticks > 2, "the automatic task is back", 10)
         await eventually(lambda: roster(docket, 2), "both are on the roster", 10)
-        pulse.release.set()
-        await eventually(lambda: all(pulse.finished[e.key] for e in running), "what ran has ended")
+        counted.release.set()
+        await eventually(lambda: all(counted.finished[e.key] for e in running), "what ran has ended")
         if disaster != DISASTERS["FLUSHALL"]:
             for execution in running:
                 assert await execution.get_result(timeout=MINUTE) == execution.key
-    assert all(pulse.starts[e.key] == 1 for e in running), pulse.starts
+    assert all(counted.starts[e.key] == 1 for e in running), counted.starts
 
 
 async def roster(docket: Docket, count: int) -> bool:
@@ -135,13 +135,13 @@ async def roster(docket: Docket, count: int) -> bool:
 async def test_waiting_work_survives_the_loss_of_the_group(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     for i in range(100):
-        await pulse.add(f"waiting-{i}")
+        await counted.add(f"waiting-{i}")
     server.run("XGROUP", "DESTROY", docket.stream_key, "docket-workers")
     async with working(await stage.worker(docket, concurrency=5)):
-        await eventually(lambda: len(pulse.finished) == 100, "all have run")
-    assert set(pulse.starts.values()) == {1}
+        await eventually(lambda: len(counted.finished) == 100, "all have run")
+    assert set(counted.starts.values()) == {1}
 
 
 def no_saves(server: Server) -> None:
@@ -180,26 +180,26 @@ REFUSALS: dict[str, tuple[Callable[[Server], object], Callable[[Server], object]
 async def test_a_server_that_refuses_for_a_while_costs_no_running_task(stage: Stage, refusal: str) -> None:
     server = stage.server("--appendonly", "yes", "--appendfsync", "always", "--enable-protected-configs", "yes")
     docket = await stage.docket(lease=1.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     refuse, relent = REFUSALS[refusal]
     worker = await stage.worker(docket)
     async with working(worker) as task:
-        running = await pulse.hold("running")
+        running = await counted.hold("running")
         refuse(server)
         if refusal not in ("LOADING", "gone"):
             await eventually(lambda: refuses(server, refusal), f"the server answers {refusal}")
         with pytest.raises(ServerUnreachable):
-            await pulse.add("refused")
+            await counted.add("refused")
         # Two leases: nobody can take the work, so nobody may be robbed of it.
         await asyncio.sleep(2.0)
         assert not task.done()
         relent(server)
-        await pulse.works("after")
-        assert pulse.cancelled == {}
-        pulse.release.set()
+        await counted.works("after")
+        assert counted.cancelled == {}
+        counted.release.set()
         assert await running.get_result(timeout=MINUTE) == "running"
-    assert pulse.starts["running"] == 1
-    assert pulse.starts["refused"] == 0, "what was refused was not stored"
+    assert counted.starts["running"] == 1
+    assert counted.starts["refused"] == 0, "what was refused was not stored"
 
 
 def refuses(server: Server, word: str) -> bool:
@@ -224,44 +224,44 @@ async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, 
     """Nor do words that no release of today says: a worker ends only for what a change of settings has to mend."""
     async with Proxy(stage.server()) as proxy:
         docket = await stage.docket(url=proxy.url)
-        pulse = Pulse(docket)
+        counted = CountedTasks(docket)
         async with working(await stage.worker(docket)) as run:
-            held = await pulse.hold("held")
+            held = await counted.hold("held")
             proxy.refusal = words
             with pytest.raises(ServerUnreachable):
-                await pulse.add("refused")
+                await counted.add("refused")
             await eventually(lambda: proxy.refused >= 5, "the worker has been refused")
             # The ending of this one is refused, too.
-            pulse.release.set()
-            await eventually(lambda: pulse.finished["held"] == 1, "its body is over")
+            counted.release.set()
+            await eventually(lambda: counted.finished["held"] == 1, "its body is over")
             await asyncio.sleep(0.2)
             proxy.refusal = None
             assert await held.get_result(timeout=MINUTE) == "held"
-            await pulse.works("after")
+            await counted.works("after")
             assert not run.done()
-        assert pulse.starts["held"] == 1
+        assert counted.starts["held"] == 1
 
 
 async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket()
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with AsyncExitStack() as stack:
         for i in range(2):
             await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
-        running = [await pulse.hold(f"running-{i}") for i in range(8)]
-        later = await docket.add(pulse.short, datetime.now(UTC) + timedelta(seconds=3), key="later")()
+        running = [await counted.hold(f"running-{i}") for i in range(8)]
+        later = await docket.add(counted.short, datetime.now(UTC) + timedelta(seconds=3), key="later")()
         server.pause()
         # Longer than three leases, and longer than a call may take.
         await asyncio.sleep(6.5)
         server.wake()
         assert await later.get_result(timeout=MINUTE) == "later"
-        await pulse.works("after")
-        pulse.release.set()
+        await counted.works("after")
+        counted.release.set()
         for execution in running:
             assert await execution.get_result(timeout=MINUTE) == execution.key
-    assert set(pulse.starts.values()) == {1}, pulse.starts
-    assert pulse.cancelled == {}
+    assert set(counted.starts.values()) == {1}, counted.starts
+    assert counted.cancelled == {}
 
 
 async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage: Stage) -> None:
@@ -297,13 +297,13 @@ async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage
 async def test_a_worker_can_stop_while_the_server_is_gone(stage: Stage) -> None:
     server = stage.server()
     docket = await stage.docket(lease=1.0)
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket)):
-        await pulse.hold("running")
+        await counted.hold("running")
         server.kill()
         # Its ending cannot be written any more.
-        pulse.release.set()
-        await eventually(lambda: pulse.finished["running"] == 1, "it has ended")
+        counted.release.set()
+        await eventually(lambda: counted.finished["running"] == 1, "it has ended")
 
 
 async def test_a_folder_engine_that_is_killed_comes_back_with_its_work(
@@ -312,13 +312,13 @@ async def test_a_folder_engine_that_is_killed_comes_back_with_its_work(
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.2")
     monkeypatch.setenv("DOCKET_ENGINE_FSYNC", "always")
     docket = await stage.docket(url=f"embedded://{folder / 'engine'}")
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket, concurrency=5)):
-        running = await pulse.hold("running")
+        running = await counted.hold("running")
         async with docket.redis() as redis:
             pid = (await redis.info("server"))["process_id"]
         os.kill(pid, 9)
-        await pulse.works("after")
-        pulse.release.set()
+        await counted.works("after")
+        counted.release.set()
         assert await running.get_result(timeout=MINUTE) == "running"
-    assert pulse.starts["running"] == 1
+    assert counted.starts["running"] == 1

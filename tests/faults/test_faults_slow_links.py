@@ -17,8 +17,8 @@ from docket.worker import settling
 from tests.waiting import eventually
 
 from .conftest import Stage
+from .counted_tasks import MINUTE, working
 from .proxy import Proxy
-from .pulse import MINUTE, working
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from docket.storage import server as storage_server
 from tests.waiting import ends, eventually
 
 from .conftest import Stage
-from .pulse import Pulse, working
+from .counted_tasks import CountedTasks, working
 from .servers import Server
 
 AWAY = ("refuses", "silent")
@@ -38,18 +38,18 @@ async def test_an_application_starts_while_its_server_is_away_and_its_worker_wor
     server = stage.server(tcp=True)
     take_away(server, how)
     docket = await stage.docket(add_patience=timedelta(0))
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     async with working(await stage.worker(docket)) as run:
         with pytest.raises(redis.exceptions.RedisError) as raised:
-            await pulse.add("refused")
+            await counted.add("refused")
         assert isinstance(raised.value, ServerUnreachable)
         with pytest.raises(redis.exceptions.RedisError):
             await docket.snapshot()
         assert not run.done()
         bring_back(server, how)
-        await pulse.works("after")
+        await counted.works("after")
         await docket.wait_for_strikes_loaded()
-    assert pulse.starts["after"] == 1
+    assert counted.starts["after"] == 1
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
     if opened == "while":
         server.pause()
     docket = await stage.docket(add_patience=timedelta(0))
-    pulse = Pulse(docket)
+    counted = CountedTasks(docket)
     if opened == "before":
-        await pulse.add("before")
+        await counted.add("before")
         server.pause()
         # This one ends the connection.
         with pytest.raises(redis.exceptions.RedisError):
@@ -173,8 +173,8 @@ async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_tha
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
     server = stage.server(tcp=True)
     docket = await stage.docket(add_patience=timedelta(0))
-    pulse = Pulse(docket)
-    await pulse.add("before")
+    counted = CountedTasks(docket)
+    await counted.add("before")
     server.pause()
     attempts: list[Any] = []
     real = line.open_wire
@@ -187,7 +187,7 @@ async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_tha
 
     async def add(key: str) -> ServerUnreachable:
         with pytest.raises(ServerUnreachable) as raised:
-            await docket.add(pulse.short, key=key)()
+            await docket.add(counted.short, key=key)()
         return raised.value
 
     adding: list[asyncio.Task[ServerUnreachable]] = []
@@ -206,13 +206,13 @@ async def test_a_repeat_that_finds_no_connection_says_that_nothing_was_stored(
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
     server = stage.server(tcp=True)
     docket = await stage.docket(add_patience=timedelta(seconds=0.5))
-    pulse = Pulse(docket)
-    await pulse.add("before")
+    counted = CountedTasks(docket)
+    await counted.add("before")
     server.pause()
     with pytest.raises(redis.exceptions.RedisError):
         await docket.snapshot()
     with pytest.raises(ServerUnreachable) as raised:
-        await docket.add(pulse.short, key="never sent")()
+        await docket.add(counted.short, key="never sent")()
     assert not raised.value.maybe_stored
 
 

@@ -20,7 +20,7 @@ import redis
 from docket.storage.embedded import find_server
 from docket.storage.line import Line
 
-from .impostor import Impostor, client_of
+from .scripted_server import ScriptedServer, client_of
 
 SECONDS = 90.0
 HASTE = 0.5
@@ -127,9 +127,9 @@ async def hasty_line(request: pytest.FixtureRequest, real: RealServer) -> AsyncI
 
 
 @pytest.fixture
-async def impostor() -> AsyncIterator[Impostor]:
-    async with Impostor() as impostor:
-        yield impostor
+async def scripted_server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as scripted_server:
+        yield scripted_server
 
 
 @pytest.fixture

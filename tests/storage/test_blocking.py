@@ -14,7 +14,7 @@ from docket.storage.line import Line
 from tests.waiting import eventually
 
 from .conftest import SECONDS, RealServer
-from .impostor import client_of
+from .scripted_server import client_of
 
 pytestmark = pytest.mark.usefixtures("no_complaints")
 LONG = 600

@@ -16,7 +16,7 @@ from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 
 from .conftest import SECONDS, RealServer
-from .impostor import Impostor, plainly
+from .scripted_server import ScriptedServer, plainly
 
 pytestmark = pytest.mark.usefixtures("no_complaints")
 
@@ -93,18 +93,20 @@ async def test_many_messages_and_large_ones_are_heard_in_order(
     assert [await ear.message() for _ in sent] == sent
 
 
-async def test_a_silent_connection_is_pinged_and_replaced(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_connection_is_pinged_and_replaced(
+    scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subscriptions, "SILENCE_SECONDS", 0.05)
     # The first is for calls, the second listens.
-    impostor.manners = [plainly, lambda words: b"" if words == [b"PING"] else plainly(words)]
-    async with Server(impostor.url) as server:
+    scripted_server.manners = [plainly, lambda words: b"" if words == [b"PING"] else plainly(words)]
+    async with Server(scripted_server.url) as server:
         listening, ear = Subscriptions(server, "test"), Ear()
         listening.on_gap(ear, ear.notice_gap)
         await listening.listen(b"a", ear.hear)
         await ear.gap()
         await listening.aclose()
-    assert [b"PING"] in impostor.heard
-    assert impostor.connections == 3
+    assert [b"PING"] in scripted_server.heard
+    assert scripted_server.connections == 3
 
 
 async def test_a_channel_that_the_server_refuses_is_told_to_the_one_who_listens(
@@ -134,13 +136,15 @@ async def test_those_who_may_listen_hear_again_after_another_was_refused(real: R
         await listening.aclose()
 
 
-async def test_closing_while_somebody_waits_for_an_answer_leaves_nothing_behind(impostor: Impostor) -> None:
-    impostor.manners = [plainly, lambda words: b"" if words[0] == b"SUBSCRIBE" else plainly(words)]
-    async with Server(impostor.url) as server:
+async def test_closing_while_somebody_waits_for_an_answer_leaves_nothing_behind(
+    scripted_server: ScriptedServer,
+) -> None:
+    scripted_server.manners = [plainly, lambda words: b"" if words[0] == b"SUBSCRIBE" else plainly(words)]
+    async with Server(scripted_server.url) as server:
         listening = Subscriptions(server, "test")
         waiting = asyncio.create_task(listening.listen(b"a", Ear().hear))
         async with asyncio.timeout(SECONDS):
-            while [b"SUBSCRIBE", b"a"] not in impostor.heard:
+            while [b"SUBSCRIBE", b"a"] not in scripted_server.heard:
                 await asyncio.sleep(0)
         await listening.aclose()
         with pytest.raises(NotOpen):

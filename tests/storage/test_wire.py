@@ -18,7 +18,7 @@ from docket.storage.wire import stay
 from tests.waiting import eventually
 
 from .conftest import HASTE, SECONDS, RealServer
-from .impostor import Impostor, Words, client_of, plainly
+from .scripted_server import ScriptedServer, Words, client_of, plainly
 
 pytestmark = pytest.mark.usefixtures("no_complaints")
 
@@ -209,8 +209,8 @@ async def test_closing_a_line_fails_calls_under_way(line: Line) -> None:
         await waiting
 
 
-async def test_where_nobody_listens_every_caller_is_told(impostor: Impostor) -> None:
-    line = Line(client_of(impostor.url + "-elsewhere"), SECONDS)
+async def test_where_nobody_listens_every_caller_is_told(scripted_server: ScriptedServer) -> None:
+    line = Line(client_of(scripted_server.url + "-elsewhere"), SECONDS)
     found = await outcomes(*(line.ask("PING") for _ in range(5)))
     assert {type(error) for error in found} == {RedisConnectionError}
 
@@ -218,24 +218,24 @@ async def test_where_nobody_listens_every_caller_is_told(impostor: Impostor) -> 
 # Servers that misbehave
 
 
-async def test_garbage_ends_the_connection_with_an_error_that_says_so(impostor: Impostor) -> None:
-    impostor.manners = [lambda words: b"HTTP/1.1 400\r\n" if words == [b"ECHO", b"0"] else plainly(words)]
-    line = Line(client_of(impostor.url), SECONDS)
+async def test_garbage_ends_the_connection_with_an_error_that_says_so(scripted_server: ScriptedServer) -> None:
+    scripted_server.manners = [lambda words: b"HTTP/1.1 400\r\n" if words == [b"ECHO", b"0"] else plainly(words)]
+    line = Line(client_of(scripted_server.url), SECONDS)
     await line.ask("ECHO", "a")
     found = await outcomes(*(line.ask("ECHO", n) for n in range(3)))
     assert {type(error) for error in found} == {RedisConnectionError}
     assert 'an answer cannot be read: Protocol error, got "H"' in str(found[0])
     assert await line.ask("ECHO", "b") == b"b"
-    assert impostor.connections == 2
+    assert scripted_server.connections == 2
     await line.aclose()
 
 
-async def test_half_an_answer_is_no_answer(impostor: Impostor) -> None:
+async def test_half_an_answer_is_no_answer(scripted_server: ScriptedServer) -> None:
     def in_halves(words: Words) -> bytes | None:
         return b"$9\r\nhal" if words == [b"ECHO", b"0"] else None if words == [b"ECHO", b"1"] else plainly(words)
 
-    impostor.manners = [in_halves]
-    line = Line(client_of(impostor.url), SECONDS)
+    scripted_server.manners = [in_halves]
+    line = Line(client_of(scripted_server.url), SECONDS)
     await line.ask("PING")
     found = await outcomes(line.ask("ECHO", 0), line.ask("ECHO", 1))
     assert {type(error) for error in found} == {RedisConnectionError}
@@ -243,37 +243,37 @@ async def test_half_an_answer_is_no_answer(impostor: Impostor) -> None:
     await line.aclose()
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(impostor: Impostor) -> None:
+async def test_an_answer_that_nobody_asked_for_ends_the_connection(scripted_server: ScriptedServer) -> None:
     """Else it would be taken for the answer of the next call."""
-    impostor.manners = [lambda words: plainly(words) * (2 if words[0] == b"ECHO" else 1)]
-    line = Line(client_of(impostor.url), SECONDS)
+    scripted_server.manners = [lambda words: plainly(words) * (2 if words[0] == b"ECHO" else 1)]
+    line = Line(client_of(scripted_server.url), SECONDS)
     assert await line.ask("ECHO", "a") == b"a"
     assert await line.ask("ECHO", "b") == b"b"
-    assert impostor.connections == 2
+    assert scripted_server.connections == 2
     await line.aclose()
 
 
-async def test_an_answer_in_many_pieces_is_one_answer(impostor: Impostor) -> None:
+async def test_an_answer_in_many_pieces_is_one_answer(scripted_server: ScriptedServer) -> None:
     pieces = {b"0": b"*2\r", b"1": b"\n$3\r\nab", b"2": b"c\r\n$1\r\nd", b"3": b"\r\n+x\r\n+y\r\n+z\r\n"}
-    impostor.manners = [lambda words: pieces[words[1]] if words[0] == b"ECHO" else plainly(words)]
-    line = Line(client_of(impostor.url), SECONDS)
+    scripted_server.manners = [lambda words: pieces[words[1]] if words[0] == b"ECHO" else plainly(words)]
+    line = Line(client_of(scripted_server.url), SECONDS)
     await line.ask("PING")
     assert await outcomes(*(line.ask("ECHO", n) for n in range(4))) == [[b"abc", b"d"], b"x", b"y", b"z"]
     await line.aclose()
 
 
-async def test_a_server_that_accepts_and_says_nothing_is_given_up(impostor: Impostor) -> None:
-    impostor.manners = [lambda words: b""]
-    line = Line(client_of(impostor.url), 0.05)
+async def test_a_server_that_accepts_and_says_nothing_is_given_up(scripted_server: ScriptedServer) -> None:
+    scripted_server.manners = [lambda words: b""]
+    line = Line(client_of(scripted_server.url), 0.05)
     with pytest.raises(RedisTimeoutError, match=r"no answer within 0\.05 s"):
         await line.ask("PING")
     assert await line.ask("ECHO", "a") == b"a"
     await line.aclose()
 
 
-async def test_a_server_that_hangs_up_on_the_greeting_is_a_lost_connection(impostor: Impostor) -> None:
-    impostor.manners = [lambda words: None]
-    line = Line(client_of(impostor.url), SECONDS)
+async def test_a_server_that_hangs_up_on_the_greeting_is_a_lost_connection(scripted_server: ScriptedServer) -> None:
+    scripted_server.manners = [lambda words: None]
+    line = Line(client_of(scripted_server.url), SECONDS)
     with pytest.raises(RedisConnectionError):
         await line.ask("PING")
     assert await line.ask("ECHO", "a") == b"a"
@@ -283,28 +283,28 @@ async def test_a_server_that_hangs_up_on_the_greeting_is_a_lost_connection(impos
 # Connections that listen
 
 
-async def test_a_listening_connection_that_is_silent_is_pinged_and_given_up(impostor: Impostor) -> None:
-    impostor.manners = [lambda words: b"" if words == [b"PING"] else plainly(words)]
-    wire = await open_wire(client_of(impostor.url), SECONDS, lambda message: None)
+async def test_a_listening_connection_that_is_silent_is_pinged_and_given_up(scripted_server: ScriptedServer) -> None:
+    scripted_server.manners = [lambda words: b"" if words == [b"PING"] else plainly(words)]
+    wire = await open_wire(client_of(scripted_server.url), SECONDS, lambda message: None)
     with pytest.raises(RedisTimeoutError, match="does not answer"):
         await stay(wire, 0.02)
-    assert [b"PING"] in impostor.heard
+    assert [b"PING"] in scripted_server.heard
     wire.close()
 
 
-async def test_a_listening_connection_that_is_cut_says_so(impostor: Impostor) -> None:
-    impostor.manners = [lambda words: None if words == [b"SUBSCRIBE", b"a"] else plainly(words)]
-    wire = await open_wire(client_of(impostor.url), SECONDS, lambda message: None)
+async def test_a_listening_connection_that_is_cut_says_so(scripted_server: ScriptedServer) -> None:
+    scripted_server.manners = [lambda words: None if words == [b"SUBSCRIBE", b"a"] else plainly(words)]
+    wire = await open_wire(client_of(scripted_server.url), SECONDS, lambda message: None)
     wire.tell("SUBSCRIBE", "a")
     with pytest.raises(RedisConnectionError, match="the server closed the connection"):
         await stay(wire, SECONDS)
 
 
-async def test_a_listener_that_fails_ends_the_connection_with_its_error(impostor: Impostor) -> None:
+async def test_a_listener_that_fails_ends_the_connection_with_its_error(scripted_server: ScriptedServer) -> None:
     def fail(message: list[Any]) -> None:
         raise KeyError(message[1])
 
-    wire = await open_wire(client_of(impostor.url), SECONDS, fail)
+    wire = await open_wire(client_of(scripted_server.url), SECONDS, fail)
     wire.tell("SUBSCRIBE", "a")
     with pytest.raises(KeyError, match="a"):
         await stay(wire, SECONDS)
@@ -320,12 +320,12 @@ async def test_words_that_cannot_be_sent_do_not_shift_the_answers_of_others(line
     assert good == b"a"
 
 
-async def test_a_blocked_event_loop_is_no_silence_of_the_server(impostor: Impostor) -> None:
-    wire = await open_wire(client_of(impostor.url), SECONDS, lambda message: None)
+async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server: ScriptedServer) -> None:
+    wire = await open_wire(client_of(scripted_server.url), SECONDS, lambda message: None)
     staying = asyncio.create_task(stay(wire, 0.1))
     await asyncio.sleep(0)
     time.sleep(0.3)
-    await eventually(lambda: [b"PING"] in impostor.heard, "the server has heard a ping")
+    await eventually(lambda: [b"PING"] in scripted_server.heard, "the server has heard a ping")
     await asyncio.wait([staying], timeout=0.05)
     assert not staying.done()
     wire.close()
@@ -371,16 +371,16 @@ async def test_a_line_that_is_moved_while_it_connects_ends_up_at_the_new_place(r
     old.close()
 
 
-async def test_closing_a_line_while_it_connects_ends_its_calls(impostor: Impostor) -> None:
-    line = Line(client_of(impostor.url), SECONDS)
+async def test_closing_a_line_while_it_connects_ends_its_calls(scripted_server: ScriptedServer) -> None:
+    line = Line(client_of(scripted_server.url), SECONDS)
     call = asyncio.create_task(line.ask("ECHO", "a"))
     await asyncio.sleep(0)
     await line.aclose()
     assert [type(found) for found in await outcomes(call)] == [RedisConnectionError]
 
 
-async def test_a_malformed_error_is_an_error_of_the_connection(impostor: Impostor) -> None:
-    impostor.manners = [lambda words: b"-MOVED\r\n" if words[0] == b"ECHO" else plainly(words)]
-    line = Line(client_of(impostor.url), SECONDS)
+async def test_a_malformed_error_is_an_error_of_the_connection(scripted_server: ScriptedServer) -> None:
+    scripted_server.manners = [lambda words: b"-MOVED\r\n" if words[0] == b"ECHO" else plainly(words)]
+    line = Line(client_of(scripted_server.url), SECONDS)
     assert [type(found) for found in await outcomes(line.ask("ECHO", "a"))] == [RedisConnectionError]
     await line.aclose()

@@ -11,11 +11,11 @@ from docket import Docket, Perpetual, Retry, Worker
 from docket.instrumentation import TASKS_ADDED, TASKS_STARTED, metrics_server
 from tests.waiting import eventually
 
-from .books import Books
+from .metric_totals import MetricTotals
 
 
 async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    books = Books(monkeypatch, "balance")
+    totals = MetricTotals(monkeypatch, "balance")
 
     async def flaky(number: int, retry: Retry = Retry(attempts=3)) -> None:
         if number % 3 == 0:
@@ -65,14 +65,14 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
                 working.cancel()
                 await working
         waiting = (await docket.ledger.census()).unfinished
-        ended = books["succeeded"] + books["failed"] - books["retried"] - books["perpetuated"]
+        ended = totals["succeeded"] + totals["failed"] - totals["retried"] - totals["perpetuated"]
         taken_out = 5  # four that waited, and "held"
-        assert books["scheduled"] == ended + books["cancelled"] + waiting + taken_out
-        assert books.superseded == {"worker": 1}
-        assert books["added"] == 90
-        assert books["added"] + books["replaced"] - books["scheduled"] == 10
-        assert books["started"] == books["completed"] == books.measured
-        assert books["running"] == 0
+        assert totals["scheduled"] == ended + totals["cancelled"] + waiting + taken_out
+        assert totals.superseded == {"worker": 1}
+        assert totals["added"] == 90
+        assert totals["added"] + totals["replaced"] - totals["scheduled"] == 10
+        assert totals["started"] == totals["completed"] == totals.measured
+        assert totals["running"] == 0
 
 
 async def test_prometheus_is_served_without_any_set_up_of_opentelemetry() -> None:

@@ -10,7 +10,7 @@ from docket import ConcurrencyLimit, Docket, Perpetual, RateLimit, Retry, Worker
 from docket.dependencies import CompletionHandler, TaskOutcome
 from docket.execution import Execution
 
-from .books import Books
+from .metric_totals import MetricTotals
 
 
 @pytest.fixture
@@ -20,15 +20,15 @@ async def docket(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def books(monkeypatch: pytest.MonkeyPatch, docket: Docket) -> Books:
-    return Books(monkeypatch, docket.name)
+def totals(monkeypatch: pytest.MonkeyPatch, docket: Docket) -> MetricTotals:
+    return MetricTotals(monkeypatch, docket.name)
 
 
-def assert_balanced(books: Books, *, started: int | None = None) -> None:
-    assert books["started"] == books["completed"] == books.measured
-    assert books["running"] == 0
+def assert_balanced(totals: MetricTotals, *, started: int | None = None) -> None:
+    assert totals["started"] == totals["completed"] == totals.measured
+    assert totals["running"] == 0
     if started is not None:
-        assert books["started"] == started
+        assert totals["started"] == started
 
 
 async def finish(docket: Docket) -> None:
@@ -37,7 +37,7 @@ async def finish(docket: Docket) -> None:
             await worker.run_until_finished()
 
 
-async def test_runs_that_a_limit_blocked_count_as_completed(docket: Docket, books: Books) -> None:
+async def test_runs_that_a_limit_blocked_count_as_completed(docket: Docket, totals: MetricTotals) -> None:
     async def work(limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1)) -> None:
         await asyncio.sleep(0.01)
 
@@ -45,22 +45,22 @@ async def test_runs_that_a_limit_blocked_count_as_completed(docket: Docket, book
         await docket.add(work)()
     await finish(docket)
 
-    assert books["succeeded"] == 3
-    assert_balanced(books)
+    assert totals["succeeded"] == 3
+    assert_balanced(totals)
 
 
-async def test_runs_that_a_limit_dropped_count_as_completed(docket: Docket, books: Books) -> None:
+async def test_runs_that_a_limit_dropped_count_as_completed(docket: Docket, totals: MetricTotals) -> None:
     async def work(limit: RateLimit = RateLimit(1, per=timedelta(hours=1), drop=True)) -> None: ...
 
     for _ in range(3):
         await docket.add(work)()
     await finish(docket)
 
-    assert (books["succeeded"], books["cancelled"]) == (1, 2)
-    assert_balanced(books, started=3)
+    assert (totals["succeeded"], totals["cancelled"]) == (1, 2)
+    assert_balanced(totals, started=3)
 
 
-async def test_a_cancelled_run_counts_as_completed(docket: Docket, books: Books) -> None:
+async def test_a_cancelled_run_counts_as_completed(docket: Docket, totals: MetricTotals) -> None:
     begun = asyncio.Event()
 
     async def work() -> None:
@@ -74,11 +74,11 @@ async def test_a_cancelled_run_counts_as_completed(docket: Docket, books: Books)
         await docket.cancel("k")
         await working
 
-    assert books["cancelled"] == 1
-    assert_balanced(books, started=1)
+    assert totals["cancelled"] == 1
+    assert_balanced(totals, started=1)
 
 
-async def test_a_run_that_a_shutdown_interrupts_counts_as_completed(docket: Docket, books: Books) -> None:
+async def test_a_run_that_a_shutdown_interrupts_counts_as_completed(docket: Docket, totals: MetricTotals) -> None:
     begun = asyncio.Event()
 
     async def work() -> None:
@@ -92,11 +92,11 @@ async def test_a_run_that_a_shutdown_interrupts_counts_as_completed(docket: Dock
         worker.stop()
         await working
 
-    assert_balanced(books, started=1)
-    assert books["succeeded"] == books["failed"] == books["cancelled"] == 0
+    assert_balanced(totals, started=1)
+    assert totals["succeeded"] == totals["failed"] == totals["cancelled"] == 0
 
 
-async def test_a_run_whose_behaviour_fails_counts_as_completed(docket: Docket, books: Books) -> None:
+async def test_a_run_whose_behaviour_fails_counts_as_completed(docket: Docket, totals: MetricTotals) -> None:
     class Clumsy(CompletionHandler["Clumsy"]):
         times = 0
 
@@ -114,22 +114,22 @@ async def test_a_run_whose_behaviour_fails_counts_as_completed(docket: Docket, b
     await docket.add(work)()
     await finish(docket)
 
-    assert books["succeeded"] == 1
-    assert_balanced(books, started=2)
+    assert totals["succeeded"] == 1
+    assert_balanced(totals, started=2)
 
 
-async def test_tasks_that_never_started_do_not_count_as_completed(docket: Docket, books: Books) -> None:
+async def test_tasks_that_never_started_do_not_count_as_completed(docket: Docket, totals: MetricTotals) -> None:
     async def stranger() -> None: ...
 
     async with Docket(name=docket.name, url=docket.url) as elsewhere:
         await elsewhere.add(stranger)()
     await finish(docket)
 
-    assert books["failed"] == 1
-    assert_balanced(books, started=0)
+    assert totals["failed"] == 1
+    assert_balanced(totals, started=0)
 
 
-async def test_a_retry_that_run_at_most_cuts_off_counts_as_cancelled(docket: Docket, books: Books) -> None:
+async def test_a_retry_that_run_at_most_cuts_off_counts_as_cancelled(docket: Docket, totals: MetricTotals) -> None:
     async def burn(retry: Retry = Retry(attempts=5)) -> None:
         raise ValueError
 
@@ -137,11 +137,11 @@ async def test_a_retry_that_run_at_most_cuts_off_counts_as_cancelled(docket: Doc
     async with Worker(docket) as worker:
         await worker.run_at_most({"k": 2})
 
-    assert (books["failed"], books["retried"], books["cancelled"]) == (1, 1, 1)
-    assert_balanced(books, started=2)
+    assert (totals["failed"], totals["retried"], totals["cancelled"]) == (1, 1, 1)
+    assert_balanced(totals, started=2)
 
 
-async def test_replacing_a_waiting_task_supersedes_no_run(docket: Docket, books: Books) -> None:
+async def test_replacing_a_waiting_task_supersedes_no_run(docket: Docket, totals: MetricTotals) -> None:
     async def work() -> None: ...
 
     later = datetime.now(UTC) + timedelta(hours=1)
@@ -149,8 +149,8 @@ async def test_replacing_a_waiting_task_supersedes_no_run(docket: Docket, books:
     await docket.replace(work, datetime.now(UTC), "k")()
     await finish(docket)
 
-    assert books["replaced"] == 1
-    assert books.superseded == {}
+    assert totals["replaced"] == 1
+    assert totals.superseded == {}
 
 
 async def _replace_while_it_runs(docket: Docket, task, begun: asyncio.Event, go_on: asyncio.Event) -> None:
@@ -166,7 +166,7 @@ async def _replace_while_it_runs(docket: Docket, task, begun: asyncio.Event, go_
             await working
 
 
-async def test_a_plain_run_that_was_replaced_is_superseded_in_the_worker(docket: Docket, books: Books) -> None:
+async def test_a_plain_run_that_was_replaced_is_superseded_in_the_worker(docket: Docket, totals: MetricTotals) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -175,12 +175,12 @@ async def test_a_plain_run_that_was_replaced_is_superseded_in_the_worker(docket:
 
     await _replace_while_it_runs(docket, work, begun, go_on)
 
-    assert books.superseded == {"worker": 1}
-    assert books["succeeded"] == 1, "the replacement's"
-    assert_balanced(books, started=2)
+    assert totals.superseded == {"worker": 1}
+    assert totals["succeeded"] == 1, "the replacement's"
+    assert_balanced(totals, started=2)
 
 
-async def test_a_retry_that_gave_way_to_a_replacement_is_superseded_there(docket: Docket, books: Books) -> None:
+async def test_a_retry_that_gave_way_to_a_replacement_is_superseded_there(docket: Docket, totals: MetricTotals) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def work(retry: Retry = Retry(attempts=3)) -> None:
@@ -190,12 +190,12 @@ async def test_a_retry_that_gave_way_to_a_replacement_is_superseded_there(docket
 
     await _replace_while_it_runs(docket, work, begun, go_on)
 
-    assert books.superseded == {"retry": 1}
+    assert totals.superseded == {"retry": 1}
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["going on", "stopping"])
 async def test_a_perpetual_that_gave_way_to_a_replacement_is_superseded_there(
-    docket: Docket, books: Books, stops: bool
+    docket: Docket, totals: MetricTotals, stops: bool
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -207,4 +207,4 @@ async def test_a_perpetual_that_gave_way_to_a_replacement_is_superseded_there(
 
     await _replace_while_it_runs(docket, work, begun, go_on)
 
-    assert books.superseded == {"on_complete": 1}
+    assert totals.superseded == {"on_complete": 1}

@@ -8,7 +8,7 @@ import pytest
 from docket.instrumentation import instruments as metrics
 
 
-class Books:
+class MetricTotals:
     """What was counted, by instrument, for one docket."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, docket: str) -> None:

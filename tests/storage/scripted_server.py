@@ -39,7 +39,7 @@ def plainly(words: Words) -> bytes:
             return b"+OK\r\n"
 
 
-class Impostor:
+class ScriptedServer:
     """Each connection is answered by the next of `manners`, the last ones plainly. An async context manager."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Impostor:
     def url(self) -> str:
         return f"unix://{self._folder / 's'}"
 
-    async def __aenter__(self) -> Impostor:
+    async def __aenter__(self) -> ScriptedServer:
         self._server = await asyncio.start_unix_server(self._serve, self._folder / "s")
         return self
 
@@ -75,9 +75,9 @@ class Impostor:
 
 class _Conversation(asyncio.Protocol):
     def __init__(
-        self, impostor: Impostor, writer: asyncio.StreamWriter, manner: Callable[[Words], bytes | None]
+        self, scripted_server: ScriptedServer, writer: asyncio.StreamWriter, manner: Callable[[Words], bytes | None]
     ) -> None:
-        self._impostor = impostor
+        self._scripted_server = scripted_server
         self._writer = writer
         self._manner = manner
         self._requests = hiredis.Reader(notEnoughData=self)
@@ -86,7 +86,7 @@ class _Conversation(asyncio.Protocol):
         """An answer of None hangs up."""
         self._requests.feed(data)
         while (words := self._requests.gets()) is not self:
-            self._impostor.heard.append(words)
+            self._scripted_server.heard.append(words)
             answer = self._manner(words)
             if answer is None:
                 self._writer.close()

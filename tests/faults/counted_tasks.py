@@ -15,7 +15,7 @@ from tests.waiting import ends, eventually
 MINUTE = timedelta(minutes=1)
 
 
-class Pulse:
+class CountedTasks:
     """Counts how often each task started and finished; some run until they are released."""
 
     def __init__(self, docket: Docket) -> None:
