@@ -1,4 +1,4 @@
-"""The model held against the books."""
+"""The model held against the stored state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from docket.storage.records import FIRST, LINED, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
 
-from .books import ALONE, CANCEL_ASKED, SUSPECT, Books
+from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
 from .model import Group, Model, Run, Task, Waiting
 
 PLACES = {SCHEDULED: "queue", QUEUED: "stream", LINED: "line", FIRST: "front", UNKNOWN_FUNCTION: "unknown"}
 
 
-def assert_same(m: Model, b: Books) -> None:
+def assert_same(m: Model, b: StoredState) -> None:
     assert {k: (t.place, t.generation, t.attempt, t.losses, t.call) for k, t in m.tasks.items()} == {
         k: (PLACES[t.place], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
     }
@@ -42,7 +42,7 @@ def assert_same(m: Model, b: Books) -> None:
     assert {n.decode(): most for n, most in b.limits.items()}.items() <= m.most.items()
 
 
-def adopt_front_order(m: Model, b: Books) -> None:
+def adopt_front_order(m: Model, b: StoredState) -> None:
     """Where a promise names no order, any order of those that are new at the front will do."""
     position = {e.key: i for i, e in enumerate(b.streams["front"].entries)}
     known = [e for e in m.streams["front"] if e.id is not None]
@@ -50,7 +50,7 @@ def adopt_front_order(m: Model, b: Books) -> None:
     m.streams["front"] = known + sorted(fresh, key=lambda e: position.get(e.key, -1))
 
 
-def adopt(m: Model, b: Books) -> None:
+def adopt(m: Model, b: StoredState) -> None:
     """The model begins anew with what the server has."""
     m.tasks = {k: Task(b.call_of(t), t.attempt, t.generation, t.losses, PLACES[t.place]) for k, t in b.tasks.items()}
     m.running = {k: _run(r) for k, r in b.running.items()}
@@ -74,7 +74,7 @@ def _run(r: Any) -> Run:
     return Run(r.worker, r.epoch, bool(r.flags & SUSPECT), bool(r.flags & CANCEL_ASKED), limits, bool(r.flags & ALONE))
 
 
-def _groups(b: Books) -> dict[str, Group]:
+def _groups(b: StoredState) -> dict[str, Group]:
     """By member; members of one group share it."""
     groups = {name: Group(size) for name, (size, _) in b.suspects.sizes.items()}
     return {key: groups[group] for key, group in b.suspects.group_of.items()}
@@ -87,11 +87,11 @@ def _partition(groups: dict[str, Group]) -> list[tuple[list[str], int]]:
     return sorted((sorted(keys), groups[keys[0]].size) for keys in members.values())
 
 
-def _parked(b: Books) -> dict[str, tuple[str, ...]]:
+def _parked(b: StoredState) -> dict[str, tuple[str, ...]]:
     return {k: tuple(name.decode() for name in names) for k, names in b.parked.items()}
 
 
-def _slots(b: Books) -> dict[str, set[str]]:
+def _slots(b: StoredState) -> dict[str, set[str]]:
     return {n.decode(): {_slot(holder) for holder in holders} for n, holders in b.slots.items()}
 
 

@@ -17,7 +17,7 @@ import redis
 from docket.ledger import Ledger
 from docket.storage.server import Server
 
-from .desk import Desk, blocking_client, new_ledger
+from .ledger_client import LedgerClient, blocking_client, new_ledger
 
 SECONDS = 90.0
 _numbers = itertools.count()
@@ -107,5 +107,5 @@ def blocking(server: Server) -> Iterator[Any]:
 
 
 @pytest.fixture
-def desk(ledger: Ledger, blocking: Any) -> Desk:
-    return Desk(ledger, blocking)
+def ledger_client(ledger: Ledger, blocking: Any) -> LedgerClient:
+    return LedgerClient(ledger, blocking)

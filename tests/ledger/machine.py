@@ -26,9 +26,9 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.server import Server
 
-from .books import GROUP, problems
 from .comparison import adopt, adopt_front_order, assert_same
-from .desk import Desk, blocking_client, completed, ended, new_ledger
+from .invariants import GROUP, problems
+from .ledger_client import LedgerClient, blocking_client, completed, ended, new_ledger
 from .model import Ending, Limits, Model, NewTask
 
 # Few, so that they collide; and none that is nice.
@@ -97,9 +97,9 @@ class Bench:
     def run(self, awaitable: Any) -> Any:
         return self._runner.run(awaitable)
 
-    def begin(self) -> Desk:
+    def begin(self) -> LedgerClient:
         self._client.flushdb()
-        return Desk(new_ledger(self._server), self._client)
+        return LedgerClient(new_ledger(self._server), self._client)
 
     def close(self) -> None:
         self._client.close()
@@ -111,13 +111,13 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self, bench: Bench) -> None:
         super().__init__()
         self._bench = bench
-        self.desk = bench.begin()
+        self.ledger_client = bench.begin()
         self.model = Model()
         self.runs: list[Delivery] = []
         self.hands: dict[str, list[Entry]] = {}
         self.group_was_lost = False
         self.last_epoch = 0
-        self.books = self.desk.books()
+        self.stored_state = self.ledger_client.stored_state()
         self._draw: Any = None
 
     @rule(data=st.data())
@@ -135,9 +135,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def _makes_sense(self, action: str) -> bool:
         match action:
             case "give_up_reserved":
-                return bool(self.books.suspects.reserved)
+                return bool(self.stored_state.suspects.reserved)
             case "wait_for_suspects":
-                return bool(self.books.suspects.met)
+                return bool(self.stored_state.suspects.met)
             case "take" | "read" | "renew" | "stop" | "die" | "adopt_unknown":
                 return bool(self.model.workers)
             case "hire":
@@ -145,7 +145,7 @@ class LedgerMachine(RuleBasedStateMachine):
             case "leave":
                 return bool(self.model.workers) and len(self.model.dying) < DYING_AT_ONCE
             case "come_too_late":
-                return bool(self.books.lost) and len(self.model.dying) < DYING_AT_ONCE
+                return bool(self.stored_state.lost) and len(self.model.dying) < DYING_AT_ONCE
             case "stage":
                 return bool(self.model.queue)
             case "claim":
@@ -157,11 +157,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_books_are_sound_and_those_of_the_model(self) -> None:
-        self.books = self.desk.books()
-        found = problems(self.books, group_was_lost=self.group_was_lost)
+        self.stored_state = self.ledger_client.stored_state()
+        found = problems(self.stored_state, group_was_lost=self.group_was_lost)
         assert not found, found
-        assert self.books.epoch >= self.last_epoch
-        assert_same(self.model, self.books)
+        assert self.stored_state.epoch >= self.last_epoch
+        assert_same(self.model, self.stored_state)
 
     # Producers
 
@@ -169,9 +169,9 @@ class LedgerMachine(RuleBasedStateMachine):
         self._enqueue(self._draw(st.lists(new_tasks, min_size=1, max_size=3)))
 
     def _enqueue(self, calls: list[NewTask]) -> None:
-        later = self.desk.later()
+        later = self.ledger_client.later()
         orders = [self._order(c, later) for c in calls]
-        receipts = self._run(self.desk.ledger.enqueue(orders))
+        receipts = self._run(self.ledger_client.ledger.enqueue(orders))
         assert [(r.scheduled, r.generation) for r in receipts] == self.model.enqueue(calls)
 
     def _order(self, new: NewTask, later: float) -> Order:
@@ -185,22 +185,22 @@ class LedgerMachine(RuleBasedStateMachine):
         if call is None or len(call) % 2 == 0:
             return None
         payload = call_payload(call)
-        self._run(self.desk.ledger.payloads.store(payload))
+        self._run(self.ledger_client.ledger.payloads.store(payload))
         return payload
 
     def cancel(self) -> None:
         key = self._draw(st.sampled_from(KEYS))
-        assert self._run(self.desk.ledger.cancel(key)) == self.model.cancel(key)
+        assert self._run(self.ledger_client.ledger.cancel(key)) == self.model.cancel(key)
 
     def clear(self) -> None:
-        assert self._run(self.desk.ledger.clear()) == self.model.clear()
-        adopt_front_order(self.model, self.desk.books())
+        assert self._run(self.ledger_client.ledger.clear()) == self.model.clear()
+        adopt_front_order(self.model, self.ledger_client.stored_state())
 
     def stage(self) -> None:
         due = self._draw(st.lists(st.sampled_from(sorted(self.model.queue)), min_size=1, unique=True))
         for number, key in enumerate(due):
-            self.desk.client.zadd(self.desk.ledger.keys.queue, {text_bytes(key): number}, xx=True)
-        assert self._run(self.desk.ledger.stage(10))[0] == len(due)
+            self.ledger_client.client.zadd(self.ledger_client.ledger.keys.queue, {text_bytes(key): number}, xx=True)
+        assert self._run(self.ledger_client.ledger.stage(10))[0] == len(due)
         self.model.stage(due)
 
     # Workers
@@ -209,14 +209,14 @@ class LedgerMachine(RuleBasedStateMachine):
         self._hire(*self._draw(st.sampled_from([("f",), ("f", "g"), ("g",)])))
 
     def _hire(self, *tasks: str) -> None:
-        self.model.register(self._run(self.desk.hire(*tasks)), set(tasks))
+        self.model.register(self._run(self.ledger_client.hire(*tasks)), set(tasks))
 
     def take(self) -> None:
         worker, count, wanted = self._worker(), self._draw(counts), self._draw(st.none() | wanted_limits)
         functions = self._draw(st.none() | st.builds(WaitingFunctions, st.sampled_from([["f"], ["f", "g"]])))
         notes = SuspectNotes()
-        deliveries = self._run(self.desk.ledger.take(worker, '"w"', count, None, notes, functions=functions))
-        self._run(self.desk.isolate(worker, deliveries, notes))
+        deliveries = self._run(self.ledger_client.ledger.take(worker, '"w"', count, None, notes, functions=functions))
+        self._run(self.ledger_client.isolate(worker, deliveries, notes))
         self._ask_who_reserved()
         self._accept(self.model.take(worker, count, with_unknown=functions is not None), deliveries)
         if functions is not None:
@@ -229,9 +229,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _read(self, worker: str, count: int) -> None:
         for stream in ("stream", "front"):
-            if not self.books.streams[stream].has_group:
-                self.desk.client.xgroup_create(self.desk.ledger.keys.key(stream), GROUP, "0", mkstream=True)
-        entries = self.desk.read(worker, count)
+            if not self.stored_state.streams[stream].has_group:
+                self.ledger_client.client.xgroup_create(
+                    self.ledger_client.ledger.keys.key(stream), GROUP, "0", mkstream=True
+                )
+        entries = self.ledger_client.read(worker, count)
         expected = self.model.deliver(worker, [("front", count), ("stream", count)])
         assert [e.id for e in entries] == [e.id for e in expected]
         # What is read a second time, since the group was lost meanwhile, is claimed once.
@@ -249,36 +251,38 @@ class LedgerMachine(RuleBasedStateMachine):
     def adopt_unknown(self) -> None:
         """After a lost answer: the worker claims what the server says it has."""
         worker = self._worker()
-        entries = self._run(self.desk.ledger.unknown_deliveries(worker, [], []))
+        entries = self._run(self.ledger_client.ledger.unknown_deliveries(worker, [], []))
         held = [e.id for stream in ("stream", "front") for e in self.model.streams[stream] if e.holder == worker]
         assert [e.id for e in entries] == held
         self._claim(worker, entries)
 
     def _claim(self, worker: str, entries: list[Any], *, gives_up: bool = False) -> None:
-        deliveries = self._run(self.desk.claim(worker, entries, gives_up=gives_up))
+        deliveries = self._run(self.ledger_client.claim(worker, entries, gives_up=gives_up))
         self._ask_who_reserved()
         places = [("front" if e.from_front else "stream", e.id) for e in entries]
         self._accept(self.model.claim(worker, places, gives_up=gives_up), deliveries)
 
     def _ask_who_reserved(self) -> None:
         """It depends on how long busy workers have met the suspect."""
-        reserved = self.desk.books().suspects.reserved
+        reserved = self.ledger_client.stored_state().suspects.reserved
         self.model.reserves = lambda worker, key: reserved.get(worker) == key
 
     def wait_for_suspects(self) -> None:
         """As if busy workers had met them long ago."""
-        suspects = self.desk.ledger.keys.key("suspects")
-        for key, worker in self.books.suspects.met.items():
+        suspects = self.ledger_client.ledger.keys.key("suspects")
+        for key, worker in self.stored_state.suspects.met.items():
             if not worker:
-                self.desk.client.hset(suspects, b"m" + text_bytes(key), "1")
+                self.ledger_client.client.hset(suspects, b"m" + text_bytes(key), "1")
 
     def give_up_reserved(self) -> None:
-        worker, key = self._draw(st.sampled_from(sorted(self.books.suspects.reserved.items())))
+        worker, key = self._draw(st.sampled_from(sorted(self.stored_state.suspects.reserved.items())))
         entries = [
-            e for e in self._run(self.desk.ledger.unknown_deliveries(worker, [], [])) if e.key == text_bytes(key)
+            e
+            for e in self._run(self.ledger_client.ledger.unknown_deliveries(worker, [], []))
+            if e.key == text_bytes(key)
         ]
         self._claim(worker, entries, gives_up=True)
-        self.desk.client.hdel(self.desk.ledger.keys.key("suspects"), "b" + worker)
+        self.ledger_client.client.hdel(self.ledger_client.ledger.keys.key("suspects"), "b" + worker)
 
     def _accept(self, expected: list[str] | None, deliveries: list[Delivery] | None) -> None:
         if expected is None:
@@ -296,7 +300,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def settle(self) -> None:
         endings = [self._ending(self._any_run()) for _ in range(self._draw(counts))]
-        answers = self._run(self.desk.settle(*(self._settlement(e) for e in endings)))
+        answers = self._run(self.ledger_client.settle(*(self._settlement(e) for e in endings)))
         expected = [Answer[answer.upper()] for answer in self.model.settle(endings)]
         assert answers == expected, (answers, expected)
 
@@ -339,25 +343,25 @@ class LedgerMachine(RuleBasedStateMachine):
         self._acquire(self._any_run(), self._draw(wanted_limits))
 
     def _acquire(self, run: Delivery, wanted: Limits) -> None:
-        answer = self._run(self.desk.acquire(run.key, run.epoch, wanted))
+        answer = self._run(self.ledger_client.acquire(run.key, run.epoch, wanted))
         assert ["lost", "acquired", "parked"][answer] == self.model.acquire(run.key, run.epoch, wanted)
-        adopt_front_order(self.model, self.desk.books())
+        adopt_front_order(self.model, self.ledger_client.stored_state())
 
     def progress(self) -> None:
         run, amount = self._any_run(), self._draw(st.integers(1, 9))
-        (answer,) = self._run(self.desk.ledger.progress([ProgressChange(run.key, run.epoch, add=amount)]))
+        (answer,) = self._run(self.ledger_client.ledger.progress([ProgressChange(run.key, run.epoch, add=amount)]))
         assert isinstance(answer, bytes) == self.model.write_progress(run.key, run.epoch, answer)
 
     def renew(self) -> None:
         worker = self._worker()
-        renewal = self.desk.renew(worker)
+        renewal = self.ledger_client.renew(worker)
         assert not renewal.lost
         assert renewal.on_roster
         assert renewal.orders == self.model.renew(worker)
 
     def stop(self) -> None:
         worker = self._worker()
-        assert not self.desk.renew(worker, stopping=True).lost
+        assert not self.ledger_client.renew(worker, stopping=True).lost
         self.model.renew(worker)
         self.model.stop(worker)
 
@@ -365,54 +369,54 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def leave(self) -> None:
         worker = self._worker()
-        assert self._run(self.desk.ledger.leave(worker)) == self.model.leave(worker)
+        assert self._run(self.ledger_client.ledger.leave(worker)) == self.model.leave(worker)
 
     def die(self) -> None:
         worker = self._worker()
-        self.desk.end_lease(worker)
+        self.ledger_client.end_lease(worker)
         self.model.expire(worker)
         self.reclaim()
 
     def come_too_late(self) -> None:
         """A worker that was given up wakes: its blocking read was answered, and it knows nothing yet."""
-        worker = self._draw(st.sampled_from(sorted(self.books.lost)))
-        assert self._run(self.desk.ledger.take(worker, '"w"', 1)) is None
+        worker = self._draw(st.sampled_from(sorted(self.stored_state.lost)))
+        assert self._run(self.ledger_client.ledger.take(worker, '"w"', 1)) is None
         if self._draw(st.booleans()):
             self._read(worker, 1)
-        assert self.desk.renew(worker).lost
+        assert self.ledger_client.renew(worker).lost
 
     def reclaim(self) -> None:
-        consumers = self.books.consumers
+        consumers = self.stored_state.consumers
         dead = self.model.dying | (consumers - set(self.model.workers))
         unfinished, finished = set(self.model.tasks), dict(self.model.finished)
-        while self.desk.reclaim()[4]:
+        while self.ledger_client.reclaim()[4]:
             pass
         self.model.reclaim(consumers)
         if len(dead) > 1 and self.group_was_lost:
             # The dead are taken in any order, and here one may hold what another runs.
-            adopt(self.model, self.desk.books())
+            adopt(self.model, self.ledger_client.stored_state())
             assert unfinished == set(self.model.tasks) | (set(self.model.finished) - set(finished))
         elif len(dead) > 1:
-            adopt_front_order(self.model, self.desk.books())
+            adopt_front_order(self.model, self.ledger_client.stored_state())
 
     def sweep(self) -> None:
-        assert self.desk.sweep() == self.model.sweep()
-        adopt_front_order(self.model, self.desk.books())
+        assert self.ledger_client.sweep() == self.model.sweep()
+        adopt_front_order(self.model, self.ledger_client.stored_state())
 
     def destroy_group(self) -> None:
         stream = self._draw(st.sampled_from(["stream", "front"]))
-        if self.books.streams[stream].has_group:
-            self.desk.client.xgroup_destroy(self.desk.ledger.keys.key(stream), GROUP)
+        if self.stored_state.streams[stream].has_group:
+            self.ledger_client.client.xgroup_destroy(self.ledger_client.ledger.keys.key(stream), GROUP)
             self.model.destroy_group(stream)
             self.group_was_lost = True
 
     def look_around(self) -> None:
-        census = self._run(self.desk.ledger.census())
+        census = self._run(self.ledger_client.ledger.census())
         assert census.unfinished == len(self.model.tasks)
         assert census.running == len(self.model.running)
         assert census.scheduled == len(self.model.queue)
         assert census.dead == len(self.model.dead)
-        assert {row.id for row in self._run(self.desk.ledger.roster())} == set(self.model.workers)
+        assert {row.id for row in self._run(self.ledger_client.ledger.roster())} == set(self.model.workers)
         pages = self._run(self._pages())
         assert {row.key for row in pages} == set(self.model.tasks)
         assert {row.key: row.run.epoch for row in pages if row.run} == {
@@ -425,29 +429,29 @@ class LedgerMachine(RuleBasedStateMachine):
         """Everything can be brought to an end, and then nothing is left but what should be."""
         unfinished = set(self.model.tasks)
         for worker in list(self.model.workers):
-            self.desk.end_lease(worker)
-        while any(self.desk.reclaim()):
+            self.ledger_client.end_lease(worker)
+        while any(self.ledger_client.reclaim()):
             pass
-        worker = self._run(self.desk.hire())
+        worker = self._run(self.ledger_client.hire())
         for _ in range(100):
-            self.desk.fall_due(*self.desk.books().queue)
-            self._run(self.desk.ledger.stage())
-            runs = self._run(self.desk.ledger.take(worker, '"w"', 100, functions=WaitingFunctions(["f"])))
-            self._run(self.desk.settle(*(completed(run) for run in runs)))
-            self.desk.reclaim()
-            if not self._run(self.desk.ledger.unfinished()):
+            self.ledger_client.fall_due(*self.ledger_client.stored_state().queue)
+            self._run(self.ledger_client.ledger.stage())
+            runs = self._run(self.ledger_client.ledger.take(worker, '"w"', 100, functions=WaitingFunctions(["f"])))
+            self._run(self.ledger_client.settle(*(completed(run) for run in runs)))
+            self.ledger_client.reclaim()
+            if not self._run(self.ledger_client.ledger.unfinished()):
                 break
-        self._run(self.desk.ledger.leave(worker))
-        self.desk.reclaim()
-        books = self.desk.sound_books(group_was_lost=self.group_was_lost)
-        assert books.leftovers == set()
-        assert unfinished <= set(books.finished)
+        self._run(self.ledger_client.ledger.leave(worker))
+        self.ledger_client.reclaim()
+        stored_state = self.ledger_client.checked_state(group_was_lost=self.group_was_lost)
+        assert stored_state.leftovers == set()
+        assert unfinished <= set(stored_state.finished)
 
     def _run(self, awaitable: Any) -> Any:
         return self._bench.run(awaitable)
 
     async def _pages(self) -> list[Any]:
-        return [row async for page in find_all(self.desk.ledger, Query()) for row in page]
+        return [row async for page in find_all(self.ledger_client.ledger, Query()) for row in page]
 
     def _worker(self) -> str:
         return self._draw(st.sampled_from(sorted(self.model.workers)))

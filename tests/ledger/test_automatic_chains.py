@@ -8,24 +8,26 @@ import pytest
 
 from docket.ledger import Answer, Seed, ending_its_chain, hand_back
 
-from .desk import Desk, completed
+from .ledger_client import LedgerClient, completed
 
 SCHEDULE, CANCELLED, BURIED = Seed.SCHEDULE, Seed.CANCELLED, Seed.BURIED
 
 
-async def seeds(desk: Desk, deploy: str = "first") -> list[Seed]:
+async def seeds(ledger_client: LedgerClient, deploy: str = "first") -> list[Seed]:
     # On the server's clock a deploy is newer only if a millisecond has passed.
     await asyncio.sleep(0.002)
-    return await desk.ledger.seedable(deploy, ["chain", "other"])
+    return await ledger_client.ledger.seedable(deploy, ["chain", "other"])
 
 
 @pytest.fixture
-async def seeded(desk: Desk) -> Desk:
-    assert await seeds(desk) == [SCHEDULE, SCHEDULE]
-    return desk
+async def seeded(ledger_client: LedgerClient) -> LedgerClient:
+    assert await seeds(ledger_client) == [SCHEDULE, SCHEDULE]
+    return ledger_client
 
 
-async def test_a_waiting_chain_that_is_cancelled_is_left_alone_until_a_newer_deploy_starts(seeded: Desk) -> None:
+async def test_a_waiting_chain_that_is_cancelled_is_left_alone_until_a_newer_deploy_starts(
+    seeded: LedgerClient,
+) -> None:
     await seeded.add("chain", "other", due_ms=seeded.later())
     assert await seeded.ledger.cancel("chain") == 1
     for _ in range(2):
@@ -35,7 +37,7 @@ async def test_a_waiting_chain_that_is_cancelled_is_left_alone_until_a_newer_dep
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE]
 
 
-async def test_a_deploy_that_was_there_before_is_not_newer(seeded: Desk) -> None:
+async def test_a_deploy_that_was_there_before_is_not_newer(seeded: LedgerClient) -> None:
     assert await seeds(seeded, "second") == [SCHEDULE, SCHEDULE]
     await seeded.add("chain")
     await seeded.ledger.cancel("chain")
@@ -43,7 +45,9 @@ async def test_a_deploy_that_was_there_before_is_not_newer(seeded: Desk) -> None
     assert await seeds(seeded, "second") == [CANCELLED, SCHEDULE]
 
 
-async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_its_run_has_ended(seeded: Desk) -> None:
+async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_its_run_has_ended(
+    seeded: LedgerClient,
+) -> None:
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")
     assert await seeded.ledger.cancel("chain") == 2
@@ -52,16 +56,16 @@ async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
 
 
-async def test_a_chain_that_ends_itself_is_left_alone(seeded: Desk) -> None:
+async def test_a_chain_that_ends_itself_is_left_alone(seeded: LedgerClient) -> None:
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")
     assert await seeded.settle(ending_its_chain(completed(run))) == [Answer.DONE]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
     assert (await seeded.ledger.get("chain")).finished is not None
-    assert not seeded.sound_books().dead
+    assert not seeded.checked_state().dead
 
 
-async def test_a_chain_that_is_added_by_hand_again_is_like_any_other(seeded: Desk) -> None:
+async def test_a_chain_that_is_added_by_hand_again_is_like_any_other(seeded: LedgerClient) -> None:
     await seeded.add("chain")
     await seeded.ledger.cancel("chain")
     await seeded.add("chain", due_ms=seeded.later())
@@ -70,7 +74,7 @@ async def test_a_chain_that_is_added_by_hand_again_is_like_any_other(seeded: Des
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE], "it fell off, and is put back"
 
 
-async def test_what_is_no_automatic_task_leaves_no_mark(seeded: Desk) -> None:
+async def test_what_is_no_automatic_task_leaves_no_mark(seeded: LedgerClient) -> None:
     await seeded.add("plain")
     await seeded.ledger.cancel("plain")
     run = await seeded.start(await seeded.hire(), "plain")
@@ -78,18 +82,18 @@ async def test_what_is_no_automatic_task_leaves_no_mark(seeded: Desk) -> None:
     assert seeded.client.hlen(seeded.ledger.keys.key("cancelled-chains")) == 0
 
 
-async def test_a_dead_letter_is_not_scheduled_again(seeded: Desk) -> None:
+async def test_a_dead_letter_is_not_scheduled_again(seeded: LedgerClient) -> None:
     seeded.client.zadd(seeded.ledger.keys.dead, {"chain": 1})
     assert await seeded.ledger.seedable("first", ["chain", "other"]) == [BURIED, SCHEDULE]
 
 
-async def test_only_the_newest_deploys_are_remembered(seeded: Desk) -> None:
+async def test_only_the_newest_deploys_are_remembered(seeded: LedgerClient) -> None:
     for n in range(120):
         await seeded.ledger.seedable(f"deploy {n}", ["chain"])
     assert seeded.client.hlen(seeded.ledger.keys.key("deploys")) == 100
 
 
-async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_scheduled_again(seeded: Desk) -> None:
+async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_scheduled_again(seeded: LedgerClient) -> None:
     """Between the question whether it should be there and the request to schedule it."""
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")

@@ -18,14 +18,14 @@ from docket.storage.keys import text_bytes
 from docket.storage.records import TASK_HEADER
 from docket.storage.scripts import load
 
-from .desk import CALL, TTL_MS, Desk, completed, order
+from .ledger_client import CALL, TTL_MS, LedgerClient, completed, order
 
 FOREIGN_PLACE = 99
 HOUR_MS = 3_600_000
 SCRIPTS = sorted(
     file.name.removesuffix(".lua") for file in (files("docket.storage") / "lua").iterdir() if file.name.endswith(".lua")
 )
-Situation = Callable[[Desk], Awaitable[bytes]]
+Situation = Callable[[LedgerClient], Awaitable[bytes]]
 SITUATIONS: dict[str, Situation] = {}
 
 
@@ -39,99 +39,99 @@ def situation(*scripts: str) -> Callable[[Situation], Situation]:
     return register
 
 
-def move_away(desk: Desk, key: str) -> bytes:
+def move_away(ledger_client: LedgerClient, key: str) -> bytes:
     """Puts the record into a place of a newer release, as its own scripts would."""
-    tasks = text_bytes(desk.ledger.keys.tasks)
-    record = bytearray(desk.client.hget(tasks, key))
+    tasks = text_bytes(ledger_client.ledger.keys.tasks)
+    record = bytearray(ledger_client.client.hget(tasks, key))
     record[TASK_HEADER.at(TASK_HEADER.fields[1])] = FOREIGN_PLACE
-    desk.client.hset(tasks, key, bytes(record))
+    ledger_client.client.hset(tasks, key, bytes(record))
     return bytes(record)
 
 
-def record_of(desk: Desk, key: str) -> bytes:
-    return desk.client.hget(text_bytes(desk.ledger.keys.tasks), key)
+def record_of(ledger_client: LedgerClient, key: str) -> bytes:
+    return ledger_client.client.hget(text_bytes(ledger_client.ledger.keys.tasks), key)
 
 
-async def add_and_move_away(desk: Desk, **options: float) -> bytes:
-    await desk.add("k", **options)
-    return move_away(desk, "k")
+async def add_and_move_away(ledger_client: LedgerClient, **options: float) -> bytes:
+    await ledger_client.add("k", **options)
+    return move_away(ledger_client, "k")
 
 
-async def waiting_for_a_slot(desk: Desk, worker: str) -> tuple[bytes, Delivery]:
+async def waiting_for_a_slot(ledger_client: LedgerClient, worker: str) -> tuple[bytes, Delivery]:
     """The record, and the run that holds the slot for which the task waits."""
-    holder = await desk.start(worker, "holder")
-    assert await desk.acquire("holder", holder.epoch, [("L", 1)]) == 1
-    run = await desk.start(worker, "k")
-    assert await desk.acquire("k", run.epoch, [("L", 1)]) == 2
-    return move_away(desk, "k"), holder
+    holder = await ledger_client.start(worker, "holder")
+    assert await ledger_client.acquire("holder", holder.epoch, [("L", 1)]) == 1
+    run = await ledger_client.start(worker, "k")
+    assert await ledger_client.acquire("k", run.epoch, [("L", 1)]) == 2
+    return move_away(ledger_client, "k"), holder
 
 
 @situation("enqueue")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
     for replace in (False, True):
-        (receipt,) = await desk.ledger.enqueue([order("k", replace=replace)])
+        (receipt,) = await ledger_client.ledger.enqueue([order("k", replace=replace)])
         assert not receipt.scheduled
     return record
 
 
 @situation("take")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    run = await desk.start(worker, "k")
-    await desk.settle(unknown_function("k", run.epoch))
-    record = move_away(desk, "k")
-    assert await desk.ledger.take(worker, '"w"', 10, functions=WaitingFunctions(["f"])) == []
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    run = await ledger_client.start(worker, "k")
+    await ledger_client.settle(unknown_function("k", run.epoch))
+    record = move_away(ledger_client, "k")
+    assert await ledger_client.ledger.take(worker, '"w"', 10, functions=WaitingFunctions(["f"])) == []
     return record
 
 
 @situation("claim")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    await desk.add("k")
-    entries = desk.read(worker)
-    record = move_away(desk, "k")
-    assert await desk.claim(worker, entries) == []
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k")
+    entries = ledger_client.read(worker)
+    record = move_away(ledger_client, "k")
+    assert await ledger_client.claim(worker, entries) == []
     return record
 
 
 @situation("stage")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk, due_ms=desk.later())
-    desk.fall_due("k")
-    staged = await desk.ledger.stage()
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client, due_ms=ledger_client.later())
+    ledger_client.fall_due("k")
+    staged = await ledger_client.ledger.stage()
     assert staged.next_ms is None, "a stager that comes again does not find it"
     return record
 
 
 @situation("settle")
-async def _(desk: Desk) -> bytes:
-    record, holder = await waiting_for_a_slot(desk, await desk.hire())
-    assert await desk.settle(completed(holder)) == [Answer.DONE]
+async def _(ledger_client: LedgerClient) -> bytes:
+    record, holder = await waiting_for_a_slot(ledger_client, await ledger_client.hire())
+    assert await ledger_client.settle(completed(holder)) == [Answer.DONE]
     return record
 
 
 @situation("acquire")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    record, _ = await waiting_for_a_slot(desk, worker)
-    run = await desk.start(worker, "new")
-    await desk.acquire("new", run.epoch, [("L", 5)])
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    record, _ = await waiting_for_a_slot(ledger_client, worker)
+    run = await ledger_client.start(worker, "new")
+    await ledger_client.acquire("new", run.epoch, [("L", 5)])
     return record
 
 
 @situation("declare", "set_limit")
-async def _(desk: Desk) -> bytes:
-    record, _ = await waiting_for_a_slot(desk, await desk.hire())
-    await LimitBook(desk.ledger).declare("L", 5)
+async def _(ledger_client: LedgerClient) -> bytes:
+    record, _ = await waiting_for_a_slot(ledger_client, await ledger_client.hire())
+    await LimitBook(ledger_client.ledger).declare("L", 5)
     return record
 
 
 @situation("rate", "rate_limit")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    record, holder = await waiting_for_a_slot(desk, worker)
-    first, limits = await desk.start(worker, "first"), LimitBook(desk.ledger)
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    record, holder = await waiting_for_a_slot(ledger_client, worker)
+    first, limits = await ledger_client.start(worker, "first"), LimitBook(ledger_client.ledger)
     await limits.rate("first", first.epoch, "R", 1, HOUR_MS, drop=False)
     decision = await limits.rate("holder", holder.epoch, "R", 1, HOUR_MS, drop=False)
     assert decision.wait_ms > 0
@@ -139,119 +139,119 @@ async def _(desk: Desk) -> bytes:
 
 
 @situation("debounce")
-async def _(desk: Desk) -> bytes:
-    worker, limits = await desk.hire(), LimitBook(desk.ledger)
-    leader = await desk.start(worker, "k")
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker, limits = await ledger_client.hire(), LimitBook(ledger_client.ledger)
+    leader = await ledger_client.start(worker, "k")
     await limits.debounce("k", leader.epoch, "D", HOUR_MS, latest=True)
-    record = move_away(desk, "k")
-    other = await desk.start(worker, "other")
+    record = move_away(ledger_client, "k")
+    other = await ledger_client.start(worker, "other")
     await limits.debounce("other", other.epoch, "D", HOUR_MS, latest=True)
     return record
 
 
 @situation("cooldown")
-async def _(desk: Desk) -> bytes:
-    worker, limits = await desk.hire(), LimitBook(desk.ledger)
-    run = await desk.start(worker, "k")
-    record = move_away(desk, "k")
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker, limits = await ledger_client.hire(), LimitBook(ledger_client.ledger)
+    run = await ledger_client.start(worker, "k")
+    record = move_away(ledger_client, "k")
     await limits.cool_down("k", run.epoch, "C", HOUR_MS)
     return record
 
 
 @situation("leave")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    record, _ = await waiting_for_a_slot(desk, worker)
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    record, _ = await waiting_for_a_slot(ledger_client, worker)
     # The body of the run that is replaced may still run: it keeps its slot until its worker is gone.
-    await desk.add("holder", replace=True)
-    await desk.ledger.leave(worker)
+    await ledger_client.add("holder", replace=True)
+    await ledger_client.ledger.leave(worker)
     return record
 
 
 @situation("reclaim")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    await desk.add("k")
-    desk.read(worker)
-    record = move_away(desk, "k")
-    desk.bury(worker)
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k")
+    ledger_client.read(worker)
+    record = move_away(ledger_client, "k")
+    ledger_client.bury(worker)
     return record
 
 
 @situation("release")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire()
-    await desk.add("k")
-    desk.read(worker)
-    record = move_away(desk, "k")
-    assert desk.ledger.release_unread(desk.client, worker, 0, None) == 0
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k")
+    ledger_client.read(worker)
+    record = move_away(ledger_client, "k")
+    assert ledger_client.ledger.release_unread(ledger_client.client, worker, 0, None) == 0
     return record
 
 
 @situation("cancel")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
-    automatic, cancelled = desk.ledger.keys.key("automatic"), desk.ledger.keys.key("cancelled-chains")
-    desk.client.sadd(automatic, "k")
-    assert await desk.ledger.cancel("k") == 0
-    assert not desk.client.exists(cancelled)
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    automatic, cancelled = ledger_client.ledger.keys.key("automatic"), ledger_client.ledger.keys.key("cancelled-chains")
+    ledger_client.client.sadd(automatic, "k")
+    assert await ledger_client.ledger.cancel("k") == 0
+    assert not ledger_client.client.exists(cancelled)
     return record
 
 
 @situation("clear")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
-    assert await desk.ledger.clear() == 0
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    assert await ledger_client.ledger.clear() == 0
     return record
 
 
 @situation("seize", "claim_by_key")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
-    assert (await desk.ledger.seize("k", "somebody", "somebody~hand-1", 1000))[1] == 0
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    assert (await ledger_client.ledger.seize("k", "somebody", "somebody~hand-1", 1000))[1] == 0
     return record
 
 
 @situation("sweep")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
-    assert desk.sweep() == 0
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    assert ledger_client.sweep() == 0
     return record
 
 
 @situation("progress")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
-    assert await desk.ledger.progress([ProgressChange("k", add=1)]) == [Unwritten.NOT_FOUND]
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    assert await ledger_client.ledger.progress([ProgressChange("k", add=1)]) == [Unwritten.NOT_FOUND]
     return record
 
 
 @situation("fail_unknown")
-async def _(desk: Desk) -> bytes:
-    worker = await desk.hire("g")
-    run = await desk.start(worker, "k")
-    assert await desk.settle(unknown_function("k", run.epoch)) == [Answer.WAITS]
-    record = move_away(desk, "k")
-    assert await fail_unknown(desk.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 0
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire("g")
+    run = await ledger_client.start(worker, "k")
+    assert await ledger_client.settle(unknown_function("k", run.epoch)) == [Answer.WAITS]
+    record = move_away(ledger_client, "k")
+    assert await fail_unknown(ledger_client.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 0
     return record
 
 
 @situation("adopt")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk, due_ms=desk.later())
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client, due_ms=ledger_client.later())
     # The other program's call of the same key, whose times are in seconds.
-    desk.client.zadd(desk.ledger.keys.key("queue"), {"k": 1})
-    assert await desk.ledger.ask("adopt", [("queue", "", b"k", 1000, b"f", CALL, 1, 0)]) == [2]
+    ledger_client.client.zadd(ledger_client.ledger.keys.key("queue"), {"k": 1})
+    assert await ledger_client.ledger.ask("adopt", [("queue", "", b"k", 1000, b"f", CALL, 1, 0)]) == [2]
     return record
 
 
 @situation("page", "list_unfinished", "upcoming", "list_scheduled", "tally", "count_by_function")
-async def _(desk: Desk) -> bytes:
-    record = await add_and_move_away(desk)
-    (row,) = (await find(desk.ledger, Query(function="f"))).rows
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    (row,) = (await find(ledger_client.ledger, Query(function="f"))).rows
     assert (row.key, row.state) == ("k", ExecutionState.QUEUED)
-    assert (await find(desk.ledger, Query(state=ExecutionState.SCHEDULED))).rows == []
-    assert (await tally(desk.ledger))["f"].queued == 1
+    assert (await find(ledger_client.ledger, Query(state=ExecutionState.SCHEDULED))).rows == []
+    assert (await tally(ledger_client.ledger))["f"].queued == 1
     return record
 
 
@@ -261,24 +261,24 @@ def reads_records(name: str) -> bool:
 
 
 @pytest.mark.parametrize("script", [name for name in SCRIPTS if reads_records(name)])
-async def test_a_script_leaves_a_record_in_an_unknown_place_alone(desk: Desk, script: str) -> None:
-    record = await SITUATIONS[script](desk)
-    assert record_of(desk, "k") == record
+async def test_a_script_leaves_a_record_in_an_unknown_place_alone(ledger_client: LedgerClient, script: str) -> None:
+    record = await SITUATIONS[script](ledger_client)
+    assert record_of(ledger_client, "k") == record
 
 
-async def test_the_run_that_counts_ends_its_task_wherever_its_record_says_it_is(desk: Desk) -> None:
-    worker = await desk.hire()
-    run = await desk.start(worker, "k")
-    move_away(desk, "k")
+async def test_the_run_that_counts_ends_its_task_wherever_its_record_says_it_is(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    run = await ledger_client.start(worker, "k")
+    move_away(ledger_client, "k")
     ending = finish("k", run.epoch, ExecutionState.COMPLETED, TTL_MS, CANCELLED_TAIL, CANCELLED_EVENT)
-    assert await desk.settle(ending) == [Answer.DONE]
-    assert record_of(desk, "k") is None
+    assert await ledger_client.settle(ending) == [Answer.DONE]
+    assert record_of(ledger_client, "k") is None
 
 
-async def test_a_slot_for_which_such_a_task_waited_goes_to_the_next(desk: Desk) -> None:
-    worker = await desk.hire()
-    _, holder = await waiting_for_a_slot(desk, worker)
-    run = await desk.start(worker, "next")
-    assert await desk.acquire("next", run.epoch, [("L", 1)]) == 2
-    await desk.settle(completed(holder))
-    assert [delivery.key for delivery in await desk.take(worker)] == ["next"]
+async def test_a_slot_for_which_such_a_task_waited_goes_to_the_next(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    _, holder = await waiting_for_a_slot(ledger_client, worker)
+    run = await ledger_client.start(worker, "next")
+    assert await ledger_client.acquire("next", run.epoch, [("L", 1)]) == 2
+    await ledger_client.settle(completed(holder))
+    assert [delivery.key for delivery in await ledger_client.take(worker)] == ["next"]

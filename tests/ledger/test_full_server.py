@@ -12,78 +12,80 @@ from docket.ledger import Answer, ProgressChange, hand_back, reschedule
 from docket.ledger.payloads import call_payload, result_payload
 from docket.model.states import ExecutionState
 
-from .desk import Desk, completed, order
+from .ledger_client import LedgerClient, completed, order
 
 DONE = Answer.DONE
 
 
 @contextmanager
-def full(desk: Desk) -> Iterator[None]:
+def full(ledger_client: LedgerClient) -> Iterator[None]:
     """The server refuses whatever needs memory."""
-    desk.client.config_set("maxmemory", 1)
+    ledger_client.client.config_set("maxmemory", 1)
     try:
         yield
     finally:
-        desk.client.config_set("maxmemory", 0)
+        ledger_client.client.config_set("maxmemory", 0)
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["ready", "scheduled"])
 @pytest.mark.parametrize("known", [False, True], ids=["first use", "in use"])
-async def test_add_says_so_and_nothing_is_half_written(desk: Desk, later: bool, known: bool) -> None:
+async def test_add_says_so_and_nothing_is_half_written(ledger_client: LedgerClient, later: bool, known: bool) -> None:
     if known:
-        await desk.add("other")
-    before = desk.books()
-    due = desk.later() if later else 0
-    with full(desk), pytest.raises(ServerFull):
-        await desk.ledger.enqueue([order(f"{n}", due_ms=due) for n in range(10)])
-    assert desk.sound_books() == before
-    assert [r.scheduled for r in await desk.add("0")] == [True]
+        await ledger_client.add("other")
+    before = ledger_client.stored_state()
+    due = ledger_client.later() if later else 0
+    with full(ledger_client), pytest.raises(ServerFull):
+        await ledger_client.ledger.enqueue([order(f"{n}", due_ms=due) for n in range(10)])
+    assert ledger_client.checked_state() == before
+    assert [r.scheduled for r in await ledger_client.add("0")] == [True]
 
 
 @pytest.mark.parametrize("first", ["add", "replace"])
 @pytest.mark.parametrize("state", ["ready", "scheduled", "running", "parked"])
-async def test_a_batch_with_a_replacement_is_written_whole_or_not_at_all(desk: Desk, first: str, state: str) -> None:
-    worker = await desk.hire()
-    await desk.add("k", due_ms=desk.later() if state == "scheduled" else 0)
+async def test_a_batch_with_a_replacement_is_written_whole_or_not_at_all(
+    ledger_client: LedgerClient, first: str, state: str
+) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k", due_ms=ledger_client.later() if state == "scheduled" else 0)
     if state in ("running", "parked"):
-        (run,) = await desk.take(worker)
+        (run,) = await ledger_client.take(worker)
         if state == "parked":
-            assert await desk.acquire("k", run.epoch, [("L", 0)]) == 2
-    before = desk.sound_books()
+            assert await ledger_client.acquire("k", run.epoch, [("L", 0)]) == 2
+    before = ledger_client.checked_state()
     batch = [order("new"), order("k", replace=True)]
     written = True
-    with full(desk):
+    with full(ledger_client):
         try:
-            await desk.ledger.enqueue(batch if first == "add" else batch[::-1])
+            await ledger_client.ledger.enqueue(batch if first == "add" else batch[::-1])
         except ServerFull:
             written = False
-    books = desk.sound_books()
+    stored_state = ledger_client.checked_state()
     if written:
-        assert set(books.tasks) == {"k", "new"}
-        assert books.tasks["k"].generation == 2
+        assert set(stored_state.tasks) == {"k", "new"}
+        assert stored_state.tasks["k"].generation == 2
     else:
-        assert books == before
+        assert stored_state == before
 
 
-async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add(*(f"t{n}" for n in range(8)))
-    await desk.add("later", due_ms=desk.later())
-    desk.fall_due("later")
-    with full(desk):
-        runs = {run.key: run for run in await desk.take(worker, 6)}
-        more = await desk.claim(worker, desk.read(worker, 1))
+async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add(*(f"t{n}" for n in range(8)))
+    await ledger_client.add("later", due_ms=ledger_client.later())
+    ledger_client.fall_due("later")
+    with full(ledger_client):
+        runs = {run.key: run for run in await ledger_client.take(worker, 6)}
+        more = await ledger_client.claim(worker, ledger_client.read(worker, 1))
         assert [run.key for run in more or []] == ["t6"]
-        assert not desk.renew(worker).lost
-        assert await desk.ledger.cancel("t0") == 2
-        assert desk.renew(worker).orders == [(runs["t0"].epoch, "t0")]
-        assert await desk.ledger.cancel("t7") == 1
-        assert (await desk.ledger.stage())[0] == 1
-        (written,) = await desk.ledger.progress([ProgressChange("t1", runs["t1"].epoch, add=1)])
+        assert not ledger_client.renew(worker).lost
+        assert await ledger_client.ledger.cancel("t0") == 2
+        assert ledger_client.renew(worker).orders == [(runs["t0"].epoch, "t0")]
+        assert await ledger_client.ledger.cancel("t7") == 1
+        assert (await ledger_client.ledger.stage())[0] == 1
+        (written,) = await ledger_client.ledger.progress([ProgressChange("t1", runs["t1"].epoch, add=1)])
         assert isinstance(written, bytes)
-        assert await desk.acquire("t1", runs["t1"].epoch, [("L", 1)]) == 1
-        assert await desk.acquire("t2", runs["t2"].epoch, [("L", 1)]) == 2
-        answers = await desk.settle(
+        assert await ledger_client.acquire("t1", runs["t1"].epoch, [("L", 1)]) == 1
+        assert await ledger_client.acquire("t2", runs["t2"].epoch, [("L", 1)]) == 2
+        answers = await ledger_client.settle(
             completed(runs["t0"]),
             completed(runs["t1"]),
             reschedule("t3", runs["t3"].epoch, attempt=2, delay_ms=60_000),
@@ -91,76 +93,76 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(desk: Desk) -
             completed(runs["t5"], dead_letter=True),
         )
         assert answers == [DONE] * 5
-        assert await desk.ledger.clear() == 4
-        assert await desk.settle(*(completed(run) for run in more or [])) == [DONE]
-        assert await desk.ledger.leave(worker) is False
-    books = desk.sound_books()
-    assert books.leftovers == set()
-    states = {key: record.state for key, record in books.finished.items()}
+        assert await ledger_client.ledger.clear() == 4
+        assert await ledger_client.settle(*(completed(run) for run in more or [])) == [DONE]
+        assert await ledger_client.ledger.leave(worker) is False
+    stored_state = ledger_client.checked_state()
+    assert stored_state.leftovers == set()
+    states = {key: record.state for key, record in stored_state.finished.items()}
     assert states["t0"] is states["t1"] is ExecutionState.COMPLETED
     assert states["t7"] is states["t3"] is ExecutionState.CANCELLED
 
 
 @pytest.mark.parametrize("first_write", ["take", "claim", "settle", "cancel", "stage", "clear", "sweep", "reclaim"])
-async def test_each_verb_works_as_the_first_on_a_full_server(desk: Desk, first_write: str) -> None:
-    worker = await desk.hire()
-    await desk.add("later", due_ms=desk.later())
-    desk.fall_due("later")
-    await desk.add("running", "delivered", "waiting")
-    (run,) = await desk.take(worker, 1)
-    entries = desk.read(worker, 1)
+async def test_each_verb_works_as_the_first_on_a_full_server(ledger_client: LedgerClient, first_write: str) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add("later", due_ms=ledger_client.later())
+    ledger_client.fall_due("later")
+    await ledger_client.add("running", "delivered", "waiting")
+    (run,) = await ledger_client.take(worker, 1)
+    entries = ledger_client.read(worker, 1)
     if first_write == "reclaim":
-        desk.end_lease(worker)
-    with full(desk):
+        ledger_client.end_lease(worker)
+    with full(ledger_client):
         if first_write == "take":
-            assert [r.key for r in await desk.take(worker)] == ["waiting"]
+            assert [r.key for r in await ledger_client.take(worker)] == ["waiting"]
         elif first_write == "claim":
-            assert [r.key for r in await desk.claim(worker, entries) or []] == ["delivered"]
+            assert [r.key for r in await ledger_client.claim(worker, entries) or []] == ["delivered"]
         elif first_write == "settle":
-            assert await desk.settle(completed(run)) == [DONE]
+            assert await ledger_client.settle(completed(run)) == [DONE]
         elif first_write == "cancel":
-            assert await desk.ledger.cancel("running") == 2
+            assert await ledger_client.ledger.cancel("running") == 2
         elif first_write == "stage":
-            assert (await desk.ledger.stage())[0] == 1
+            assert (await ledger_client.ledger.stage())[0] == 1
         elif first_write == "clear":
-            assert await desk.ledger.clear() == 3
+            assert await ledger_client.ledger.clear() == 3
         elif first_write == "sweep":
-            desk.client.xack(desk.ledger.keys.stream, "docket-workers", entries[0].id)
-            assert desk.sweep() == 1
+            ledger_client.client.xack(ledger_client.ledger.keys.stream, "docket-workers", entries[0].id)
+            assert ledger_client.sweep() == 1
         else:
-            assert desk.reclaim()[:2] == [1, 2]
-    desk.sound_books()
+            assert ledger_client.reclaim()[:2] == [1, 2]
+    ledger_client.checked_state()
 
 
-async def test_a_new_worker_may_come_to_help(desk: Desk) -> None:
-    await desk.add("k")
-    with full(desk):
-        worker = await desk.hire()
-        (run,) = await desk.take(worker)
-        assert await desk.settle(completed(run)) == [DONE]
-    desk.sound_books()
+async def test_a_new_worker_may_come_to_help(ledger_client: LedgerClient) -> None:
+    await ledger_client.add("k")
+    with full(ledger_client):
+        worker = await ledger_client.hire()
+        (run,) = await ledger_client.take(worker)
+        assert await ledger_client.settle(completed(run)) == [DONE]
+    ledger_client.checked_state()
 
 
-async def test_the_work_of_the_dead_is_recovered_and_buried(desk: Desk) -> None:
-    await desk.add("poison")
+async def test_the_work_of_the_dead_is_recovered_and_buried(ledger_client: LedgerClient) -> None:
+    await ledger_client.add("poison")
     for _ in range(3):
-        with full(desk):
-            worker = await desk.hire()
-            await desk.take(worker)
-        desk.end_lease(worker)
-        with full(desk):
-            assert desk.reclaim()[0] == 1
-    books = desk.sound_books()
-    assert books.dead == {"poison"}
-    assert not books.tasks
+        with full(ledger_client):
+            worker = await ledger_client.hire()
+            await ledger_client.take(worker)
+        ledger_client.end_lease(worker)
+        with full(ledger_client):
+            assert ledger_client.reclaim()[0] == 1
+    stored_state = ledger_client.checked_state()
+    assert stored_state.dead == {"poison"}
+    assert not stored_state.tasks
 
 
-async def test_large_results_are_stored_and_large_arguments_are_refused(desk: Desk) -> None:
+async def test_large_results_are_stored_and_large_arguments_are_refused(ledger_client: LedgerClient) -> None:
     """A result comes with a settlement that makes room; without it, runs would hold their slots for ever."""
     large = bytes(200_000)
-    with full(desk):
-        await desk.ledger.payloads.store(result_payload(1, large, ttl_ms=60_000))
-        await desk.ledger.payloads.store(call_payload(large, ends_a_run=True))
+    with full(ledger_client):
+        await ledger_client.ledger.payloads.store(result_payload(1, large, ttl_ms=60_000))
+        await ledger_client.ledger.payloads.store(call_payload(large, ends_a_run=True))
         with pytest.raises(ServerFull):
-            await desk.ledger.payloads.store(call_payload(large))
-    assert await desk.ledger.payloads.fetch("r1") == large
+            await ledger_client.ledger.payloads.store(call_payload(large))
+    assert await ledger_client.ledger.payloads.fetch("r1") == large

@@ -11,8 +11,8 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text
 from docket.storage.server import Server
 
-from .desk import Desk, completed, new_ledger, order
 from .hostile import hostile_keys
+from .ledger_client import LedgerClient, completed, new_ledger, order
 
 KEYS = hostile_keys()
 DOCKETS = [
@@ -42,165 +42,165 @@ def read_call(call: bytes) -> tuple[str, ...]:
     return tuple(value.decode("utf-8", "surrogatepass") for value in decode_call(call)[0])
 
 
-async def test_every_key_gets_its_own_argument_result_and_record(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
-    runs = await desk.take(worker, 500)
-    desk.sound_books()
+async def test_every_key_gets_its_own_argument_result_and_record(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
+    runs = await ledger_client.take(worker, 500)
+    ledger_client.checked_state()
 
     assert [run.key for run in runs] == KEYS
     for key in KEYS:
-        look = await desk.ledger.get(key)
+        look = await ledger_client.ledger.get(key)
         assert look.task is not None
         assert read_call(look.task.call) == (key,)
 
-    await desk.settle(*(completed(run) for run in runs))
-    books = desk.sound_books()
-    assert set(books.finished) == set(KEYS)
+    await ledger_client.settle(*(completed(run) for run in runs))
+    stored_state = ledger_client.checked_state()
+    assert set(stored_state.finished) == set(KEYS)
     for key in KEYS:
-        look = await desk.ledger.get(key)
+        look = await ledger_client.ledger.get(key)
         assert look.finished is not None
         assert read_call(look.finished.task.call) == (key,)
 
 
-async def test_every_key_can_be_cancelled_and_only_that_one(desk: Desk) -> None:
-    await desk.add(*KEYS[::2])
-    await desk.add(*KEYS[1::2], due_ms=desk.later())
+async def test_every_key_can_be_cancelled_and_only_that_one(ledger_client: LedgerClient) -> None:
+    await ledger_client.add(*KEYS[::2])
+    await ledger_client.add(*KEYS[1::2], due_ms=ledger_client.later())
     left = set(KEYS)
     for key in KEYS:
-        assert await desk.ledger.cancel(key) == 1
+        assert await ledger_client.ledger.cancel(key) == 1
         left.remove(key)
         if len(left) % 50 == 0:
-            assert set(desk.sound_books().tasks) == left
-    assert desk.books().leftovers == set()
+            assert set(ledger_client.checked_state().tasks) == left
+    assert ledger_client.stored_state().leftovers == set()
 
 
-async def test_every_key_can_be_cancelled_while_it_runs(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add(*KEYS)
-    runs = await desk.take(worker, 500)
+async def test_every_key_can_be_cancelled_while_it_runs(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add(*KEYS)
+    runs = await ledger_client.take(worker, 500)
     for key in KEYS:
-        assert await desk.ledger.cancel(key) == 2
-    assert desk.renew(worker).orders == [(run.epoch, run.key) for run in runs]
+        assert await ledger_client.ledger.cancel(key) == 2
+    assert ledger_client.renew(worker).orders == [(run.epoch, run.key) for run in runs]
 
 
-async def test_a_blocking_read_delivers_every_key(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add(*KEYS)
-    runs = await desk.claim(worker, desk.read(worker, 500))
+async def test_a_blocking_read_delivers_every_key(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add(*KEYS)
+    runs = await ledger_client.claim(worker, ledger_client.read(worker, 500))
     assert runs is not None
     assert [run.key for run in runs] == KEYS
-    desk.sound_books()
+    ledger_client.checked_state()
 
 
-async def test_a_delivery_whose_answer_was_lost_is_found_whatever_its_key(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add(*KEYS)
-    known = await desk.take(worker, len(KEYS) - 50)
-    desk.read(worker, 500)
-    unknown = await desk.ledger.unknown_deliveries(worker, [run.epoch for run in known], [])
-    runs = await desk.claim(worker, list(unknown))
+async def test_a_delivery_whose_answer_was_lost_is_found_whatever_its_key(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add(*KEYS)
+    known = await ledger_client.take(worker, len(KEYS) - 50)
+    ledger_client.read(worker, 500)
+    unknown = await ledger_client.ledger.unknown_deliveries(worker, [run.epoch for run in known], [])
+    runs = await ledger_client.claim(worker, list(unknown))
     assert runs is not None
     assert {run.key for run in runs} == set(KEYS) - {run.key for run in known}
 
 
-async def test_every_key_survives_the_loss_of_its_worker(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add(*KEYS)
-    await desk.take(worker, 500)
+async def test_every_key_survives_the_loss_of_its_worker(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add(*KEYS)
+    await ledger_client.take(worker, 500)
     put_back = 0
-    desk.end_lease(worker)
-    while (answer := desk.reclaim())[4] or answer[1]:
+    ledger_client.end_lease(worker)
+    while (answer := ledger_client.reclaim())[4] or answer[1]:
         put_back += answer[1]
     assert put_back == len(KEYS)
-    assert {run.key for run in await desk.take(await desk.hire(), 500)} == set(KEYS)
+    assert {run.key for run in await ledger_client.take(await ledger_client.hire(), 500)} == set(KEYS)
 
 
-async def test_pages_show_every_key(desk: Desk) -> None:
-    await desk.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
-    seen = {row.key: row async for page in find_all(desk.ledger, Query(), with_calls=True) for row in page}
+async def test_pages_show_every_key(ledger_client: LedgerClient) -> None:
+    await ledger_client.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
+    seen = {row.key: row async for page in find_all(ledger_client.ledger, Query(), with_calls=True) for row in page}
     assert set(seen) == set(KEYS)
     assert all(read_call(row.task.call) == (key,) for key, row in seen.items())
 
 
-async def test_function_names_may_be_odd_too(desk: Desk) -> None:
-    worker = await desk.hire(*KEYS)
-    other = await desk.hire("f")
-    (row,) = [row for row in await desk.ledger.roster() if row.id == worker]
+async def test_function_names_may_be_odd_too(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire(*KEYS)
+    other = await ledger_client.hire("f")
+    (row,) = [row for row in await ledger_client.ledger.roster() if row.id == worker]
     assert row.tasks == set(KEYS)
     for name in KEYS[:100]:
-        assert [row.id for row in await desk.ledger.roster(name)] == [worker]
-    await desk.ledger.leave(worker)
-    await desk.ledger.leave(other)
-    assert desk.sound_books().leftovers == set()
+        assert [row.id for row in await ledger_client.ledger.roster(name)] == [worker]
+    await ledger_client.ledger.leave(worker)
+    await ledger_client.ledger.leave(other)
+    assert ledger_client.checked_state().leftovers == set()
 
 
-async def test_any_text_names_a_limit(desk: Desk) -> None:
-    worker = await desk.hire()
+async def test_any_text_names_a_limit(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
     for limit in KEYS[:120]:
-        first, second = await desk.start(worker, "first"), await desk.start(worker, "second")
-        assert await desk.acquire(first.key, first.epoch, [(limit, 1)]) == 1, limit
-        assert await desk.acquire(second.key, second.epoch, [(limit, 1)]) == 2, limit
-        desk.sound_books()
-        await desk.settle(completed(first))
-        (second,) = await desk.take(worker)
-        assert await desk.acquire(second.key, second.epoch, [(limit, 1)]) == 1, limit
-        await desk.settle(completed(second))
-        assert not desk.sound_books().limits, limit
-    await desk.ledger.leave(worker)
-    assert desk.books().leftovers == set()
+        first, second = await ledger_client.start(worker, "first"), await ledger_client.start(worker, "second")
+        assert await ledger_client.acquire(first.key, first.epoch, [(limit, 1)]) == 1, limit
+        assert await ledger_client.acquire(second.key, second.epoch, [(limit, 1)]) == 2, limit
+        ledger_client.checked_state()
+        await ledger_client.settle(completed(first))
+        (second,) = await ledger_client.take(worker)
+        assert await ledger_client.acquire(second.key, second.epoch, [(limit, 1)]) == 1, limit
+        await ledger_client.settle(completed(second))
+        assert not ledger_client.checked_state().limits, limit
+    await ledger_client.ledger.leave(worker)
+    assert ledger_client.stored_state().leftovers == set()
 
 
-async def test_limits_whose_names_are_alike_are_different_limits(desk: Desk) -> None:
-    worker = await desk.hire()
+async def test_limits_whose_names_are_alike_are_different_limits(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
     limits = ["", "%", "%25", ":", "%3A", "\n", "%0A", "a", "a\nb", "b", "A"]
-    await desk.add(*limits)
-    for run in await desk.take(worker):
-        assert await desk.acquire(run.key, run.epoch, [(run.key, 1)]) == 1
-    assert len(desk.sound_books().slots) == len(limits)
+    await ledger_client.add(*limits)
+    for run in await ledger_client.take(worker):
+        assert await ledger_client.acquire(run.key, run.epoch, [(run.key, 1)]) == 1
+    assert len(ledger_client.checked_state().slots) == len(limits)
 
 
-async def test_one_run_may_hold_limits_of_any_names_at_once(desk: Desk) -> None:
-    worker = await desk.hire()
-    run = await desk.start(worker, "x")
+async def test_one_run_may_hold_limits_of_any_names_at_once(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    run = await ledger_client.start(worker, "x")
     limits = [(name, 1) for name in ("", "\n", "a\nb", "%", ":")]
-    assert await desk.acquire(run.key, run.epoch, limits) == 1
-    assert len(desk.sound_books().slots) == len(limits)
-    await desk.settle(completed(run))
-    assert not desk.sound_books().slots
+    assert await ledger_client.acquire(run.key, run.epoch, limits) == 1
+    assert len(ledger_client.checked_state().slots) == len(limits)
+    await ledger_client.settle(completed(run))
+    assert not ledger_client.checked_state().slots
 
 
 async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: Any) -> None:
-    desks = {name: Desk(new_ledger(server, name), blocking) for name in DOCKETS}
+    desks = {name: LedgerClient(new_ledger(server, name), blocking) for name in DOCKETS}
     keys = KEYS[:150]
-    workers = {name: await desk.hire() for name, desk in desks.items()}
-    for name, desk in desks.items():
-        await desk.ledger.enqueue([order(key, call_of(name, key)) for key in keys])
+    workers = {name: await ledger_client.hire() for name, ledger_client in desks.items()}
+    for name, ledger_client in desks.items():
+        await ledger_client.ledger.enqueue([order(key, call_of(name, key)) for key in keys])
 
-    for name, desk in desks.items():
-        runs = await desk.take(workers[name], 500)
+    for name, ledger_client in desks.items():
+        runs = await ledger_client.take(workers[name], 500)
         assert [run.key for run in runs] == keys
         # Every other task is finished before the next docket is even looked at.
-        await desk.settle(*(completed(run) for run in runs[::2]))
+        await ledger_client.settle(*(completed(run) for run in runs[::2]))
         for run in runs[1::2]:
-            assert await desk.ledger.cancel(run.key) == 2
+            assert await ledger_client.ledger.cancel(run.key) == 2
 
-    for name, desk in desks.items():
+    for name, ledger_client in desks.items():
         for i, key in enumerate(keys):
-            look = await desk.ledger.get(key)
+            look = await ledger_client.ledger.get(key)
             record = look.finished.task if look.finished else look.task
             assert record is not None
             assert read_call(record.call) == (name, key)
             assert (look.finished is not None) == (i % 2 == 0)
-        assert (await desk.ledger.census()).unfinished == len(keys) // 2
+        assert (await ledger_client.ledger.census()).unfinished == len(keys) // 2
 
 
 async def test_clearing_one_docket_leaves_the_others_alone(server: Server, blocking: Any) -> None:
-    desks = {name: Desk(new_ledger(server, name), blocking) for name in DOCKETS}
-    for desk in desks.values():
-        await desk.add("x", "y")
-    for done, (name, desk) in enumerate(desks.items(), 1):
-        assert await desk.ledger.clear() == 2, name
+    desks = {name: LedgerClient(new_ledger(server, name), blocking) for name in DOCKETS}
+    for ledger_client in desks.values():
+        await ledger_client.add("x", "y")
+    for done, (name, ledger_client) in enumerate(desks.items(), 1):
+        assert await ledger_client.ledger.clear() == 2, name
         others = list(desks.values())[done:]
         assert [await other.ledger.unfinished() for other in others] == [2] * len(others)
 
@@ -215,9 +215,9 @@ async def test_no_two_dockets_share_a_key_or_a_channel(server: Server) -> None:
     assert len(channels) == len(set(channels))
 
 
-async def test_a_task_may_be_called_like_its_state(desk: Desk) -> None:
-    worker = await desk.hire()
+async def test_a_task_may_be_called_like_its_state(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
     for state in ExecutionState:
-        run = await desk.start(worker, state.value)
-        await desk.settle(completed(run))
-    assert set(desk.sound_books().finished) == {state.value for state in ExecutionState}
+        run = await ledger_client.start(worker, state.value)
+        await ledger_client.settle(completed(run))
+    assert set(ledger_client.checked_state().finished) == {state.value for state in ExecutionState}

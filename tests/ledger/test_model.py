@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the books on the server are sound, and are those of the model."""
+"""Whatever happens in whatever order, the state on the server is sound, and is that of the model."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from docket.codec.packing import unpack_from_script
 
-from .desk import Desk
+from .ledger_client import LedgerClient
 
 
 class Held(dict[str, bytes]):
@@ -25,9 +25,9 @@ class Held(dict[str, bytes]):
 
 
 async def test_a_renewal_in_its_thread_does_not_mix_with_what_the_event_loop_packs(
-    desk: Desk, monkeypatch: Any
+    ledger_client: LedgerClient, monkeypatch: Any
 ) -> None:
-    worker = await desk.hire()
+    worker = await ledger_client.hire()
     reached, release = threading.Event(), threading.Event()
     sent: list[bytes] = []
 
@@ -35,15 +35,15 @@ async def test_a_renewal_in_its_thread_does_not_mix_with_what_the_event_loop_pac
         sent.append(packed)
         return [1, 0, 0]
 
-    monkeypatch.setattr(desk.ledger.server, "run_blocking", send)
+    monkeypatch.setattr(ledger_client.ledger.server, "run_blocking", send)
     thread = threading.Thread(
-        target=desk.ledger._run_blocking, args=(None, "renew", ("a", Held(reached, release), "b"))
+        target=ledger_client.ledger._run_blocking, args=(None, "renew", ("a", Held(reached, release), "b"))
     )
     thread.start()
     assert reached.wait(60)
-    await desk.add("task", call=b"c" * 1000)
+    await ledger_client.add("task", call=b"c" * 1000)
     release.set()
     thread.join(60)
     assert unpack_from_script(sent[0]) == [b"a", {b"key": b"value"}, b"b"]
-    (run,) = await desk.take(worker)
+    (run,) = await ledger_client.take(worker)
     assert run.record.endswith(b"c" * 1000)

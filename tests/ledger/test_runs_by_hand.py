@@ -5,63 +5,63 @@ from __future__ import annotations
 from docket.ledger import Answer, Delivery
 from docket.ledger.workers import hand_id
 
-from .desk import LEASE_MS, Desk, completed
+from .ledger_client import LEASE_MS, LedgerClient, completed
 
 
-async def claim(desk: Desk, key: str, lease_ms: int = LEASE_MS) -> tuple[str, Delivery]:
+async def claim(ledger_client: LedgerClient, key: str, lease_ms: int = LEASE_MS) -> tuple[str, Delivery]:
     hand = hand_id("somebody")
-    now_ms, epoch = await desk.ledger.seize(key, "somebody", hand, lease_ms)
+    now_ms, epoch = await ledger_client.ledger.seize(key, "somebody", hand, lease_ms)
     assert epoch
     return hand, Delivery(key, b"", epoch, now_ms)
 
 
-def end_lease(desk: Desk, hand: str) -> None:
-    desk.client.zadd(desk.ledger.keys.key("hand-leases"), {hand: 1}, xx=True)
+def end_lease(ledger_client: LedgerClient, hand: str) -> None:
+    ledger_client.client.zadd(ledger_client.ledger.keys.key("hand-leases"), {hand: 1}, xx=True)
 
 
-async def test_a_run_by_hand_is_left_alone_while_its_lease_holds(desk: Desk) -> None:
-    for key, options in {"ready": {}, "scheduled": {"due_ms": desk.later()}}.items():
-        await desk.add(key, **options)
-        _, run = await claim(desk, key)
-        assert desk.sweep() == 0
-        assert desk.books().running[key].epoch == run.epoch
-        assert await desk.settle(completed(run)) == [Answer.DONE]
-    desk.sound_books()
+async def test_a_run_by_hand_is_left_alone_while_its_lease_holds(ledger_client: LedgerClient) -> None:
+    for key, options in {"ready": {}, "scheduled": {"due_ms": ledger_client.later()}}.items():
+        await ledger_client.add(key, **options)
+        _, run = await claim(ledger_client, key)
+        assert ledger_client.sweep() == 0
+        assert ledger_client.stored_state().running[key].epoch == run.epoch
+        assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    ledger_client.checked_state()
 
 
-async def test_a_run_by_hand_whose_lease_has_ended_is_put_back(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add("k")
-    hand, run = await claim(desk, "k")
-    end_lease(desk, hand)
-    assert desk.sweep() == 1
-    desk.sound_books()
+async def test_a_run_by_hand_whose_lease_has_ended_is_put_back(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k")
+    hand, run = await claim(ledger_client, "k")
+    end_lease(ledger_client, hand)
+    assert ledger_client.sweep() == 1
+    ledger_client.checked_state()
 
-    (again,) = await desk.take(worker)
+    (again,) = await ledger_client.take(worker)
     assert again.key == "k"
-    assert await desk.settle(completed(run)) == [Answer.LOST]
-    assert await desk.settle(completed(again)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [Answer.LOST]
+    assert await ledger_client.settle(completed(again)) == [Answer.DONE]
 
 
-async def test_a_lease_by_hand_can_be_extended(desk: Desk) -> None:
-    await desk.add("k")
-    hand, _ = await claim(desk, "k")
-    end_lease(desk, hand)
-    await desk.ledger.hold([hand], LEASE_MS)
-    assert desk.sweep() == 0
+async def test_a_lease_by_hand_can_be_extended(ledger_client: LedgerClient) -> None:
+    await ledger_client.add("k")
+    hand, _ = await claim(ledger_client, "k")
+    end_lease(ledger_client, hand)
+    await ledger_client.ledger.hold([hand], LEASE_MS)
+    assert ledger_client.sweep() == 0
 
 
-async def test_a_caller_that_runs_a_task_by_hand_is_not_on_the_roster(desk: Desk) -> None:
-    worker = await desk.hire()
-    await desk.add("k")
-    await claim(desk, "k")
-    assert [row.id for row in await desk.ledger.roster()] == [worker]
+async def test_a_caller_that_runs_a_task_by_hand_is_not_on_the_roster(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k")
+    await claim(ledger_client, "k")
+    assert [row.id for row in await ledger_client.ledger.roster()] == [worker]
 
 
-async def test_the_sweep_forgets_leases_by_hand_that_have_ended(desk: Desk) -> None:
-    await desk.add("k")
-    hand, run = await claim(desk, "k")
-    await desk.settle(completed(run))
-    end_lease(desk, hand)
-    desk.sweep()
-    assert not desk.client.exists(desk.ledger.keys.key("hand-leases"))
+async def test_the_sweep_forgets_leases_by_hand_that_have_ended(ledger_client: LedgerClient) -> None:
+    await ledger_client.add("k")
+    hand, run = await claim(ledger_client, "k")
+    await ledger_client.settle(completed(run))
+    end_lease(ledger_client, hand)
+    ledger_client.sweep()
+    assert not ledger_client.client.exists(ledger_client.ledger.keys.key("hand-leases"))

@@ -28,7 +28,7 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
 from docket.storage.server import Server
 
-from .books import GROUP, Books, problems, read_books
+from .invariants import GROUP, StoredState, problems, read_stored_state
 
 # So long that it ends only when a test says so.
 LEASE_MS = 600_000
@@ -47,7 +47,7 @@ def blocking_client(server: Server) -> Any:
     return redis.Redis(**options, socket_timeout=90.0)
 
 
-def new_ledger(server: Server, name: str = "books", ttl_ms: int = TTL_MS, **options: Any) -> Ledger:
+def new_ledger(server: Server, name: str = "stored_state", ttl_ms: int = TTL_MS, **options: Any) -> Ledger:
     return Ledger(server, Keys(name, database=server.database), ttl_ms, **options)
 
 
@@ -64,7 +64,7 @@ def ended(run: Delivery, state: ExecutionState, *, ttl_ms: int = TTL_MS, **optio
     return finish(run.key, run.epoch, state, ttl_ms, Ending("w").pack(), event, **options)
 
 
-class Desk:
+class LedgerClient:
     """A ledger, the blocking client of its lease keeper, and what a test wants to know."""
 
     def __init__(self, ledger: Ledger, client: Any) -> None:
@@ -72,15 +72,15 @@ class Desk:
         self.client = client
         self._numbers = itertools.count(1)
 
-    def books(self) -> Books:
-        return read_books(self.ledger, self.client)
+    def stored_state(self) -> StoredState:
+        return read_stored_state(self.ledger, self.client)
 
-    def sound_books(self, **options: Any) -> Books:
-        """The books, after a look at everything that must hold."""
-        books = self.books()
-        found = problems(books, **options)
+    def checked_state(self, **options: Any) -> StoredState:
+        """The stored state, after a look at everything that must hold."""
+        stored_state = self.stored_state()
+        found = problems(stored_state, **options)
         assert not found, found
-        return books
+        return stored_state
 
     async def hire(self, *tasks: str, lease_ms: int = LEASE_MS) -> str:
         worker = f"w~{next(self._numbers)}"

@@ -149,7 +149,7 @@ class Suspects:
 
 
 @dataclass
-class Books:
+class StoredState:
     tasks: dict[str, TaskRecord]
     running: dict[str, Run]
     ghosts: dict[int, Run]
@@ -214,10 +214,10 @@ class Books:
                 yield name
 
 
-def read_books(ledger: Ledger, client: Any) -> Books:
+def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     """Reads all keys of the database; those that are not this ledger's are `others`."""
     prefix = ledger.keys.prefix.encode("utf-8", "surrogatepass") + b":"
-    # Entries of another program are kept as they are, and are no part of the books.
+    # Entries of another program are kept as they are, and are no part of the stored state.
     names = sorted(name for name in client.keys("*") if name != prefix + b"foreign")
     pipe = client.pipeline(transaction=True)
     for name in names:
@@ -259,7 +259,7 @@ def read_books(ledger: Ledger, client: Any) -> Books:
         return value.decode()
 
     leases, letters = one("leases", {}), one("dead-records", {})
-    books = Books(
+    stored_state = StoredState(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
         ghosts={int(k): Run.read(v) for k, v in one("ghosts", {}).items()},
@@ -303,20 +303,20 @@ def read_books(ledger: Ledger, client: Any) -> Books:
     values.pop("offers", None)
     # So do the leases of runs by hand.
     values.pop("hand-leases", None)
-    books.others |= set(values)
-    return books
+    stored_state.others |= set(values)
+    return stored_state
 
 
-def problems(books: Books, *, group_was_lost: bool = False) -> list[str]:
-    """What is wrong with the books; nothing, ever.
+def problems(stored_state: StoredState, *, group_was_lost: bool = False) -> list[str]:
+    """What is wrong with the stored state; nothing, ever.
 
     A group that was destroyed took the list of who had been given what with it: until its entries have been read
     again, they may be with one worker and run by another, and a run may outlive its worker.
     """
-    return list(_problems(books, group_was_lost))
+    return list(_problems(stored_state, group_was_lost))
 
 
-def _problems(b: Books, group_was_lost: bool) -> Iterator[str]:
+def _problems(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     for name in b.others:
         yield f"a key that belongs to nobody: {name}"
     for name in b.expiring:
@@ -337,7 +337,7 @@ def _problems(b: Books, group_was_lost: bool) -> Iterator[str]:
     yield from _suspects(b, group_was_lost)
 
 
-def _payloads(b: Books) -> Iterator[str]:
+def _payloads(b: StoredState) -> Iterator[str]:
     owners = {f"task {key!r}": task.reference for key, task in b.tasks.items()}
     owned = {reference.id for reference in owners.values() if reference is not None}
     for owner, reference in owners.items():
@@ -356,7 +356,7 @@ def _letter_payloads(letters: dict[bytes, bytes]) -> dict[str, str]:
     return {key: reference.id for key, reference in found.items() if reference is not None}
 
 
-def _places(b: Books) -> Iterator[str]:
+def _places(b: StoredState) -> Iterator[str]:
     for key, task in b.tasks.items():
         at = [f"{name} {e.id}" for name, s in b.streams.items() for e in s.entries if e.key == key]
         at += ["queue"] if key in b.queue else []
@@ -388,7 +388,7 @@ def _places(b: Books) -> Iterator[str]:
             yield f"pending without an entry on {name}: {stream.dangling}"
 
 
-def _runs(b: Books, group_was_lost: bool) -> Iterator[str]:
+def _runs(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     for key, run in b.running.items():
         task = b.tasks.get(key)
         if task is None:
@@ -419,7 +419,7 @@ def _runs(b: Books, group_was_lost: bool) -> Iterator[str]:
         yield f"an epoch was given out twice: {sorted(epochs)}"
 
 
-def _limits(b: Books) -> Iterator[str]:
+def _limits(b: StoredState) -> Iterator[str]:
     holders: dict[bytes, set[bytes]] = {}
     for run in [*b.running.values(), *b.ghosts.values()]:
         for limit in run.limits:
@@ -440,7 +440,7 @@ def _limits(b: Books) -> Iterator[str]:
             yield f"{line} wait for {limit!r} although there is a free slot"
 
 
-def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
+def _workers(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     present = set(b.leases) | b.dying
     if set(b.leases) != b.lengths - b.dying:
         yield f"leases {set(b.leases)}, lengths {b.lengths}"
@@ -474,7 +474,7 @@ def _workers(b: Books, group_was_lost: bool) -> Iterator[str]:
         yield f"{b.fleet['leader']} is its own deputy"
 
 
-def _suspects(b: Books, group_was_lost: bool) -> Iterator[str]:
+def _suspects(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     s = b.suspects
     live: dict[str, int] = {}
     for key, group in s.group_of.items():
