@@ -12,8 +12,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -24,6 +23,8 @@ from .faults import mark_sent
 from .replies import error_parser
 
 Words = tuple[bytes | str | int, ...]
+# Its stub knows commands of one word only.
+_pack = cast(Callable[[Words], bytes], cast(Any, hiredis).pack_command)
 _NOTHING = object()
 # A link that carries less counts as dead, unless something is seen to move on it.
 SLOWEST_BYTES_PER_SECOND = 256 * 1024
@@ -31,24 +32,6 @@ SLOWEST_BYTES_PER_SECOND = 256 * 1024
 _LARGE = 64 * 1024
 # After code that blocked the event loop both an answer and the end of our patience are there: the answer counts.
 _LATE_SECONDS = 0.1
-
-
-@lru_cache(maxsize=1000)
-def _pack_word(word: str | int) -> bytes:
-    data = word.encode() if isinstance(word, str) else b"%d" % word
-    return b"$%d\r\n%b\r\n" % (len(data), data)
-
-
-def pack_command(words: Words) -> bytes:
-    """A command as it is sent. Names, digests and small numbers come again and again and are packed once; hiredis would spend
-    more on each of them than on the arguments."""
-    parts = [b"*%d\r\n" % len(words)]
-    for word in words:
-        if isinstance(word, bytes):
-            parts += (b"$%d\r\n" % len(word), word, b"\r\n")
-        else:
-            parts.append(_pack_word(word))
-    return b"".join(parts)
 
 
 class Wire(asyncio.Protocol):
@@ -88,7 +71,7 @@ class Wire(asyncio.Protocol):
             future.set_exception(type(self.trouble)(*self.trouble.args))
             return future
         # First of all: words that cannot be packed must not leave somebody behind who waits for an answer.
-        packed = pack_command(words)
+        packed = _pack(words)
         size = len(packed)
         self._unanswered += size
         deadline = self._loop.time() + patience + self._unanswered / SLOWEST_BYTES_PER_SECOND
@@ -106,7 +89,7 @@ class Wire(asyncio.Protocol):
     def tell(self, *words: bytes | str | int) -> None:
         """Sends a command whose answer, if there is one, is a message."""
         if self.trouble is None:
-            self._transport.write(pack_command(words))
+            self._transport.write(_pack(words))
 
     def close(self) -> None:
         """What is under way is not answered any more."""
