@@ -72,7 +72,7 @@ async def test_a_worker_goes_on_when_its_credentials_are_rotated(stage: Stage, p
         await counted.works("after")
         # Longer than the lease, twice.
         await asyncio.sleep(2.2)
-        assert not worker.staff.tenure.lease.lapsed
+        assert not worker.staff.registration.lease.lapsed
         assert worker.id == name, "the lease was never lost"
         counted.release.set()
         if running is not None:

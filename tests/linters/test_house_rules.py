@@ -88,8 +88,8 @@ def test_only_imports_of_our_own_modules_have_to_stand_at_the_top(package: Packa
     "file",
     [
         {"tenure_py": ""},
-        {"worker_py": "tenure = 1"},
-        {"worker_py": "class TenureEvents: ..."},
+        {"worker_py": "registration = 1"},
+        {"worker_py": "class RegistrationEvents: ..."},
         {"worker_py": "self._tenure_of.now()"},
         {"worker_py": "def f(TENURE=None): ..."},
         {"worker_lua": "local function tenure_of(id) end"},
@@ -99,10 +99,10 @@ def test_only_imports_of_our_own_modules_have_to_stand_at_the_top(package: Packa
 def test_an_old_word_in_an_identifier_is_found(
     package: Package, file: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _ban(tmp_path, monkeypatch, tenure="registration")
+    _ban(tmp_path, monkeypatch, registration="registration")
     package(**file)
     (finding,) = words.check()
-    assert "'tenure' is an old word; write 'registration'" in finding
+    assert "'registration' is an old word; write 'registration'" in finding
 
 
 def test_old_words_in_texts_and_comments_and_parts_of_longer_words_are_not_found(

@@ -60,7 +60,7 @@ async def test_an_event_loop_that_was_blocked_does_not_change_the_clock(docket: 
 
     async def block(worker: Worker = CurrentWorker()) -> None:
         # Its answer comes while nobody reads what the renewal thread says.
-        worker.staff.tenure.renewer.renew_now()
+        worker.staff.registration.renewer.renew_now()
         time.sleep(1.8)
         for _ in range(3):
             await docket.ledger.unfinished()
@@ -104,12 +104,12 @@ async def test_a_lease_ends_while_the_machine_is_suspended(
 
     monkeypatch.setattr(time, "clock_gettime", clock_gettime)
     async with at_work(worker):
-        await eventually(lambda: worker.staff.tenure.lease.age < 1, "the lease is fresh")
-        assert not worker.staff.tenure.lease.lapsed
+        await eventually(lambda: worker.staff.registration.lease.age < 1, "the lease is fresh")
+        assert not worker.staff.registration.lease.lapsed
         suspended = worker.staff.lease_ms / 1000 + 1
-        assert worker.staff.tenure.lease.lapsed
+        assert worker.staff.registration.lease.lapsed
         # And the server is asked soon after, not after what is left of a beat.
-        await eventually(lambda: not worker.staff.tenure.lease.lapsed, "the worker has a lease again")
+        await eventually(lambda: not worker.staff.registration.lease.lapsed, "the worker has a lease again")
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])

@@ -161,7 +161,7 @@ class Seed(enum.IntEnum):
 
 
 @dataclass(slots=True)
-class Registration:
+class RegistrationReply:
     """The server's answer to a worker that comes onto the roster. Tasks of the functions wait for a worker that knows them."""
 
     server_ms: float

@@ -15,7 +15,7 @@ from docket.storage.server import Server
 from .endings import lost_endings
 from .rows import WorkerRow
 from .script_calls import ScriptCalls
-from .values import Delivery, Duty, Reclaimed, Registration, Renewal
+from .values import Delivery, Duty, Reclaimed, RegistrationReply, Renewal
 
 _INSPECTED = 100
 # Deliveries beside its runs that a worker may have in its socket.
@@ -32,12 +32,12 @@ class WorkerVerbs(ScriptCalls):
 
     async def register(
         self, worker: str, lease_ms: int, tasks: Sequence[str], max_losses: Mapping[str, int] | None = None
-    ) -> Registration:
+    ) -> RegistrationReply:
         """Puts a worker on the roster; `max_losses` has the tasks that declare how many losses bury them."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
         names = [text_bytes(name) for name in tasks]
         now, duty, *waiting = await self.ask("register", (worker.encode(), lease_ms, names, declared))
-        return Registration(now, Duty(duty), [bytes_text(name) for name in waiting])
+        return RegistrationReply(now, Duty(duty), [bytes_text(name) for name in waiting])
 
     async def resign(self, worker: str) -> None:
         """Gives up the worker's duty, if it has one."""

@@ -19,12 +19,12 @@ def health_problem(worker: Worker) -> str | None:
         return "starting" if not worker.is_stopping else "stopped"
     if worker.is_stopping:
         return "stopping: no new work is taken"
-    tenure = worker.staff.tenure
-    lag = tenure.renewer.watchdog.loop_lag
+    registration = worker.staff.registration
+    lag = registration.renewer.watchdog.loop_lag
     if lag > LOOP_SECONDS:
         return f"the event loop has been blocked for {lag:.0f} s"
-    if tenure.lapsed:
-        return f"the lease has not been renewed for {tenure.lease.age:.0f} s"
+    if registration.lapsed:
+        return f"the lease has not been renewed for {registration.lease.age:.0f} s"
     return _stuck_work(worker.staff) or _failing_service(worker.staff)
 
 

@@ -37,8 +37,8 @@ class LeaseEvents:
         staff, tasks = self._staff, self._docket.tasks
         staff.orders.carry_out(renewal.orders)
         staff.runner.run_settler.hand_back_given_up()
-        if len(staff.tenure.task_names) != len(tasks):
-            staff.tenure.register_again(list(tasks), max_losses_of(tasks))
+        if len(staff.registration.task_names) != len(tasks):
+            staff.registration.register_again(list(tasks), max_losses_of(tasks))
 
     def lost(self) -> None:
         """Others have our work: every call is cancelled and nothing is written."""

@@ -67,7 +67,7 @@ class Runner:
         self._docket = worker.docket
         self._functions = worker.docket.tasks
         self._runs = staff.runs
-        self._lease = staff.tenure
+        self._lease = staff.registration
         self._unknown_functions = staff.unknown_functions
         self._report = worker.reporter
         self._task_prefix = f"{worker.docket.name} - task:"
@@ -77,7 +77,7 @@ class Runner:
         self._decisions = Decisions(worker, self.run_settler, self._endings, self._limits)
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
-            worker.docket.ledger.payloads, staff.slots, self, lambda: staff.tenure.lapsed, worker.labels(), pause
+            worker.docket.ledger.payloads, staff.slots, self, lambda: staff.registration.lapsed, worker.labels(), pause
         )
         self._last_claim = 0.0, from_ms(0.0)
 

@@ -19,7 +19,7 @@ from docket.instrumentation import (
 from docket.ledger import Census, Ledger
 
 from .service import Service
-from .tenure import Identity
+from .registration import Identity
 
 EVERY_SECONDS = 5.0
 _GAUGES = (

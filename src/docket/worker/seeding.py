@@ -17,7 +17,7 @@ from docket.ledger import Seed
 
 from .deploys import deploy_fingerprint
 from .service import Service
-from .tenure import Identity
+from .registration import Identity
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -33,7 +33,7 @@ from .session import Session
 from .settling import Settler
 from .slots import Slots
 from .staging import Stager
-from .tenure import Tenure
+from .registration import Registration
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
 from .write_limits import WriteLimits
@@ -76,22 +76,22 @@ class Staff:
             duration_ms(worker.redelivery_timeout), heartbeat_ms, docket.missed_heartbeats
         )
         events = LeaseEvents(docket, worker.name, self)
-        self.tenure: Tenure = Tenure(
+        self.registration: Registration = Registration(
             ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
         )
-        self.draining: Draining = Draining(self.runs, worker.grace_period.total_seconds(), self.tenure)
-        self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.tenure)
+        self.draining: Draining = Draining(self.runs, worker.grace_period.total_seconds(), self.registration)
+        self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.registration)
         self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
         self.runner: Runner = Runner(worker, self)
         self.fetcher: Fetcher = Fetcher(
-            ledger, subscriptions, self.slots, self.runner, self.runs, self.tenure, labels, pause
+            ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
         self.orders: Orders = Orders(ledger, subscriptions, self.runs, events.function_waits)
-        self.stager: Stager = Stager(ledger, subscriptions, self.duties, self.tenure, worker.now_ms, labels, pause)
-        self.sampler: Sampler = Sampler(ledger, docket.labels(), self.tenure, labels, pause)
+        self.stager: Stager = Stager(ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause)
+        self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
         self.agreement: Agreement = Agreement(docket, worker.name, self.duties, labels, pause)
-        self.seeder: Seeder = Seeder(docket, self.tenure, worker.now, labels, pause)
+        self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)
         self._services: list[Service] = [
             self.fetcher,
             self.fetcher.unknown_deliveries,
@@ -105,17 +105,17 @@ class Staff:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Starts the parts in this order. Once the services have stopped, `stack` closes the parts in reverse order."""
-        docket, tenure = self._docket, self.tenure
-        await tenure.open(list(docket.tasks), max_losses_of(docket.tasks))
+        docket, registration = self._docket, self.registration
+        await registration.open(list(docket.tasks), max_losses_of(docket.tasks))
         # Renewal is the last to stop: what the parts below write while they close is written under the lease.
         stack.push_async_callback(self._leave)
         # After the fetcher: what that hands back while it closes is written.
         stack.push_async_callback(self.settler.close)
-        await tenure.patiently(lambda: self.orders.open(tenure.id))
+        await registration.patiently(lambda: self.orders.open(registration.id))
         stack.push_async_callback(self.orders.close)
         # Also if it opens only half-way.
         stack.push_async_callback(self.fetcher.close)
-        await tenure.patiently(lambda: self.fetcher.open(tenure.id, self._worker.name_json))
+        await registration.patiently(lambda: self.fetcher.open(registration.id, self._worker.name_json))
         await self.stager.open()
         stack.push_async_callback(self.stager.close)
         stack.callback(self.sampler.clear)
@@ -123,7 +123,7 @@ class Staff:
         await docket.wait_for_strikes_loaded()
         if self._worker.schedule_automatic_tasks:
             await self.seeder.begin()
-        tenure.start()
+        registration.start()
 
     async def serve(self, until: Until) -> None:
         """Runs the services until `until` returns, somebody stops or cancels the worker, or a service fails for good."""
@@ -165,7 +165,7 @@ class Staff:
         session.begin_end()
         self.fetcher.begin_nothing()
         if len(self.runs):
-            self.tenure.renew_now()
+            self.registration.renew_now()
         # 2. The services end. The fetcher waits for a claim under way and hands back what it brings; the stager resigns.
         try:
             await cancel_and_wait(tasks, "docket: the worker stops", session.services_are_late)
@@ -188,7 +188,7 @@ class Staff:
         # 5. The parts are closed in reverse order of `start`. Last of all the worker gives its lease up.
 
     async def _leave(self) -> None:
-        self._docket.attached.is_silent = not await self.tenure.close(self.session.seconds_to_leave())
+        self._docket.attached.is_silent = not await self.registration.close(self.session.seconds_to_leave())
 
     # What the settler may say along with a settlement
 

@@ -14,7 +14,7 @@ from docket.storage.subscriptions import Subscriptions
 from .duties import Duties
 from .server_clock import steady_seconds
 from .service import Service
-from .tenure import Identity
+from .registration import Identity
 
 # A backstop. A message about an earlier time may be lost, but a subscription that was deaf for a while wakes us too.
 LONGEST_SLEEP = 30.0

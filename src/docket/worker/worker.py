@@ -104,7 +104,7 @@ class Worker:
     @property
     def id(self) -> str:
         """The worker's name in the fleet: new for each run, and after a lost lease."""
-        return self.staff.tenure.id
+        return self.staff.registration.id
 
     @property
     def runs(self) -> Runs:
@@ -237,7 +237,7 @@ class Worker:
     def _abandoned(self) -> None:
         """The event loop was closed under the run, which will never go on."""
         if self.is_working:
-            self.staff.tenure.abandon()
+            self.staff.registration.abandon()
         self.docket.attached.detach(self)
 
     @classmethod

@@ -34,7 +34,7 @@ class Identity(Protocol):
     def id(self) -> str: ...
 
 
-class TenureEvents(Protocol):
+class RegistrationEvents(Protocol):
     """What the worker does when something happens to its lease."""
 
     def occupation(self) -> Occupation: ...
@@ -54,7 +54,7 @@ class TenureEvents(Protocol):
     async def moved(self, id: str) -> None: ...
 
 
-class Tenure:
+class Registration:
     """Registers the worker, keeps its lease, and starts over under a new id if the lease is lost."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Tenure:
         lease_ms: int,
         beat: float,
         labels: dict[str, str],
-        events: TenureEvents,
+        events: RegistrationEvents,
         server_clock: ServerClock,
         duties: Duties,
     ) -> None:
