@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
-from docket.worker import ahead
-from docket.worker.ahead import Ahead
+from docket.worker import prefetch
+from docket.worker.prefetch import Prefetcher
 from docket.worker.runs import CancelReason, Run, Runs
 from docket.worker.slots import Slots
 from tests.run_log import RunLog
@@ -22,7 +22,7 @@ class Line:
         self.lapsed = False
         self.begun: list[str] = []
         self.handed_back: list[str] = []
-        self.ahead = Ahead(self.slots, lambda: self.lapsed, self._begin, lambda run: self.handed_back.append(run.key))
+        self.prefetch = Prefetcher(self.slots, lambda: self.lapsed, self._begin, lambda run: self.handed_back.append(run.key))
 
     def _begin(self, run: Run) -> bool:
         if run.reason is None:
@@ -35,16 +35,16 @@ class Line:
             self.slots.take()
         runs = [Run(key, b"", n, 0) for n, key in enumerate(keys)]
         for run in runs:
-            self.ahead.add(run)
+            self.prefetch.add(run)
         return runs
 
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if slots turned over all the time, and patience were long."""
-    monkeypatch.setattr(Ahead, "_current_rate", lambda _: 1e9)
-    monkeypatch.setattr(ahead, "LONGEST_WAIT", SECONDS)
-    monkeypatch.setattr(ahead, "MUCH_TOO_LONG", SECONDS)
+    monkeypatch.setattr(Prefetcher, "_current_rate", lambda _: 1e9)
+    monkeypatch.setattr(prefetch, "LONGEST_WAIT", SECONDS)
+    monkeypatch.setattr(prefetch, "MUCH_TOO_LONG", SECONDS)
 
 
 async def test_nothing_is_taken_ahead_while_slots_do_not_turn_over() -> None:
@@ -53,7 +53,7 @@ async def test_nothing_is_taken_ahead_while_slots_do_not_turn_over() -> None:
 
 async def test_as_many_are_taken_ahead_as_slots_turn_over_within_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(1000)
-    monkeypatch.setattr(Ahead, "_current_rate", lambda _: 500.0)
+    monkeypatch.setattr(Prefetcher, "_current_rate", lambda _: 500.0)
     assert line.ahead.room() == 5
     line.ahead.add(Run("k", b"", 1, 0))
     assert line.ahead.room() == 4
@@ -61,7 +61,7 @@ async def test_as_many_are_taken_ahead_as_slots_turn_over_within_a_moment(monkey
 
 @pytest.mark.usefixtures("eager")
 async def test_there_is_room_for_a_share_of_the_slots_only() -> None:
-    assert [Line(count).ahead.room() for count in (1, 3, 4, 40, 1000)] == [0, 0, 1, 10, ahead.MOST]
+    assert [Line(count).ahead.room() for count in (1, 3, 4, 40, 1000)] == [0, 0, 1, 10, prefetch.MOST]
 
 
 async def test_a_slot_that_is_given_back_goes_to_the_first_in_line() -> None:
@@ -162,8 +162,8 @@ async def test_what_long_tasks_keep_waiting_goes_to_another_worker(
     run_log = RunLog()
     async with worker_at_work(docket, concurrency=8) as worker:
         with monkeypatch.context() as patch:
-            patch.setattr(Ahead, "_current_rate", lambda _: 1e9)
-            patch.setattr(ahead, "LONGEST_WAIT", 0.5)
+            patch.setattr(Prefetcher, "_current_rate", lambda _: 1e9)
+            patch.setattr(prefetch, "LONGEST_WAIT", 0.5)
             await fill_up(docket, worker, run_log, 2)
         async with worker_at_work(docket, concurrency=8):
             await run_log.has(8, 9)

@@ -63,7 +63,7 @@ class Fetcher(ClaimingService):
         self.unknown_deliveries: UnknownDeliveries = UnknownDeliveries(
             ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, self._claims_under_way
         )
-        self._isolation = Isolation(ledger, slots, runs, self._intake.ahead.give_up, self._intake.process)
+        self._isolation = Isolation(ledger, slots, runs, self._intake.prefetch.give_up, self._intake.process)
         # Whether the last look found nothing to take ahead.
         self._dry = False
         # The entries of the blocked read that are being claimed.
@@ -264,7 +264,7 @@ class Fetcher(ClaimingService):
         """How many could be taken now: those for which there is a slot, and those that will have one in a moment."""
         if self._slots.are_held:
             return 0
-        return self._slots.free + (self._intake.ahead.room() if self._may_be_work else 0)
+        return self._slots.free + (self._intake.prefetch.room() if self._may_be_work else 0)
 
     async def _begin(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:

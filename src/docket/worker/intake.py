@@ -11,7 +11,7 @@ from docket._aio import cancel_and_wait
 from docket.ledger import Delivery
 from docket.storage.records import is_suspect
 
-from .ahead import Ahead
+from .prefetch import Prefetcher
 from .process_runs import ProcessRuns, this_process
 from .running import Runner
 from .runs import Run, Runs
@@ -48,7 +48,7 @@ class Intake:
         self._late_starts: set[asyncio.Task[None]] = set()
         # In the order in which they were adopted.
         self._adopted: dict[int, None] = {}
-        self.ahead: Ahead = Ahead(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
+        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
         self.worker = ""
         self.process: ProcessRuns = this_process()
 
@@ -80,7 +80,7 @@ class Intake:
                     slots.free -= 1
                     self._begin_run(run)
                 else:
-                    self.ahead.add(run)
+                    self.prefetch.add(run)
 
     def receive_handed(self, delivery: Delivery) -> None:
         """Begins what was handed over, in the slot that was kept for it."""
@@ -132,7 +132,7 @@ class Intake:
 
     async def close(self) -> None:
         await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
-        self.ahead.give_up()
+        self.prefetch.give_up()
 
     def _begin_or_give_back(self, run: Run) -> None:
         """Begins a run in a slot that was taken for it."""

@@ -28,7 +28,7 @@ MUCH_TOO_LONG = 0.5
 Begin = Callable[[Run], bool]
 
 
-class Ahead:
+class Prefetcher:
     """The line for slots, in the order in which the server gave them out."""
 
     def __init__(
