@@ -65,16 +65,16 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
         async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
             await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
-            await near.add(holding.hold, key="handed")("handed")
-            assert await near.server.client.hget(near.key("handed"), worker.id), "it was handed over"
+            await near.add(holding.hold, key="last-direct")("last-direct")
+            assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was handed over"
             # Too large to be handed over: read, and at the take after it the worker learns that a message is due.
             await near.add(holding.hold)("read", LARGE)
-            await holding.has("handed", "read")
+            await holding.has("last-direct", "read")
             await near.add(holding.hold)("last", LARGE)
             await holding.has("last")
             async with working(await stage.worker(near, name="near", concurrency=1)):
                 heard = asyncio.Event()
-                await far.subscriptions.listen(far.keys.hand_channel(worker.id), lambda _: heard.set())
+                await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
                 proxy.messages.set()
                 await asyncio.wait_for(heard.wait(), 60)
                 # What would be handed back goes to the front, before this one.
@@ -82,7 +82,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
                 await holding.has("after")
                 holding.over.set()
                 await eventually(lambda: is_empty(near), "all is done")
-    assert holding.names() == {"handed": 1, "read": 1, "last": 1, "after": 1}
+    assert holding.names() == {"last-direct": 1, "read": 1, "last": 1, "after": 1}
 
 
 @pytest.mark.parametrize("meanwhile", ["replaced", "cancelled"])
@@ -100,22 +100,22 @@ async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer
         async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
             await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
-            await near.add(holding.hold, key="handed")("old")
-            assert await near.server.client.hget(near.key("handed"), worker.id), "it was handed over"
+            await near.add(holding.hold, key="last-direct")("old")
+            assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was handed over"
             if meanwhile == "replaced":
-                await near.replace(holding.hold, near.now() + timedelta(hours=1), "handed")("new")
+                await near.replace(holding.hold, near.now() + timedelta(hours=1), "last-direct")("new")
             else:
-                await near.cancel("handed")
+                await near.cancel("last-direct")
             await asyncio.sleep(1.5)
             heard = asyncio.Event()
-            await far.subscriptions.listen(far.keys.hand_channel(worker.id), lambda _: heard.set())
+            await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
             proxy.messages.set()
             await asyncio.wait_for(heard.wait(), 60)
             # Read, not handed over: the worker goes on.
             await near.add(holding.hold)("after", LARGE)
             await holding.has("after")
             if meanwhile == "cancelled":
-                await eventually(lambda: is_cancelled(near, "handed"), "the order reaches it, begun or not")
+                await eventually(lambda: is_cancelled(near, "last-direct"), "the order reaches it, begun or not")
             holding.over.set()
     assert "old" not in holding.names() or meanwhile == "cancelled"
     assert "new" not in holding.names()

@@ -276,7 +276,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         max_losses={bytes_text(k): int(v) for k, v in one("max-losses", {}).items()},
         lengths={text(k) for k in one("lengths", {})},
         fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
-        handed={text(k) for k in one("handed", {})},
+        handed={text(k) for k in one("last-direct", {})},
         orders={text(k): v for k, v in values.pop("orders", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
         task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
@@ -567,7 +567,7 @@ def _kind(suffix: bytes) -> str:
             | "max-losses"
             | "lengths"
             | "fleet"
-            | "handed"
+            | "last-direct"
             | "limits"
             | "parked"
             | "swept"

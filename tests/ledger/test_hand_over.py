@@ -101,7 +101,7 @@ def hire(ledger_client: LedgerClient, channels: Callable[[bytes], Channel]) -> H
             id = await ledger_client.hire() if lease else "stranger~1"
         elif lease:
             await ledger_client.ledger.register(id, LEASE_MS, ["f"])
-        return Waiting(ledger_client, id, channels(ledger_client.ledger.keys.hand_channel(id)) if listens else None)
+        return Waiting(ledger_client, id, channels(ledger_client.ledger.keys.delivery_channel(id)) if listens else None)
 
     return hire
 
@@ -118,7 +118,7 @@ def last_handed(ledger_client: LedgerClient) -> dict[str, int]:
     """The epoch of each worker's last hand-over."""
     return {
         id.decode(): int(epoch)
-        for id, epoch in ledger_client.client.hgetall(ledger_client.ledger.keys.key("handed")).items()
+        for id, epoch in ledger_client.client.hgetall(ledger_client.ledger.keys.key("last-direct")).items()
     }
 
 
@@ -584,7 +584,7 @@ async def test_what_was_put_back_and_waits_goes_before_what_is_handed_over(
     ledger_client.checked_state()
 
 
-@pytest.mark.parametrize("broken", ["offers", "epoch", "handed", "front"])
+@pytest.mark.parametrize("broken", ["offers", "epoch", "last-direct", "front"])
 async def test_a_hand_over_that_fails_does_not_fail_the_add(
     ledger_client: LedgerClient, hire: Hire, broken: str
 ) -> None:

@@ -694,7 +694,7 @@ class Waiter:
     def __init__(self, ledger_client: LedgerClient, worker: str) -> None:
         self.ledger_client, self.worker = ledger_client, worker
         self._channel = ledger_client.client.pubsub()
-        self._channel.subscribe(ledger_client.ledger.keys.hand_channel(worker))
+        self._channel.subscribe(ledger_client.ledger.keys.delivery_channel(worker))
         assert self._channel.get_message(timeout=5) is not None
 
     async def offer(self) -> None:

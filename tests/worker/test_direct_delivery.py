@@ -20,7 +20,7 @@ from docket.ledger import Delivery, KeptSlot, Ledger
 from docket.storage.server import Server
 from docket.testing import Clock
 from docket.worker import fetching, renewer, unknown_deliveries
-from docket.worker.offering import Offer, Offering
+from docket.worker.direct_delivery import Offer, DirectDelivery
 from docket.worker.slots import Slots
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
@@ -38,7 +38,7 @@ async def offers(docket: Docket) -> set[str]:
 
 
 async def last_handed(docket: Docket) -> dict[str, int]:
-    handed = await docket.server.client.hgetall(docket.key("handed"))
+    handed = await docket.server.client.hgetall(docket.key("last-direct"))
     return {id.decode(): int(epoch) for id, epoch in handed.items()}
 
 
@@ -277,7 +277,7 @@ class Hall:
         # Of the messages that come, in seconds.
         self.age = 0.0
         self.looks = 0
-        self.offering = Offering(
+        self.offering = DirectDelivery(
             docket.ledger,
             docket.subscriptions,
             self.slots,
@@ -307,7 +307,7 @@ class Hall:
 
     async def hand(self, epoch: int) -> None:
         """Returns when the offering has heard it, too: both listen to the same channel, in this order."""
-        heard, channel = asyncio.Event(), self._docket.keys.hand_channel(self.ID)
+        heard, channel = asyncio.Event(), self._docket.keys.delivery_channel(self.ID)
 
         def noted(_: bytes) -> None:
             heard.set()

@@ -39,7 +39,7 @@ _FIXED = (
     "deploys",
     "swept",
     "offers",
-    "handed",
+    "last-direct",
     "hand-leases",
     "payload:=",
     "kept:=",
@@ -144,7 +144,7 @@ class Keys:
     def worker_channel(self, worker: str) -> bytes:
         return text_bytes(f"{self.channels}worker/{worker}")
 
-    def hand_channel(self, worker: str) -> bytes:
+    def delivery_channel(self, worker: str) -> bytes:
         return text_bytes(f"{self.channels}hand/{worker}")
 
     @property

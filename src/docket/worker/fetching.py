@@ -13,7 +13,7 @@ from docket.storage.subscriptions import Subscriptions
 from .claiming import Claimed, ClaimingService
 from .intake import Intake, LeaseView
 from .isolation import Isolation
-from .offering import Offer, Offering
+from .direct_delivery import Offer, DirectDelivery
 from .running import Runner
 from .runs import Runs
 from .slots import Slots
@@ -50,12 +50,12 @@ class Fetcher(ClaimingService):
         self._reader = DeliveryReader(ledger)
         # For how many the blocked read waits.
         self._reading = 0
-        self._offering = Offering(
+        self._offering = DirectDelivery(
             ledger,
             subscriptions,
             slots,
             self._intake.is_known,
-            self._intake.receive_handed,
+            self._intake.receive_direct,
             runner.refuse,
             lease.age,
             lambda: self.unknown_deliveries.look_now(),

@@ -82,7 +82,7 @@ class Intake:
                 else:
                     self.prefetch.add(run)
 
-    def receive_handed(self, delivery: Delivery) -> None:
+    def receive_direct(self, delivery: Delivery) -> None:
         """Begins what was handed over, in the slot that was kept for it."""
         if self._lease.lapsed:
             self._slots.give_back()

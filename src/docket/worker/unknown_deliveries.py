@@ -11,7 +11,7 @@ from docket.storage.subscriptions import Subscriptions
 
 from .claiming import ClaimingService
 from .intake import Intake, LeaseView
-from .offering import Offering
+from .direct_delivery import DirectDelivery
 
 LOOK_SECONDS = 30.0
 # An entry that was unknown once is looked at again soon.
@@ -32,7 +32,7 @@ class UnknownDeliveries(ClaimingService):
         ledger: Ledger,
         subscriptions: Subscriptions,
         intake: Intake,
-        offering: Offering,
+        offering: DirectDelivery,
         lease: LeaseView,
         labels: dict[str, str],
         most_pause: float,

@@ -4,7 +4,7 @@
 -- Moves about 256 kB of records at most, so that it does not hold up the others for long: the caller comes again.
 -- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the worker's duty (1 leader,
 --   2 deputy, 0 none; only a leader moves anything).
--- uses: keys, records, fleet, moves, handing
+-- uses: keys, records, fleet, moves, direct_delivery
 local BYTES, CHUNK = 262144, 50
 local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
@@ -43,7 +43,7 @@ if #due > 0 then
   end
   if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
   call('ZREM', QUEUE, unpack(due, 1, moved))
-  try_to_hand_over(#fields / 2, size, fields, place_of, math.floor(now), now_us)
+  try_direct_delivery(#fields / 2, size, fields, place_of, math.floor(now), now_us)
 end
 head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 if worker and head[2] and tonumber(head[2]) <= now then

@@ -12,7 +12,7 @@ local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, fu
 if not has_lease(worker) then return {-1} end
 local offer = 0
 if offered == 1 and call('ZREM', OFFERS, worker) == 0 then
-  local handed = tonumber(call('HGET', HANDED, worker) or '0')
+  local handed = tonumber(call('HGET', LAST_DIRECT, worker) or '0')
   if handed ~= last then offer = handed end
 end
 local spare = kept == 1 and offer == 0

@@ -39,7 +39,7 @@ local function strike_off(worker)
   call('SREM', STOPPING, worker)
   call('HDEL', LENGTHS, worker)
   call('ZREM', OFFERS, worker)
-  call('HDEL', HANDED, worker)
+  call('HDEL', LAST_DIRECT, worker)
 end
 
 -- Once more a while after the last worker is gone, for what its last read brought. Who leads next looks anyway.

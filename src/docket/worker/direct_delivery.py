@@ -36,7 +36,7 @@ class Offer(enum.Enum):
     DUE = "due"
 
 
-class Offering:
+class DirectDelivery:
     """Keeps a slot for as long as the server may think that it is offered, and passes on what is handed over.
 
     Whatever happens to answers and messages, the slot is kept until it is certain that nothing will come for it, or
@@ -79,13 +79,13 @@ class Offering:
         """Listens for this worker id, and no longer for the one before."""
         await self.close()
         self._closed = False
-        await self._subscriptions.listen(self._ledger.keys.hand_channel(worker), self._heard)
+        await self._subscriptions.listen(self._ledger.keys.delivery_channel(worker), self._heard)
         self._worker = worker
 
     async def close(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
-            self._subscriptions.unlisten(self._ledger.keys.hand_channel(worker), self._heard)
+            self._subscriptions.unlisten(self._ledger.keys.delivery_channel(worker), self._heard)
         self._let_go()
 
     # What the fetcher does

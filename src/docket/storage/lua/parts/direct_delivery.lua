@@ -29,7 +29,7 @@ local function claim_oldest(worker, fields, place_of, now, now_us)
   return key, bytes, epoch
 end
 
-local MOST_HAND_OVERS = 8
+local MOST_DIRECT = 8
 
 -- Whether `front` has entries that nobody has read. What runs is on the stream, too, among the deliveries.
 local function front_waits()
@@ -45,10 +45,10 @@ end
 
 -- A worker that has no lease, or does not listen, loses its offer and nothing else. A task that waits on `front` goes first, and may
 -- have harmed a worker before: it goes only to a worker that asks for it.
-local function hand_over(ready, fields, place_of, now, now_us)
+local function deliver_directly(ready, fields, place_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
   if front_waits() then return end
-  for _ = 1, math.min(ready, MOST_HAND_OVERS) do
+  for _ = 1, math.min(ready, MOST_DIRECT) do
     local offer = call('ZPOPMAX', OFFERS)
     local worker = offer[1]
     if not worker then return end
@@ -63,19 +63,19 @@ local function hand_over(ready, fields, place_of, now, now_us)
         call('ZADD', OFFERS, offer[2], worker)
         return
       end
-      call('HSET', HANDED, worker, string.format('%.0f', epoch))
+      call('HSET', LAST_DIRECT, worker, string.format('%.0f', epoch))
       call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch, now, real_now}))
     end
   end
 end
 
 -- Not for large arguments, which would be sent twice. It is no part of what the caller asked for, so that must not fail with it.
-local LARGEST_HAND_OVER = 32768
+local LARGEST_DIRECT = 32768
 
 -- `fields` has keys and the records that this script has written for them, `place_of` where in there a key is.
-local function try_to_hand_over(ready, size, fields, place_of, now, now_us)
-  if ready > 0 and size <= LARGEST_HAND_OVER and call('EXISTS', OFFERS) == 1 then
+local function try_direct_delivery(ready, size, fields, place_of, now, now_us)
+  if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS) == 1 then
     --- parts
-    pcall(hand_over, ready, fields, place_of, now, now_us)
+    pcall(deliver_directly, ready, fields, place_of, now, now_us)
   end
 end
