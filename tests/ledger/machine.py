@@ -16,7 +16,7 @@ from docket.ledger import (
     ProgressChange,
     SuspectNotes,
     WaitingFunctions,
-    hand_back,
+    requeue,
     reschedule,
     unknown_function,
 )
@@ -323,7 +323,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if ending.kind == "finish":
             return ended(run, ExecutionState(ending.state), dead_letter=ending.dead_letter)
         if ending.kind == "hand back":
-            return hand_back(run.key, run.epoch, delay_ms=delay)
+            return requeue(run.key, run.epoch, delay_ms=delay)
         if ending.kind == "unknown":
             return unknown_function(run.key, run.epoch, only_if_known=ending.only_if_known)
         task = self.model.tasks.get(ending.key)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from docket.ledger import Answer, Seed, ending_its_chain, hand_back
+from docket.ledger import Answer, Seed, ending_its_chain, requeue
 
 from .ledger_client import LedgerClient, completed
 
@@ -52,7 +52,7 @@ async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_
     run = await seeded.start(worker, "chain")
     assert await seeded.ledger.cancel("chain") == 2
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
-    assert await seeded.settle(hand_back("chain", run.epoch)) == [Answer.CANCELLED]
+    assert await seeded.settle(requeue("chain", run.epoch)) == [Answer.CANCELLED]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
 
 

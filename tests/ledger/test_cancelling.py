@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.ledger import Answer, hand_back
+from docket.ledger import Answer, requeue
 from docket.model.states import ExecutionState
 
 from .ledger_client import LedgerClient, completed
@@ -20,7 +20,7 @@ async def test_a_waiting_task_is_gone_at_once_wherever_it_waits(ledger_client: L
     parked = await ledger_client.start(worker, "parked")
     await ledger_client.acquire("parked", parked.epoch, [("L", 1)])
     back = await ledger_client.start(worker, "front")
-    await ledger_client.settle(hand_back("front", back.epoch))
+    await ledger_client.settle(requeue("front", back.epoch))
     await ledger_client.add("scheduled", due_ms=ledger_client.later())
     await ledger_client.add("delivered")
     await ledger_client.add("ready")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from docket.ledger import ProgressChange, hand_back, reschedule
+from docket.ledger import ProgressChange, requeue, reschedule
 from docket.ledger.endings import Ending, ending_event, read_ending
 from docket.ledger.workers import as_json
 from docket.model.states import ExecutionState
@@ -95,7 +95,7 @@ async def test_a_cancelled_a_lost_and_a_retried_task_are_told_of(
     await ledger_client.ledger.cancel("cancelled")
     retried, back, _ = await ledger_client.take(worker)
     await ledger_client.settle(reschedule(retried.key, retried.epoch, attempt=2, delay_ms=60_000))
-    await ledger_client.settle(hand_back(back.key, back.epoch))
+    await ledger_client.settle(requeue(back.key, back.epoch))
     for _ in range(3):
         ledger_client.bury(worker)
         worker = await ledger_client.hire()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from docket.ledger import Answer, Delivery, Settlement, hand_back, reschedule
+from docket.ledger import Answer, Delivery, Settlement, requeue, reschedule
 
 from .ledger_client import LedgerClient, completed
 
@@ -41,7 +41,7 @@ async def one_epoch_for_two(ledger_client: LedgerClient) -> tuple[tuple[str, Del
     [
         completed,
         lambda run: completed(run, dead_letter=True),
-        lambda run: hand_back(run.key, run.epoch),
+        lambda run: requeue(run.key, run.epoch),
         lambda run: reschedule(run.key, run.epoch, attempt=2, delay_ms=0),
     ],
     ids=["finish", "bury", "hand back", "reschedule"],

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from docket.errors import ServerFull
-from docket.ledger import Answer, ProgressChange, hand_back, reschedule
+from docket.ledger import Answer, ProgressChange, requeue, reschedule
 from docket.ledger.payloads import call_payload, result_payload
 from docket.model.states import ExecutionState
 
@@ -89,7 +89,7 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(ledger_client
             completed(runs["t0"]),
             completed(runs["t1"]),
             reschedule("t3", runs["t3"].epoch, attempt=2, delay_ms=60_000),
-            hand_back("t4", runs["t4"].epoch),
+            requeue("t4", runs["t4"].epoch),
             completed(runs["t5"], dead_letter=True),
         )
         assert answers == [DONE] * 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, Delivery, Taken, giving_back, hand_back, reschedule
+from docket.ledger import Answer, Delivery, Taken, giving_back, requeue, reschedule
 from docket.ledger.limits import Decision, LimitBook, Verdict
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
@@ -130,7 +130,7 @@ async def test_a_window_serves_the_redelivery_of_the_run_that_opened_it_however_
         (run,) = await ledger_client.take(worker)
         assert (await cool(ledger_client, run)).verdict is Verdict.GO
     # As a suspect that has to wait for its worker: its due time is another.
-    await ledger_client.settle(hand_back("k", run.epoch, delay_ms=50))
+    await ledger_client.settle(requeue("k", run.epoch, delay_ms=50))
     ledger_client.fall_due("k")
     await ledger_client.ledger.stage()
     (run,) = await ledger_client.take(worker)
@@ -183,7 +183,7 @@ async def test_a_leader_that_was_put_back_with_another_due_time_still_leads(ledg
     ledger_client.fall_due("leader")
     await ledger_client.ledger.stage()
     (leader,) = await ledger_client.take(worker)
-    await ledger_client.settle(hand_back("leader", leader.epoch, delay_ms=50))
+    await ledger_client.settle(requeue("leader", leader.epoch, delay_ms=50))
     ledger_client.fall_due("leader")
     await ledger_client.ledger.stage()
     (leader,) = await ledger_client.take(worker)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import unpack_from_script
-from docket.ledger import Answer, Delivery, KeptSlot, hand_back
+from docket.ledger import Answer, Delivery, KeptSlot, requeue
 from docket.ledger.values import OFFER_MS
 from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
@@ -559,7 +559,7 @@ async def test_a_task_that_was_put_back_and_runs_costs_no_later_task_its_hand_ov
     """It may run for hours, and lies on the front stream meanwhile."""
     busy = await ledger_client.hire()
     run = await ledger_client.start(busy, "long")
-    await ledger_client.settle(hand_back("long", run.epoch))
+    await ledger_client.settle(requeue("long", run.epoch))
     (again,) = await ledger_client.take(busy)
     waiting = await hire()
     await waiting.offer()
@@ -574,7 +574,7 @@ async def test_what_was_put_back_and_waits_goes_before_what_is_handed_over(
 ) -> None:
     busy = await ledger_client.hire()
     runs = [await ledger_client.start(busy, key) for key in ("runs", "waits")]
-    await ledger_client.settle(*(hand_back(run.key, run.epoch) for run in runs))
+    await ledger_client.settle(*(requeue(run.key, run.epoch) for run in runs))
     assert [run.key for run in await ledger_client.take(busy, 1)] == ["runs"]
     waiting = await hire()
     set_offer(ledger_client, waiting.id, OFFER_MS)
@@ -620,7 +620,7 @@ async def test_the_neighbour_of_a_poison_that_comes_back_from_the_schedule_is_ne
     for key in ("poison", "neighbour"):
         (run,) = await ledger_client.take(waiting.id, 1)
         assert run.key == key
-        await ledger_client.settle(hand_back(key, run.epoch, delay_ms=60_000))
+        await ledger_client.settle(requeue(key, run.epoch, delay_ms=60_000))
     ledger_client.fall_due("neighbour")
     await ledger_client.ledger.stage()
     assert [run.key for run in await ledger_client.take(waiting.id, 1)] == ["neighbour"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, Delivery, hand_back, reschedule
+from docket.ledger import Answer, Delivery, requeue, reschedule
 
 from .ledger_client import LedgerClient, completed
 
@@ -189,7 +189,7 @@ async def test_a_slot_kept_for_one_who_was_woken_is_free_when_it_does_not_come(
         elif lost_by == "retry":
             await ledger_client.settle(reschedule("t1", woken.epoch, attempt=2, delay_ms=60_000))
         elif lost_by == "hand back":
-            await ledger_client.settle(hand_back("t1", woken.epoch))
+            await ledger_client.settle(requeue("t1", woken.epoch))
         else:
             await ledger_client.settle(completed(woken))
     stored_state = ledger_client.checked_state()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from docket.errors import Undecodable
-from docket.ledger import Answer, Delivery, Order, Receipt, finish, hand_back, reschedule
+from docket.ledger import Answer, Delivery, Order, Receipt, finish, requeue, reschedule
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
@@ -264,7 +264,7 @@ async def test_tasks_that_move_do_not_move_their_payloads(ledger_client: LedgerC
         pass
     worker = await ledger_client.hire()
     runs = await ledger_client.take(worker, 300)
-    await ledger_client.settle(*(hand_back(run.key, run.epoch) for run in runs))
+    await ledger_client.settle(*(requeue(run.key, run.epoch) for run in runs))
     touched = ledger_client.client.info("commandstats")
     assert not {"cmdstat_get", "cmdstat_getrange"} & set(touched)
     assert touched["cmdstat_set"]["calls"] <= 2, "that of the epoch"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, ProgressChange, Unwritten, hand_back
+from docket.ledger import Answer, ProgressChange, Unwritten, requeue
 from docket.ledger.queries import Query, find_all
 from docket.storage.records import read_task
 
@@ -157,7 +157,7 @@ async def test_workers_that_come_and_go_leave_nothing(ledger_client: LedgerClien
             ledger_client.bury(worker)
             ledger_client.reclaim()
         else:
-            await ledger_client.settle(*(hand_back(run.key, run.epoch) for run in runs))
+            await ledger_client.settle(*(requeue(run.key, run.epoch) for run in runs))
             assert await ledger_client.ledger.leave(worker) is False
     stored_state = ledger_client.checked_state()
     assert not stored_state.consumers
@@ -360,7 +360,7 @@ async def test_of_hundreds_that_hear_of_the_dead_one_reclaims_and_another_if_it_
 async def test_the_group_is_made_anew_and_nothing_starts_twice(ledger_client: LedgerClient) -> None:
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     back = await ledger_client.start(worker, "put back")
-    await ledger_client.settle(hand_back("put back", back.epoch))
+    await ledger_client.settle(requeue("put back", back.epoch))
     await ledger_client.add("running", "delivered", "waiting")
     put_back, running = await ledger_client.take(worker, 2)
     entries = ledger_client.read(worker, 1)
@@ -478,7 +478,7 @@ async def test_a_task_that_is_nowhere_is_found_by_the_sweep(ledger_client: Ledge
     else:
         if place == "front":
             (run,) = await ledger_client.take(worker)
-            await ledger_client.settle(hand_back("k", run.epoch))
+            await ledger_client.settle(requeue("k", run.epoch))
         for stream in (keys.stream, keys.front):
             for id, _ in ledger_client.client.xrange(stream):
                 ledger_client.client.xdel(stream, id)

@@ -6,7 +6,7 @@ import pytest
 
 from docket.codec import decode_call, encode_call
 from docket.errors import Undecodable
-from docket.ledger import Answer, Delivery, ProgressChange, Unwritten, hand_back, reschedule, unknown_function
+from docket.ledger import Answer, Delivery, ProgressChange, Unwritten, requeue, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
@@ -54,7 +54,7 @@ async def test_a_repeated_settlement_answers_lost_and_changes_nothing(ledger_cli
     run = await ledger_client.start(worker, "k")
     assert await ledger_client.settle(completed(run), completed(run)) == [DONE, LOST]
     before = ledger_client.stored_state()
-    for again in (completed(run), reschedule("k", run.epoch, attempt=2), hand_back("k", run.epoch)):
+    for again in (completed(run), reschedule("k", run.epoch, attempt=2), requeue("k", run.epoch)):
         assert await ledger_client.settle(again) == [LOST]
     after = ledger_client.checked_state()
     after.finished_ttl = before.finished_ttl
@@ -68,7 +68,7 @@ async def test_another_epoch_changes_nothing(ledger_client: LedgerClient, off: i
     wrong = Delivery("k", b"", run.epoch + off)
     before = ledger_client.stored_state()
     answers = await ledger_client.settle(
-        completed(wrong), reschedule("k", wrong.epoch, attempt=2), hand_back("k", wrong.epoch)
+        completed(wrong), reschedule("k", wrong.epoch, attempt=2), requeue("k", wrong.epoch)
     )
     assert answers == [LOST] * 3
     assert await ledger_client.ledger.progress([ProgressChange("k", wrong.epoch, add=1)]) == [Unwritten.LOST]
@@ -97,8 +97,8 @@ async def test_one_batch_may_end_runs_in_every_way(ledger_client: LedgerClient) 
         ended(runs["failed"], ExecutionState.FAILED, dead_letter=True),
         reschedule("retried", epoch["retried"], attempt=2, delay_ms=60_000),
         reschedule("again", epoch["again"], attempt=2),
-        hand_back("back", epoch["back"]),
-        hand_back("back later", epoch["back later"], delay_ms=60_000),
+        requeue("back", epoch["back"]),
+        requeue("back later", epoch["back later"], delay_ms=60_000),
         unknown_function("nowhere to go", epoch["nowhere to go"], only_if_known=True),
     )
     assert answers == [DONE] * 6 + [KEPT]
@@ -156,7 +156,7 @@ async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(ledger_
     answers = await ledger_client.settle(
         completed(runs[0]),
         reschedule("retried", runs[1].epoch, attempt=2, delay_ms=60_000),
-        hand_back("handed back", runs[2].epoch),
+        requeue("handed back", runs[2].epoch),
     )
     assert answers == [DONE, CANCELLED, CANCELLED]
     stored_state = ledger_client.checked_state()
@@ -179,7 +179,7 @@ async def test_progress_is_gone_with_the_run_that_wrote_it(ledger_client: Ledger
     assert all(isinstance(answer, bytes) for answer in await ledger_client.ledger.progress(changes))
     await ledger_client.settle(
         reschedule("retried", runs["retried"].epoch, attempt=2),
-        hand_back("back", runs["back"].epoch),
+        requeue("back", runs["back"].epoch),
         completed(runs["done"]),
     )
     assert await ledger_client.acquire("parked", runs["parked"].epoch, [("L", 1)]) == 2

@@ -12,7 +12,7 @@ import pytest
 from docket.codec import decode_error
 from docket.codec.packing import unpack_from_script
 from docket.errors import WorkerLost
-from docket.ledger import Delivery, Entry, KeptSlot, SuspectNotes, hand_back, reschedule
+from docket.ledger import Delivery, Entry, KeptSlot, SuspectNotes, requeue, reschedule
 from docket.ledger.endings import read_ending
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
@@ -265,7 +265,7 @@ async def test_a_hand_back_does_not_count_as_a_loss(ledger_client: LedgerClient)
     for _ in range(5):
         worker = await ledger_client.hire()
         (run,) = await ledger_client.take(worker)
-        await ledger_client.settle(hand_back("k", run.epoch, begun=True))
+        await ledger_client.settle(requeue("k", run.epoch, begun=True))
         assert await ledger_client.ledger.leave(worker) is False
     task = ledger_client.checked_state().tasks["k"]
     assert (task.losses, task.redelivered) == (0, True)
@@ -275,7 +275,7 @@ async def test_a_hand_back_does_not_count_as_a_loss(ledger_client: LedgerClient)
     # Handed back by the worker that it had to itself: still a suspect, and not lost once more.
     worker = await ledger_client.hire()
     (run,) = await ledger_client.take(worker)
-    await ledger_client.settle(hand_back("k", run.epoch, begun=True))
+    await ledger_client.settle(requeue("k", run.epoch, begun=True))
     assert ledger_client.checked_state().tasks["k"].losses == 2
     await lose(ledger_client, "k")
     assert ledger_client.checked_state().dead == {"k"}
@@ -640,7 +640,7 @@ async def test_a_worker_reserves_one_suspect_at_a_time(ledger_client: LedgerClie
     for key in ("one", "two"):
         await lose_twice(ledger_client, key)
         (run,) = await ledger_client.take(await ledger_client.hire())
-        await ledger_client.settle(hand_back(key, run.epoch, delay_ms=60_000))
+        await ledger_client.settle(requeue(key, run.epoch, delay_ms=60_000))
     await bring_back(ledger_client, "one", "two")
     assert await keys_of(ledger_client, busy) == []
     let_them_wait(ledger_client, "one", "two")
@@ -668,13 +668,13 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
         await ledger_client.settle(completed(run))
     elif end == "cancelled":
         await ledger_client.ledger.cancel(run.key)
-        await ledger_client.settle(hand_back(run.key, run.epoch))
+        await ledger_client.settle(requeue(run.key, run.epoch))
     elif end == "replaced":
         await ledger_client.add(run.key, replace=True, due_ms=ledger_client.later())
     elif end == "retried":
         await ledger_client.settle(reschedule(run.key, run.epoch, attempt=2, delay_ms=60_000))
     elif end == "handed back":
-        await ledger_client.settle(hand_back(run.key, run.epoch, delay_ms=60_000))
+        await ledger_client.settle(requeue(run.key, run.epoch, delay_ms=60_000))
     else:
         if end == "parked and cancelled":
             await ledger_client.ledger.cancel(run.key)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docket.ledger import Answer, Delivery, WaitingFunctions, hand_back, unknown_function
+from docket.ledger import Answer, Delivery, WaitingFunctions, requeue, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
@@ -74,7 +74,7 @@ async def test_each_task_moves_once_however_many_workers_do_not_know_it(ledger_c
     await meet(ledger_client, ignorant, "a", "b", "c")
     await ledger_client.add("handed back", function="g")
     (other,) = await ledger_client.take(ignorant)
-    await ledger_client.settle(hand_back(other.key, other.epoch))
+    await ledger_client.settle(requeue(other.key, other.epoch))
     runs, _ = await take_from(ledger_client, learned, "f", count=2)
     assert [run.key for run in runs] == ["handed back", "a"], "what was put back goes first"
     assert await ledger_client.take(ignorant) == []

@@ -11,7 +11,7 @@ from .settlements import (
     ending_its_chain,
     finish,
     giving_back,
-    hand_back,
+    requeue,
     reschedule,
     unknown_function,
 )
@@ -65,7 +65,7 @@ __all__ = [
     "ending_its_chain",
     "finish",
     "giving_back",
-    "hand_back",
+    "requeue",
     "read_ending",
     "reschedule",
     "unknown_function",

@@ -15,7 +15,7 @@ from .values import Taken
 
 # The same in lua/parts/settlements.lua, as are the fields of the items below: a test compares the two.
 PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
-FINISH, RESCHEDULE, HAND_BACK, BLOCKED, UNKNOWN = range(5)
+FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = range(5)
 
 
 class FinishItem(NamedTuple):
@@ -195,12 +195,12 @@ def reschedule(
     return Settlement(key, epoch, item, weight, payload)
 
 
-def hand_back(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -> Settlement:
+def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -> Settlement:
     """Gives the task back.
 
     `begun`: its body has run, at least in part, so its next run is a redelivery.
     """
-    return Settlement(key, epoch, HandBackItem(text_bytes(key), epoch, HAND_BACK, delay_ms, begun))
+    return Settlement(key, epoch, HandBackItem(text_bytes(key), epoch, REQUEUE, delay_ms, begun))
 
 
 def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:

@@ -19,7 +19,7 @@ from docket.dependencies import (
 )
 from docket.execution import Execution
 from docket.execution.execution import NextRun
-from docket.ledger import RunEnding, Settlement, ending_its_chain, giving_back, hand_back, reschedule
+from docket.ledger import RunEnding, Settlement, ending_its_chain, giving_back, requeue, reschedule
 from docket.model.times import duration_ms
 
 from .endings import Endings
@@ -76,7 +76,7 @@ class Decisions:
                 execution.call_repr(),
             )
             delay_ms = self._redelivery.next_ms(run.key)
-            self._runs.settle(run, execution, hand_back(run.key, run.epoch, delay_ms=delay_ms, begun=True))
+            self._runs.settle(run, execution, requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True))
             return
         # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
         cut_off = execution.next_run is not None and self._limits.is_spent(run.key)
@@ -168,7 +168,7 @@ class Decisions:
             self._runs.give_up(run, begun=True)
             return
         if run.reason is CancelReason.SHUTDOWN or (run.reason is None and _is_cancelled(run)):
-            self._runs.settle(run, execution, hand_back(run.key, run.epoch, begun=True))
+            self._runs.settle(run, execution, requeue(run.key, run.epoch, begun=True))
             return
         self._report.cancelled(execution, seconds)
         ended = self._endings.cancelled(run, has_progress=execution.has_used_progress())

@@ -67,9 +67,9 @@ class Draining:
         """The grace period begins."""
         self._grace_until = time.monotonic() + self._grace_seconds
 
-    async def run(self, hand_back: Callable[[], None]) -> bool:
+    async def run(self, requeue: Callable[[], None]) -> bool:
         """Returns when nothing runs any more, or nothing can be done about it. True if it was cancelled meanwhile, which calls
-        `hand_back`."""
+        `requeue`."""
         interrupted = False
         deadline = time.monotonic() + self._grace_seconds if self._grace_until is None else self._grace_until
         self._announce()
@@ -82,7 +82,7 @@ class Draining:
                 await asyncio.wait([waiting], timeout=self._pause(deadline))
             except asyncio.CancelledError:
                 interrupted = True
-                hand_back()
+                requeue()
             finally:
                 waiting.cancel()
             if time.monotonic() >= deadline:

@@ -48,7 +48,7 @@ class Intake:
         self._late_starts: set[asyncio.Task[None]] = set()
         # In the order in which they were adopted.
         self._adopted: dict[int, None] = {}
-        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._begin_run, runner.hand_back)
+        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._begin_run, runner.requeue)
         self.worker = ""
         self.process: ProcessRuns = this_process()
 
@@ -142,6 +142,6 @@ class Intake:
     def _begin_run(self, run: Run) -> bool:
         """False if it is not to begin: then it is settled, and needs no slot."""
         if self.process.keeps_out(self._runs):
-            self._runner.hand_back(run)
+            self._runner.requeue(run)
             return False
         return self._context.run(self._runner.begin, run)

@@ -36,7 +36,7 @@ class LeaseEvents:
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks
         staff.orders.carry_out(renewal.orders)
-        staff.runner.run_settler.hand_back_given_up()
+        staff.runner.run_settler.requeue_given_up()
         if len(staff.registration.task_names) != len(tasks):
             staff.registration.register_again(list(tasks), max_losses_of(tasks))
 

@@ -33,7 +33,7 @@ class Starter(Protocol):
 
     def start(self, run: Run) -> None: ...
 
-    def hand_back(self, run: Run) -> None: ...
+    def requeue(self, run: Run) -> None: ...
 
     def bury(self, run: Run, error: Exception) -> None: ...
 
@@ -84,7 +84,7 @@ class Loader(Service):
 
     def add(self, run: Run) -> None:
         if self._closed:
-            self._starter.hand_back(run)
+            self._starter.requeue(run)
             return
         self._line.append(Waiting(run, read_task(run.record)))
         self._filled.set()
@@ -97,7 +97,7 @@ class Loader(Service):
         finally:
             self._closed = True
             while self._line:
-                self._starter.hand_back(self._line.popleft().run)
+                self._starter.requeue(self._line.popleft().run)
             self._release()
 
     async def step(self) -> None:
@@ -125,7 +125,7 @@ class Loader(Service):
                     await asyncio.wait([fetching], timeout=LOOK_SECONDS)
                 self._hand_back_late()
             if first.run.reason is not None:
-                self._leave(first, self._starter.hand_back)
+                self._leave(first, self._starter.requeue)
                 return
             await fetching
         except Undecodable as error:
@@ -154,7 +154,7 @@ class Loader(Service):
             item.run.holds_slot = False
             self._withheld += 1
         for item in late:
-            self._leave(item, self._starter.hand_back)
+            self._leave(item, self._starter.requeue)
 
     def _release(self) -> None:
         while self._withheld:

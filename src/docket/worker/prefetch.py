@@ -32,12 +32,12 @@ class Prefetcher:
     """The line for slots, in the order in which the server gave them out."""
 
     def __init__(
-        self, slots: Slots, is_lapsed: Callable[[], bool], begin: Begin, hand_back: Callable[[Run], None]
+        self, slots: Slots, is_lapsed: Callable[[], bool], begin: Begin, requeue: Callable[[Run], None]
     ) -> None:
         self._slots = slots
         self._is_lapsed = is_lapsed
         self._begin = begin
-        self._hand_back = hand_back
+        self._hand_back = requeue
         self._line: deque[tuple[float, Run]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from docket.execution import Execution
-from docket.ledger import Answer, Settlement, hand_back
+from docket.ledger import Answer, Settlement, requeue
 
 from .reporting import CANCELLED, Tally
 from .runs import CancelReason, Run
@@ -87,18 +87,18 @@ class RunSettler:
             run.holds_slot = False
             self._slots.give_back()
 
-    def hand_back(self, run: Run) -> None:
+    def requeue(self, run: Run) -> None:
         """Gives back what has not begun. With the lease it was lost: then there is nothing to write."""
         if run.reason in GIVEN_UP:
             self.give_up(run, begun=False)
         else:
-            self.settle(run, None, hand_back(run.key, run.epoch))
+            self.settle(run, None, requeue(run.key, run.epoch))
 
-    def hand_back_given_up(self) -> None:
+    def requeue_given_up(self) -> None:
         """The server is reachable again, and the lease is still ours: so are the runs, unless others have replaced them."""
         given_up, self._given_up = self._given_up, []
         for run, begun in given_up:
-            self.settle(run, None, hand_back(run.key, run.epoch, begun=begun))
+            self.settle(run, None, requeue(run.key, run.epoch, begun=begun))
 
     def forget_given_up(self) -> None:
         """The lease was lost: others have these runs, and nothing is written."""
@@ -119,4 +119,4 @@ class RunSettler:
             self._report.superseded(execution)
             self.give_up(run, begun=True)
         else:
-            self.settle(run, execution, hand_back(run.key, run.epoch, begun=True))
+            self.settle(run, execution, requeue(run.key, run.epoch, begun=True))

@@ -27,7 +27,7 @@ from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
     Answer,
     Delivery,
-    hand_back,
+    requeue,
     unknown_function,
 )
 from docket.model.states import ExecutionState
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 # A task nobody here can run comes back after up to this long, for a worker that can.
-LONGEST_HAND_BACK_MS = 500
+LONGEST_REQUEUE_MS = 500
 
 
-def hand_back_delay_ms() -> float:
+def requeue_delay_ms() -> float:
     """Never the same: in step with others, two tasks could come to the wrong one of two workers for ever."""
-    return random.uniform(LONGEST_HAND_BACK_MS / 10, LONGEST_HAND_BACK_MS)
+    return random.uniform(LONGEST_REQUEUE_MS / 10, LONGEST_REQUEUE_MS)
 
 
 class Runner:
@@ -90,7 +90,7 @@ class Runner:
     def begin(self, run: Run) -> bool:
         """Starts it in a slot that the caller has taken for it. False if it was cancelled while it waited: that is settled."""
         if run.reason is not None:
-            self.hand_back(run)
+            self.requeue(run)
             return False
         run.holds_slot = True
         if is_stored_apart(run.record):
@@ -108,15 +108,15 @@ class Runner:
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched."""
-        self.hand_back(self.accept(delivery))
+        self.requeue(self.accept(delivery))
 
-    def hand_back(self, run: Run) -> None:
+    def requeue(self, run: Run) -> None:
         """Gives back a run that has not begun."""
-        self.run_settler.hand_back(run)
+        self.run_settler.requeue(run)
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
         """Cancelled before its first step."""
-        self.hand_back(run)
+        self.requeue(run)
 
     async def _run(self, run: Run, never_began: Callable[[asyncio.Task[None]], None]) -> None:
         run.begun = True
@@ -141,7 +141,7 @@ class Runner:
             logger.exception("task %r could not be run", run.key)
         finally:
             if not run.over:
-                self.run_settler.settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
+                self.run_settler.settle(run, None, requeue(run.key, run.epoch, delay_ms=requeue_delay_ms()))
 
     # Open
 
@@ -154,7 +154,7 @@ class Runner:
             execution = from_record(self._docket, run.key, record, self._functions.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
-            self.run_settler.settle(run, None, hand_back(run.key, run.epoch, delay_ms=hand_back_delay_ms()))
+            self.run_settler.settle(run, None, requeue(run.key, run.epoch, delay_ms=requeue_delay_ms()))
             return None
         except Exception as error:
             self.bury(run, error)

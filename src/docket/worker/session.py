@@ -85,7 +85,7 @@ class Session:
     def stop(self) -> None:
         """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
         if self._told_to_stop.is_set() and self.is_working:
-            self.hand_back()
+            self.requeue()
         self._end_set_up()
         self._told_to_stop.set()
 
@@ -128,7 +128,7 @@ class Session:
         if interrupted is not None:
             raise interrupted
 
-    def hand_back(self, *, loop_ends: bool = False) -> None:
+    def requeue(self, *, loop_ends: bool = False) -> None:
         """What runs goes back now."""
         if self._since is None:
             self._since = self._attached.end_began()
@@ -171,7 +171,7 @@ class Session:
     def _tell(self, at_once: bool) -> None:
         self._told_to_stop.set()
         if at_once:
-            self.hand_back()
+            self.requeue()
         self._end_set_up()
 
     def is_inside(self) -> bool:

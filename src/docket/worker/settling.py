@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
-from docket.ledger import Answer, Ledger, Settlement, hand_back
+from docket.ledger import Answer, Ledger, Settlement, requeue
 from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS
@@ -194,7 +194,7 @@ class Settler:
         logger.error(
             "the ending of task %r could not be written for %.0f s; it goes back to be run again", key, seconds
         )
-        small = hand_back(key, item.settlement.epoch, begun=True)
+        small = requeue(key, item.settlement.epoch, begun=True)
         small.worker = item.settlement.worker
         return [Item(small, lambda _: _tell(item, Answer.LOST), item.since, is_last_resort=True)]
 

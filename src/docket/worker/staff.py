@@ -136,7 +136,7 @@ class Staff:
             # Cancelling a worker is the way to stop it: it drains and returns. An event loop that ends cancels all tasks.
             cancelled = True
             if all(task.cancelling() for task in tasks):
-                self.session.hand_back(loop_ends=True)
+                self.session.requeue(loop_ends=True)
         finally:
             failure = _first_failure(tasks)
             cancelled = await self._stop(tasks, failure) or cancelled
@@ -171,10 +171,10 @@ class Staff:
             await cancel_and_wait(tasks, "docket: the worker stops", session.services_are_late)
         except asyncio.CancelledError:
             cancelled = True
-            session.hand_back()
+            session.requeue()
         if isinstance(failure, NotOpen):
             logger.warning("the docket was closed under worker %s, which stops", self._worker.name)
-            session.hand_back()
+            session.requeue()
         # 3. The offer of a slot is withdrawn. A delivery that is on its way for it is handed back.
         try:
             with contextlib.suppress(NotOpen, TimeoutError):
@@ -182,9 +182,9 @@ class Staff:
                     await self.fetcher.withdraw()
         except asyncio.CancelledError:
             cancelled = True
-            session.hand_back()
+            session.requeue()
         # 4. Runs get the rest of the grace period; then they are cancelled and handed back. All endings are written.
-        return await self.draining.run(session.hand_back) or cancelled
+        return await self.draining.run(session.requeue) or cancelled
         # 5. The parts are closed in reverse order of `start`. Last of all the worker gives its lease up.
 
     async def _leave(self) -> None:

@@ -59,7 +59,7 @@ local function otherwise()
 
   local function move_later(s, run, task, task_bytes)
     local key = s.key
-    local begun = s.kind == RESCHEDULE and not s.same_submission or s.kind == HAND_BACK and s.has_begun
+    local begun = s.kind == RESCHEDULE and not s.same_submission or s.kind == REQUEUE and s.has_begun
     if begun or not has_progress(task.flags) then
       over_progress[#over_progress + 1] = key
       if begun and has_progress(task.flags) then task.flags = task.flags - HAS_PROGRESS end
@@ -154,7 +154,7 @@ local function otherwise()
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
     table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))
-    local comes_back = s.kind == HAND_BACK or s.kind == UNKNOWN or s.kind == RESCHEDULE and s.same_submission
+    local comes_back = s.kind == REQUEUE or s.kind == UNKNOWN or s.kind == RESCHEDULE and s.same_submission
     releases[#releases + 1] = {key, run, comes_back and not has_flag(run, CANCEL_ASKED)}
     if s.kind == FINISH then
       end_later(s, run, task_bytes)

@@ -1,7 +1,7 @@
 -- The items of settle, with their fields in the order of ledger/settlements.py: a test compares the two.
 -- uses: nothing
 
-local FINISH, RESCHEDULE, HAND_BACK, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4
+local FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4
 -- What else the end of a task is.
 local PLAIN, DEAD_LETTER, ENDS_CHAIN = 0, 1, 2
 
@@ -13,7 +13,7 @@ local function read_settlement(item, claimed_by)
   elseif kind == RESCHEDULE then
     s.key, s.epoch, s.kind, s.is_relative, s.ms, s.attempt, s.name, s.call, s.same_submission, s.is_stored, s.state, s.tail, s.event =
       unpack(item)
-  elseif kind == HAND_BACK then
+  elseif kind == REQUEUE then
     s.key, s.epoch, s.kind, s.delay, s.has_begun = unpack(item)
   elseif kind == BLOCKED then
     s.key, s.epoch, s.kind, s.taken, s.settlement = unpack(item)
