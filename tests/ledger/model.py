@@ -235,7 +235,7 @@ class Model:
         self.workers[worker] = tasks
 
     def renew(self, worker: str) -> list[tuple[int, str]]:
-        """Orders stand until their run is over."""
+        """CancelListener stand until their run is over."""
         epochs = {run.epoch for run in self.running.values()}
         self.orders[worker] = [o for o in self.orders.get(worker, []) if o[0] in epochs]
         return self.orders[worker]

@@ -27,7 +27,7 @@ _FIXED = (
     "parked",
     "slots:=",
     "line:=",
-    "orders:=",
+    "cancel-requests:=",
     "worker-tasks:=",
     "task-workers:=",
     "runs:=",

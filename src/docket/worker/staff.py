@@ -23,7 +23,7 @@ from .fetching import Fetcher
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
 from .lifecycles import lifecycles
-from .orders import Orders
+from .cancellations import CancelListener
 from .running import Runner
 from .runs import Runs
 from .sampling import Sampler
@@ -87,7 +87,7 @@ class Staff:
         self.fetcher: Fetcher = Fetcher(
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
-        self.orders: Orders = Orders(ledger, subscriptions, self.runs, events.function_waits)
+        self.orders: CancelListener = CancelListener(ledger, subscriptions, self.runs, events.function_waits)
         self.stager: Stager = Stager(ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause)
         self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
         self.agreement: Agreement = Agreement(docket, worker.name, self.duties, labels, pause)

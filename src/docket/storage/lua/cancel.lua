@@ -15,7 +15,7 @@ if run_bytes then
     run.flags = run.flags + CANCEL_ASKED
     call('HSET', RUNNING, key, pack_run(run))
     if call('ZSCORE', LEASES, run.worker) then
-      call('RPUSH', ORDERS .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
+      call('RPUSH', CANCEL_REQUESTS .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
     end
   end
   call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)

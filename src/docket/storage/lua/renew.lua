@@ -56,7 +56,7 @@ if stopping == 1 then call('SADD', STOPPING, worker) end
 if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 
 -- An order stands until its run is over: whoever missed the answer, or was too busy to read it, sees it again.
-local orders = ORDERS .. worker
+local orders = CANCEL_REQUESTS .. worker
 for _, order in ipairs(busy == 1 and call('LRANGE', orders, 0, 999) or {}) do
   local epoch, key = string.match(order, '^(%d+) (.*)$')
   local run_bytes = call('HGET', RUNNING, key)

@@ -33,7 +33,7 @@ local MOST_FUNCTIONS = 1000000
 
 local function strike_off(worker)
   forget_functions(worker, MOST_FUNCTIONS)
-  call('DEL', WORKER_TASKS .. worker, ORDERS .. worker)
+  call('DEL', WORKER_TASKS .. worker, CANCEL_REQUESTS .. worker)
   call('ZREM', LEASES, worker)
   forget_worker(worker)
   call('SREM', STOPPING, worker)

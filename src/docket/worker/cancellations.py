@@ -1,6 +1,6 @@
 """What is said on the worker's own channel: orders to cancel a run, and functions whose tasks wait for this worker.
 
-Orders are read again with the next renewal in case the message was lost.
+CancelListener are read again with the next renewal in case the message was lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from docket.storage.subscriptions import Subscriptions
 from .runs import CancelReason, Runs
 
 
-class Orders:
+class CancelListener:
     """Listens on the worker's own channel."""
 
     def __init__(
