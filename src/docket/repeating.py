@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from docket._aio import Backoff
 from docket.errors import ServerUnreachable
-from docket.ledger import Order, Receipt
+from docket.ledger import NewTask, Receipt
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
@@ -17,7 +17,7 @@ _SPARE_SECONDS = 5.0
 
 
 Connect = Callable[[], Awaitable[None]]
-Send = Callable[[Sequence[Order]], Awaitable[Sequence[Receipt]]]
+Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[Receipt]]]
 
 
 class Repeater:
@@ -33,7 +33,7 @@ class Repeater:
         self._connect = connect
         self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
-    async def repeat(self, send: Send, orders: Sequence[Order], error: ServerUnreachable) -> list[Receipt | Exception]:
+    async def repeat(self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable) -> list[Receipt | Exception]:
         """What became of each call after all."""
         answers: dict[int, Receipt | Exception] = {}
         left = list(range(len(orders)))
@@ -68,7 +68,7 @@ class Repeater:
                 break
         return [answers[at] for at in range(len(orders))]
 
-    async def _attempt(self, send: Send, orders: Sequence[Order], last: float) -> Sequence[Receipt]:
+    async def _attempt(self, send: Send, orders: Sequence[NewTask], last: float) -> Sequence[Receipt]:
         """Connects first: an attempt that ends before there is a connection has stored nothing."""
         seconds = max(last - time.monotonic(), _FIRST_PAUSE)
         may_be_sent = False
@@ -82,7 +82,7 @@ class Repeater:
             error.maybe_stored = may_be_sent
             raise error from None
 
-    def _until(self, order: Order, made_up: bool, deadline: float) -> float:
+    def _until(self, order: NewTask, made_up: bool, deadline: float) -> float:
         """Until when the call may be sent again."""
         is_safe = not order.unanswered or (made_up and not order.replace and self._records_last)
         return deadline if is_safe else 0.0

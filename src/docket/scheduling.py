@@ -10,7 +10,7 @@ from docket.declaring import Declaring
 from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
-from docket.ledger import Batcher, Ledger, Order, Receipt
+from docket.ledger import Batcher, Ledger, NewTask, Receipt
 from docket.ledger.batching import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
@@ -35,7 +35,7 @@ class Scheduling:
     def __init__(self, docket: Docket, ledger: Ledger) -> None:
         self._docket = docket
         self._ledger = ledger
-        self._batcher: Batcher[Order, Receipt] = Batcher(
+        self._batcher: Batcher[NewTask, Receipt] = Batcher(
             ledger.enqueue, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
         self._declaring = Declaring(docket, ledger)
@@ -63,7 +63,7 @@ class Scheduling:
     async def _connect(self) -> None:
         await self._docket.server.connect(self._ledger.keys.root)
 
-    async def _enqueue(self, order: Order) -> Receipt:
+    async def _enqueue(self, order: NewTask) -> Receipt:
         for _ in range(TRIES):
             receipt = await self._batcher.call(order)
             if order.payload is None or not receipt.payload_missing:
@@ -86,7 +86,7 @@ class Scheduling:
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Each is judged on its own: an error marks its execution and touches no other."""
-        batch: list[tuple[Execution, Order]] = []
+        batch: list[tuple[Execution, NewTask]] = []
         room = BATCH_BYTES
         for execution in executions:
             try:
@@ -105,7 +105,7 @@ class Scheduling:
         if batch:
             await self._send(batch, replace)
 
-    async def _send(self, sent: Sequence[tuple[Execution, Order]], replace: bool) -> None:
+    async def _send(self, sent: Sequence[tuple[Execution, NewTask]], replace: bool) -> None:
         if any(order.payload is not None for _, order in sent):
             sent = [pair for pair in sent if await self._is_stored(*pair)]
         try:
@@ -120,7 +120,7 @@ class Scheduling:
             else:
                 self._note(execution, receipt, replace)
 
-    async def _enqueue_many(self, orders: Sequence[Order]) -> list[Receipt | Exception]:
+    async def _enqueue_many(self, orders: Sequence[NewTask]) -> list[Receipt | Exception]:
         answers: list[Receipt | Exception]
         try:
             answers = list(await self._ledger.enqueue(orders))
@@ -134,11 +134,11 @@ class Scheduling:
                     answers[at] = error
         return answers
 
-    async def _enqueue_each(self, orders: Sequence[Order]) -> list[Receipt]:
+    async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[Receipt]:
         """With their neighbours: after an outage many calls are repeated at once."""
         return [await self._enqueue(order) for order in orders]
 
-    async def _is_stored(self, execution: Execution, order: Order) -> bool:
+    async def _is_stored(self, execution: Execution, order: NewTask) -> bool:
         if order.payload is None:
             return True
         try:
@@ -148,7 +148,7 @@ class Scheduling:
             return False
         return True
 
-    def _order(self, execution: Execution, replace: bool) -> Order | None:
+    def _order(self, execution: Execution, replace: bool) -> NewTask | None:
         """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
         docket = self._docket
         if not self._declaring.begun:
@@ -171,7 +171,7 @@ class Scheduling:
         fresh, execution.fresh_key = execution.fresh_key, False
         # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
         is_due = due_ms <= docket.server.clock.now_ms()
-        return Order(
+        return NewTask(
             execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, False, execution.seed
         )
 
@@ -207,7 +207,7 @@ class Scheduling:
         return labels
 
 
-def _weight(order: Order) -> int:
+def _weight(order: NewTask) -> int:
     """About how many bytes it takes in a script's arguments."""
     return len(order.call) + len(order.key) + len(order.function_name) + 30
 

@@ -14,7 +14,7 @@ from docket.ledger import (
     Delivery,
     Entry,
     Ledger,
-    Order,
+    NewTask,
     Receipt,
     Reclaimed,
     Renewal,
@@ -51,8 +51,8 @@ def new_ledger(server: Server, name: str = "stored_state", ttl_ms: int = TTL_MS,
     return Ledger(server, Keys(name, database=server.database), ttl_ms, **options)
 
 
-def order(key: str, call: bytes = CALL, function: str = "f", **options: Any) -> Order:
-    return Order(key, function, call, **options)
+def order(key: str, call: bytes = CALL, function: str = "f", **options: Any) -> NewTask:
+    return NewTask(key, function, call, **options)
 
 
 def completed(run: Delivery, **options: Any) -> Settlement:

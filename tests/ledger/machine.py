@@ -12,7 +12,7 @@ from docket.ledger import (
     Answer,
     Delivery,
     Entry,
-    Order,
+    NewTask,
     ProgressChange,
     SuspectNotes,
     WaitingFunctions,
@@ -29,7 +29,7 @@ from docket.storage.server import Server
 from .comparison import adopt, adopt_front_order, assert_same
 from .invariants import GROUP, problems
 from .ledger_client import LedgerClient, blocking_client, completed, ended, new_ledger
-from .model import Ending, Limits, Model, NewTask
+from .model import Ending, Limits, Model, ModelTask
 
 # Few, so that they collide; and none that is nice.
 KEYS = ["a", "b:%", "", "\udc00*"]
@@ -64,7 +64,7 @@ WEIGHTS = {
 ACTIONS = [action for action, weight in WEIGHTS.items() for _ in range(weight)]
 
 new_tasks = st.builds(
-    NewTask,
+    ModelTask,
     st.sampled_from(KEYS),
     st.binary(max_size=3),
     later=st.sampled_from([False, False, True]),
@@ -127,7 +127,7 @@ class LedgerMachine(RuleBasedStateMachine):
         getattr(self, action)()
 
     @initialize(tasks=st.lists(new_tasks, max_size=6), workers=st.integers(1, 2))
-    def open_up(self, tasks: list[NewTask], workers: int) -> None:
+    def open_up(self, tasks: list[ModelTask], workers: int) -> None:
         for _ in range(workers):
             self._hire("f")
         self._enqueue(tasks)
@@ -168,17 +168,17 @@ class LedgerMachine(RuleBasedStateMachine):
     def enqueue(self) -> None:
         self._enqueue(self._draw(st.lists(new_tasks, min_size=1, max_size=3)))
 
-    def _enqueue(self, calls: list[NewTask]) -> None:
+    def _enqueue(self, calls: list[ModelTask]) -> None:
         later = self.ledger_client.later()
         orders = [self._order(c, later) for c in calls]
         receipts = self._run(self.ledger_client.ledger.enqueue(orders))
         assert [(r.scheduled, r.generation) for r in receipts] == self.model.enqueue(calls)
 
-    def _order(self, new: NewTask, later: float) -> Order:
+    def _order(self, new: ModelTask, later: float) -> NewTask:
         payload = self._stored_apart(new.call)
         call = new.call if payload is None else payload.reference
         due_ms = later if new.later else 0
-        return Order(new.key, "f", call, due_ms=due_ms, replace=new.replace, payload=payload)
+        return NewTask(new.key, "f", call, due_ms=due_ms, replace=new.replace, payload=payload)
 
     def _stored_apart(self, call: bytes | None) -> Payload | None:
         """Every other call is stored apart, as large ones are."""

@@ -50,7 +50,7 @@ class Waiting:
 
 
 @dataclass
-class NewTask:
+class ModelTask:
     key: str
     call: bytes
     later: bool
@@ -95,7 +95,7 @@ class Model:
 
     # The verbs
 
-    def enqueue(self, calls: Iterable[NewTask]) -> list[tuple[bool, int]]:
+    def enqueue(self, calls: Iterable[ModelTask]) -> list[tuple[bool, int]]:
         answers: list[tuple[bool, int]] = []
         for new in calls:
             before = self.tasks.get(new.key)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import unpack_from_script
-from docket.ledger import Answer, Delivery, KeptSlot, requeue
+from docket.ledger import Answer, Delivery, ReservedSlot, requeue
 from docket.ledger.values import OFFER_MS
 from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
@@ -57,7 +57,7 @@ class Waiting:
 
     async def take(self, count: int, *, offered: bool, last: int = 0) -> tuple[list[str], int | None]:
         """The keys, and what became of the slot that is kept for an offer."""
-        kept = KeptSlot(offered, last)
+        kept = ReservedSlot(offered, last)
         deliveries = await self.ledger_client.ledger.take(self.id, '"w"', count, kept)
         assert deliveries is not None, "the worker has no lease"
         return [run.key for run in deliveries], kept.answer
@@ -426,7 +426,7 @@ async def test_take_gets_back_a_slot_whose_offer_has_run_out(
 
 
 async def test_a_worker_without_a_lease_offers_nothing(ledger_client: LedgerClient, hire: Hire) -> None:
-    worker, kept = await hire(lease=False), KeptSlot(False, 0)
+    worker, kept = await hire(lease=False), ReservedSlot(False, 0)
     assert await ledger_client.ledger.take(worker.id, '"w"', 1, kept) is None
     assert not kept.answer
     assert offers(ledger_client) == {}

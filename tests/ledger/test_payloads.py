@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from docket.errors import Undecodable
-from docket.ledger import Answer, Delivery, Order, Receipt, finish, requeue, reschedule
+from docket.ledger import Answer, Delivery, NewTask, Receipt, finish, requeue, reschedule
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
@@ -28,8 +28,8 @@ async def store(ledger_client: LedgerClient, data: bytes = FAT) -> Payload:
     return payload
 
 
-def fat_order(key: str, payload: Payload, **options: Any) -> Order:
-    return Order(key, "f", payload.reference, payload=payload, **options)
+def fat_order(key: str, payload: Payload, **options: Any) -> NewTask:
+    return NewTask(key, "f", payload.reference, payload=payload, **options)
 
 
 async def add(ledger_client: LedgerClient, key: str, payload: Payload | None = None, **options: Any) -> Receipt:
@@ -70,7 +70,7 @@ async def test_a_task_adopts_the_payload_that_its_producer_stored(ledger_client:
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_a_call_whose_payload_is_gone_is_not_scheduled(ledger_client: LedgerClient, fresh: bool) -> None:
     payload = call_payload(FAT)
-    receipts = await ledger_client.ledger.enqueue([fat_order("lost", payload, fresh=fresh), Order("small", "f", b"")])
+    receipts = await ledger_client.ledger.enqueue([fat_order("lost", payload, fresh=fresh), NewTask("small", "f", b"")])
     assert [(r.scheduled, r.payload_missing) for r in receipts] == [(False, True), (True, False)]
     assert list(ledger_client.checked_state().tasks) == ["small"]
     await ledger_client.ledger.payloads.store(payload)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from docket.errors import ServerUnreachable
-from docket.ledger import Order, Receipt
+from docket.ledger import NewTask, Receipt
 from docket.model.states import ExecutionState
 from docket.repeating import Repeater
 
@@ -22,12 +22,12 @@ async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stor
     error.maybe_stored = maybe_stored
     sent: list[tuple[bool, bool]] = []
 
-    async def send(orders: Sequence[Order]) -> list[Receipt]:
+    async def send(orders: Sequence[NewTask]) -> list[Receipt]:
         sent.extend((order.fresh, order.unanswered) for order in orders)
         return [Receipt(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in orders]
 
     (receipt,) = await Repeater(2.0, FIFTEEN_MINUTES, connected).repeat(
-        send, [Order("k", "work", b"", fresh=True)], error
+        send, [NewTask("k", "work", b"", fresh=True)], error
     )
 
     assert isinstance(receipt, Receipt)

@@ -12,7 +12,7 @@ import pytest
 from docket.codec import decode_error
 from docket.codec.packing import unpack_from_script
 from docket.errors import WorkerLost
-from docket.ledger import Delivery, Entry, KeptSlot, SuspectNotes, requeue, reschedule
+from docket.ledger import Delivery, Entry, ReservedSlot, SuspectNotes, requeue, reschedule
 from docket.ledger.endings import read_ending
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
@@ -698,7 +698,7 @@ class Waiter:
         assert self._channel.get_message(timeout=5) is not None
 
     async def offer(self) -> None:
-        kept = KeptSlot(offered=False, last_epoch=0)
+        kept = ReservedSlot(offered=False, last_epoch=0)
         assert await self.ledger_client.ledger.take(self.worker, '"w"', 1, kept) == []
         assert kept.answer == 1
 

@@ -16,7 +16,7 @@ import pytest
 from docket import CurrentWorker, Docket, ExecutionState, Worker
 from docket.codec.packing import pack_for_script
 from docket.execution import TaskFunction
-from docket.ledger import Delivery, KeptSlot, Ledger
+from docket.ledger import Delivery, ReservedSlot, Ledger
 from docket.storage.server import Server
 from docket.testing import Clock
 from docket.worker import fetching, renewer, unknown_deliveries
@@ -297,7 +297,7 @@ class Hall:
     def _refuse(self, delivery: Delivery) -> None:
         self.refused.append(delivery.epoch)
 
-    def offer(self) -> KeptSlot:
+    def offer(self) -> ReservedSlot:
         kept = self.offering.keep_for_take()
         assert kept is not None
         kept.answer = 1

@@ -9,7 +9,7 @@ from docket.storage.keys import bytes_text, text_bytes
 
 from .script_calls import ScriptCalls
 from .tasks import BATCH
-from .values import Delivery, Entry, KeptSlot, SuspectNotes, UnknownEntry, WaitingFunctions
+from .values import Delivery, Entry, ReservedSlot, SuspectNotes, UnknownEntry, WaitingFunctions
 
 # The answer has these for each claimed task, after two numbers of its own (lua/parts/claiming.lua).
 CLAIM_ROW = ("key", "record", "epoch")
@@ -24,7 +24,7 @@ class DeliveryVerbs(ScriptCalls):
         worker: str,
         worker_json: str,
         count: int,
-        kept: KeptSlot | None = None,
+        kept: ReservedSlot | None = None,
         notes: SuspectNotes | None = None,
         *,
         functions: WaitingFunctions | None = None,

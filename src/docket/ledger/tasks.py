@@ -11,7 +11,7 @@ from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 from .rows import Look, Receipt
 from .script_calls import ScriptCalls
 from .settlements import ANSWERS, Answer, Settlement
-from .values import Census, Duty, Order, ProgressChange, Seed, Staged, Unwritten
+from .values import Census, Duty, NewTask, ProgressChange, Seed, Staged, Unwritten
 from .workers import as_json
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
@@ -24,7 +24,7 @@ _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
 class TaskVerbs(ScriptCalls):
     """The verbs about tasks."""
 
-    async def enqueue(self, orders: Sequence[Order]) -> list[Receipt]:
+    async def enqueue(self, orders: Sequence[NewTask]) -> list[Receipt]:
         reply = await self.ask(
             "enqueue",
             [
@@ -133,7 +133,7 @@ class TaskVerbs(ScriptCalls):
         return busy, None if float(due) < 0 else float(due)
 
 
-def _mode(order: Order) -> int:
+def _mode(order: NewTask) -> int:
     mode = _NOW if order.now else 0
     if order.payload is not None:
         mode |= _STORED

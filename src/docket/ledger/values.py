@@ -18,7 +18,7 @@ OFFER_MS = 8000
 
 
 @dataclass(slots=True)
-class Order:
+class NewTask:
     """A call to be written down. Without a `due_ms` it is due now, as it is with `now`, whatever the server's clock says;
     a `fresh` key is known to be unused."""
 
@@ -117,7 +117,7 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class KeptSlot:
+class ReservedSlot:
     """A slot that a worker keeps for an offer: whether it may have offered it before, the last hand-over that it knows,
     whether it is to be offered if there is nothing to take, and what the server says, if it was heard."""
 

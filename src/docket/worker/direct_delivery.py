@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from docket.codec.packing import unpack_from_script
 from docket.errors import TRANSIENT
-from docket.ledger import Delivery, KeptSlot, Ledger
+from docket.ledger import Delivery, ReservedSlot, Ledger
 from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Subscriptions
 
@@ -95,7 +95,7 @@ class DirectDelivery:
         """Whether a slot could be offered and is not, or the server has to say whether the offer stands."""
         return self._in_doubt or self._has_one_to_offer
 
-    def keep_for_take(self) -> KeptSlot | None:
+    def keep_for_take(self) -> ReservedSlot | None:
         """The slot that goes along with a `take`: one that was offered, or one to offer if there is nothing to take."""
         offered = self.state is Offer.OFFERED
         if not offered:
@@ -104,9 +104,9 @@ class DirectDelivery:
             self._keep()
         self._in_doubt = False
         # There has to be another one, for which a read can wait.
-        return KeptSlot(offered, self._last_epoch, to_offer=self._slots.free > 0)
+        return ReservedSlot(offered, self._last_epoch, to_offer=self._slots.free > 0)
 
-    def taken(self, kept: KeptSlot) -> None:
+    def taken(self, kept: ReservedSlot) -> None:
         """The server has said what became of the slot, or that is not known. The message of a hand-over may have been quicker
         than this answer."""
         if self.state is not Offer.OFFERED or kept.answer is None or kept.answer == 1:
