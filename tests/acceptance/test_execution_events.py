@@ -8,7 +8,7 @@ import pytest
 from docket import Docket, ExecutionState, Progress, Worker
 from docket.execution import Execution, ExecutionProgress, ProgressEvent, StateEvent
 from docket.execution.watching import listening
-from docket.ledger import Look
+from docket.ledger import TaskStatus
 from tests.running import run_everything, running
 from tests.times import later, soon
 from tests.waiting import eventually, within
@@ -252,7 +252,7 @@ async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: 
     execution = await docket.add(noop, when=later(), key="k")()
     look, has_changed = docket.ledger.look, asyncio.Event()
 
-    async def late(key: str) -> Look:
+    async def late(key: str) -> TaskStatus:
         if not has_changed.is_set():
             has_changed.set()
             async with listening(docket, key) as inbox:
@@ -260,7 +260,7 @@ async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: 
                 await inbox.get()
         return await look(key)
 
-    monkeypatch.setattr(docket.ledger, "look", late)
+    monkeypatch.setattr(docket.ledger, "get", late)
     states: list[str] = []
     async for event in execution.subscribe():
         if event["type"] == "state":

@@ -13,7 +13,7 @@ from docket.cli.group import Entry, LazyCommands
 
 INTERRUPTED = 130
 
-WORK, LOOK, TRY = "Work", "Look and steer", "Try it"
+WORK, LOOK, TRY = "Work", "TaskStatus and steer", "Try it"
 
 COMMANDS = {
     "worker": Entry("docket.cli.worker:app", "Run a worker.", WORK),

@@ -39,7 +39,7 @@ Interval = Annotated[
 Count = Annotated[
     int | None,
     typer.Option(
-        "--count", "-n", parser=positive, envvar="DOCKET_TOP_COUNT", metavar="NUMBER", help="Look so often, then stop."
+        "--count", "-n", parser=positive, envvar="DOCKET_TOP_COUNT", metavar="NUMBER", help="TaskStatus so often, then stop."
     ),
 ]
 

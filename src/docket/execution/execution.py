@@ -17,7 +17,7 @@ from docket.errors import (
     UnknownVersion,
     Unserializable,
 )
-from docket.ledger import Answer, Ending, Look, RunEnding, Settlement, Taken, finish, read_ending
+from docket.ledger import Answer, Ending, TaskStatus, RunEnding, Settlement, Taken, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.workers import as_json, worker_name
@@ -264,7 +264,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
         self._apply_finished(record)
         return await open_ending(self.docket, self.key, record)
 
-    def apply(self, look: Look) -> None:
+    def apply(self, look: TaskStatus) -> None:
         stored = look.progress or (look.finished.progress if look.finished else None)
         self.progress.apply(read_progress(stored) if stored else {})
         if look.finished is not None:

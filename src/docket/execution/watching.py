@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
-from docket.ledger import Look, read_ending
+from docket.ledger import TaskStatus, read_ending
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -226,7 +226,7 @@ async def _message(inbox: asyncio.Queue[bytes | None]) -> bytes | None:
         return None
 
 
-def _state_event(key: str, look: Look) -> StateEvent:
+def _state_event(key: str, look: TaskStatus) -> StateEvent:
     event: StateEvent = {
         "type": "state",
         "key": key,

@@ -3,7 +3,7 @@
 from .batching import Batcher
 from .endings import Ending, read_ending
 from .ledger import Ledger
-from .rows import Look, Receipt, WorkerRow
+from .rows import TaskStatus, Receipt, WorkerRow
 from .settlements import (
     Answer,
     RunEnding,
@@ -45,7 +45,7 @@ __all__ = [
     "Entry",
     "ReservedSlot",
     "Ledger",
-    "Look",
+    "TaskStatus",
     "NewTask",
     "ProgressChange",
     "Receipt",

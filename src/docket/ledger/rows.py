@@ -22,7 +22,7 @@ class Receipt:
 
 
 @dataclass(slots=True)
-class Look:
+class TaskStatus:
     """Everything known of one task."""
 
     task: TaskRecord | None = None

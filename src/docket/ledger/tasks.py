@@ -8,7 +8,7 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
-from .rows import Look, Receipt
+from .rows import TaskStatus, Receipt
 from .script_calls import ScriptCalls
 from .settlements import ANSWERS, Answer, Settlement
 from .values import Census, Duty, NewTask, ProgressChange, Seed, Staged, Unwritten
@@ -105,9 +105,9 @@ class TaskVerbs(ScriptCalls):
         """Extends the leases of runs that were claimed by hand."""
         await self.ask("hold", (lease_ms, [text_bytes(hand) for hand in hands]))
 
-    async def get(self, key: str) -> Look:
-        task, run, progress, finished = await self.ask("look", (text_bytes(key),))
-        return Look(
+    async def get(self, key: str) -> TaskStatus:
+        task, run, progress, finished = await self.ask("get", (text_bytes(key),))
+        return TaskStatus(
             read_task(task) if task is not None else None,
             read_run(run) if run else None,
             progress or None,

@@ -59,7 +59,7 @@ class Reclaimer:
             self._reclaim(look=inspects)
 
     def _reclaim(self, *, look: bool) -> None:
-        """Goes on until nothing is left to declare or recover. With `look`, also finds consumers of workers that are gone."""
+        """Goes on until nothing is left to declare or recover. With `get`, also finds consumers of workers that are gone."""
         total = Reclaimed()
         try:
             self._reclaim_all(total, look=look)

@@ -50,7 +50,7 @@ class Keeper:
         self._unreachable_since: float | None = None
 
     def keep(self) -> None:
-        """Look after the server until it has ended."""
+        """TaskStatus after the server until it has ended."""
         self._read_records()
         while not self._look():
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(self._linger_seconds / 4, 0.05)))
