@@ -43,8 +43,8 @@ async def test_a_function_may_be_registered_under_other_names(docket: Docket) ->
     async def count(n: int) -> None:
         seen.append(n)
 
-    docket.register(count, names=["tally", "reckon"])
-    await docket.add("tally")(1)
+    docket.register(count, names=["count_by_function", "reckon"])
+    await docket.add("count_by_function")(1)
     await docket.add("reckon")(2)
     await run_everything(docket)
 
@@ -52,11 +52,11 @@ async def test_a_function_may_be_registered_under_other_names(docket: Docket) ->
 
 
 async def test_an_aliased_task_is_recorded_under_the_name_it_was_added_by(docket: Docket) -> None:
-    docket.register(apples, names=["tally"])
+    docket.register(apples, names=["count_by_function"])
 
-    execution = await docket.add("tally")()
+    execution = await docket.add("count_by_function")()
 
-    assert execution.function_name == "tally"
+    assert execution.function_name == "count_by_function"
 
 
 async def test_a_collection_registers_each_of_its_functions(docket: Docket) -> None:

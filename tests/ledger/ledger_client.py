@@ -10,7 +10,7 @@ import redis
 
 from docket.codec import encode_call
 from docket.ledger import (
-    Answer,
+    SettleResult,
     Delivery,
     Entry,
     Ledger,
@@ -136,7 +136,7 @@ class LedgerClient:
         """1 acquired, 2 parked, 0 lost."""
         return (await LimitBook(self.ledger).acquire(key, epoch, limits, **options))[0]
 
-    async def settle(self, *settlements: Settlement) -> list[Answer]:
+    async def settle(self, *settlements: Settlement) -> list[SettleResult]:
         return (await self.ledger.settle(settlements))[1]
 
     def renew(self, worker: str, *, stopping: bool = False) -> Renewal:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from docket.ledger import (
-    Answer,
+    SettleResult,
     Delivery,
     Entry,
     NewTask,
@@ -301,7 +301,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         endings = [self._ending(self._any_run()) for _ in range(self._draw(counts))]
         answers = self._run(self.ledger_client.settle(*(self._settlement(e) for e in endings)))
-        expected = [Answer[answer.upper()] for answer in self.model.settle(endings)]
+        expected = [SettleResult[answer.upper()] for answer in self.model.settle(endings)]
         assert answers == expected, (answers, expected)
 
     def _ending(self, run: Delivery) -> Ending:

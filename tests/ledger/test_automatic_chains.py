@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from docket.ledger import Answer, Seed, ending_its_chain, requeue
+from docket.ledger import SettleResult, Seed, ending_its_chain, requeue
 
 from .ledger_client import LedgerClient, completed
 
@@ -52,14 +52,14 @@ async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_
     run = await seeded.start(worker, "chain")
     assert await seeded.ledger.cancel("chain") == 2
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
-    assert await seeded.settle(requeue("chain", run.epoch)) == [Answer.CANCELLED]
+    assert await seeded.settle(requeue("chain", run.epoch)) == [SettleResult.CANCELLED]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
 
 
 async def test_a_chain_that_ends_itself_is_left_alone(seeded: LedgerClient) -> None:
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")
-    assert await seeded.settle(ending_its_chain(completed(run))) == [Answer.DONE]
+    assert await seeded.settle(ending_its_chain(completed(run))) == [SettleResult.DONE]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
     assert (await seeded.ledger.get("chain")).finished is not None
     assert not seeded.checked_state().dead

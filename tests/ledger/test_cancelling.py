@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.ledger import Answer, requeue
+from docket.ledger import SettleResult, requeue
 from docket.model.states import ExecutionState
 
 from .ledger_client import LedgerClient, completed
@@ -74,7 +74,7 @@ async def test_an_order_for_a_replaced_run_is_not_for_its_successor(ledger_clien
     await ledger_client.add("k", replace=True)
     (run,) = await ledger_client.take(worker)
     assert ledger_client.renew(worker).orders == []
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert await state_of(ledger_client, "k") is ExecutionState.COMPLETED
 
 
@@ -136,7 +136,7 @@ async def test_clear_cancels_all_that_waits_and_leaves_what_runs(ledger_client: 
     assert set(stored_state.tasks) == {"runs"}
     assert len(stored_state.finished) == 2000
     assert not stored_state.queue
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 
 async def test_clear_empties_lines_and_gives_reserved_slots_up(ledger_client: LedgerClient) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.ledger import Answer, Entry
+from docket.ledger import SettleResult, Entry
 from docket.ledger.tasks import BATCH
 
 from .ledger_client import LedgerClient, completed, order
@@ -124,7 +124,7 @@ async def test_the_loser_of_a_claim_leaves_the_run_to_its_owner(ledger_client: L
     stored_state = ledger_client.checked_state()
     assert stored_state.running["a"].worker == second
     assert [entry.holder for entry in stored_state.entries] == [second]
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 
 async def test_a_delivery_whose_answer_was_lost_is_found_and_claimed(ledger_client: LedgerClient) -> None:

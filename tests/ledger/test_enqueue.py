@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docket.codec import decode_call, encode_call
-from docket.ledger import Answer, ProgressChange, Unwritten
+from docket.ledger import SettleResult, ProgressChange, Unwritten
 from docket.model.states import ExecutionState
 
 from .ledger_client import LedgerClient, completed, order
@@ -136,7 +136,7 @@ async def test_a_replaced_task_that_was_delivered_but_not_claimed_starts_once_wi
     (run,) = await ledger_client.take(other)
     assert ledger_client.stored_state().tasks["k"].generation == 2
     assert await number_waiting(ledger_client, "k") == 2
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert not ledger_client.checked_state().entries
 
 
@@ -149,14 +149,14 @@ async def test_a_task_replaced_while_it_runs_voids_the_run(ledger_client: Ledger
     assert not stored_state.running
     assert not stored_state.progress
 
-    assert await ledger_client.settle(completed(old)) == [Answer.LOST]
+    assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
     assert await ledger_client.ledger.progress([ProgressChange(old.key, old.epoch, add=1)]) == [Unwritten.LOST]
     assert await ledger_client.acquire(old.key, old.epoch, [("L", 1)]) == 0
     (new,) = await ledger_client.take(worker)
     assert new.epoch > old.epoch
     assert await number_waiting(ledger_client, "k") == 2
-    assert await ledger_client.settle(completed(old)) == [Answer.LOST]
-    assert await ledger_client.settle(completed(new)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
+    assert await ledger_client.settle(completed(new)) == [SettleResult.DONE]
     ledger_client.checked_state()
 
 
@@ -167,7 +167,7 @@ async def test_a_task_replaced_while_it_runs_and_scheduled_for_later_waits_for_i
     old = await ledger_client.start(worker, "k")
     await ledger_client.add("k", replace=True, due_ms=ledger_client.later())
     assert await ledger_client.take(worker) == []
-    assert await ledger_client.settle(completed(old)) == [Answer.LOST]
+    assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
     assert list(ledger_client.checked_state().queue) == ["k"]
 
 

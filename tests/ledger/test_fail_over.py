@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from docket.ledger import Answer, Delivery, Settlement, requeue, reschedule
+from docket.ledger import SettleResult, Delivery, Settlement, requeue, reschedule
 
 from .ledger_client import LedgerClient, completed
 
-DONE, LOST = Answer.DONE, Answer.LOST
+DONE, LOST = SettleResult.DONE, SettleResult.LOST
 
 
 def of(worker: str, settlement: Settlement) -> Settlement:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from docket.ledger import Answer, Delivery, ProgressChange, Unwritten, WaitingFunctions, finish, unknown_function
+from docket.ledger import SettleResult, Delivery, ProgressChange, Unwritten, WaitingFunctions, finish, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.limits import LimitBook
 from docket.ledger.queries import Query, find, tally
@@ -107,7 +107,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("settle")
 async def _(ledger_client: LedgerClient) -> bytes:
     record, holder = await waiting_for_a_slot(ledger_client, await ledger_client.hire())
-    assert await ledger_client.settle(completed(holder)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(holder)) == [SettleResult.DONE]
     return record
 
 
@@ -230,7 +230,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire("g")
     run = await ledger_client.start(worker, "k")
-    assert await ledger_client.settle(unknown_function("k", run.epoch)) == [Answer.WAITS]
+    assert await ledger_client.settle(unknown_function("k", run.epoch)) == [SettleResult.WAITS]
     record = move_away(ledger_client, "k")
     assert await fail_unknown(ledger_client.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 0
     return record
@@ -245,7 +245,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("page", "list_unfinished", "upcoming", "list_scheduled", "tally", "count_by_function")
+@situation("page", "list_unfinished", "upcoming", "list_scheduled", "count_by_function", "count_by_function")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     (row,) = (await find(ledger_client.ledger, Query(function="f"))).rows
@@ -271,7 +271,7 @@ async def test_the_run_that_counts_ends_its_task_wherever_its_record_says_it_is(
     run = await ledger_client.start(worker, "k")
     move_away(ledger_client, "k")
     ending = finish("k", run.epoch, ExecutionState.COMPLETED, TTL_MS, CANCELLED_TAIL, CANCELLED_EVENT)
-    assert await ledger_client.settle(ending) == [Answer.DONE]
+    assert await ledger_client.settle(ending) == [SettleResult.DONE]
     assert record_of(ledger_client, "k") is None
 
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from docket.errors import ServerFull
-from docket.ledger import Answer, ProgressChange, requeue, reschedule
+from docket.ledger import SettleResult, ProgressChange, requeue, reschedule
 from docket.ledger.payloads import call_payload, result_payload
 from docket.model.states import ExecutionState
 
 from .ledger_client import LedgerClient, completed, order
 
-DONE = Answer.DONE
+DONE = SettleResult.DONE
 
 
 @contextmanager

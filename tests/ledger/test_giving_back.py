@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, Delivery, Taken, giving_back, requeue, reschedule
+from docket.ledger import SettleResult, Delivery, Taken, giving_back, requeue, reschedule
 from docket.ledger.limits import Decision, LimitBook, Verdict
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
@@ -70,7 +70,7 @@ async def test_a_worker_that_was_held_up_does_not_give_back_the_window_of_the_ne
     took(await cool(ledger_client, run))
 
     blocked = giving_back(ended(held_up, ExecutionState.CANCELLED), taken)
-    assert await ledger_client.settle(blocked) == [Answer.LOST]
+    assert await ledger_client.settle(blocked) == [SettleResult.LOST]
 
     other = await ledger_client.start(worker, "other")
     assert (await cool(ledger_client, other)).verdict is Verdict.DROP
@@ -97,7 +97,7 @@ async def test_a_run_that_settles_as_blocked_gives_back_what_it_took(
     taken = took(await cool(ledger_client, run), await pace(ledger_client, run))
     later = reschedule("k", run.epoch, attempt=1, delay_ms=WINDOW_MS, put_off=True)
     settlement = later if comes_back else ended(run, ExecutionState.CANCELLED)
-    assert await ledger_client.settle(giving_back(settlement, taken)) == [Answer.DONE]
+    assert await ledger_client.settle(giving_back(settlement, taken)) == [SettleResult.DONE]
 
     other = await ledger_client.start(worker, "other")
     assert (await cool(ledger_client, other)).verdict is Verdict.GO
@@ -112,7 +112,7 @@ async def test_a_run_that_was_replaced_gives_back_what_its_replacement_needs(led
     await ledger_client.add("k", replace=True)
     assert await ledger_client.acquire("k", run.epoch, [("L", 1)], taken=taken) == 0
     later = reschedule("k", run.epoch, attempt=1, put_off=True)
-    assert await ledger_client.settle(giving_back(later, taken)) == [Answer.LOST]
+    assert await ledger_client.settle(giving_back(later, taken)) == [SettleResult.LOST]
 
     (replacement,) = await ledger_client.take(worker)
     assert (await cool(ledger_client, replacement)).verdict is Verdict.GO
@@ -228,7 +228,7 @@ async def test_a_leader_that_is_overtaken_is_told_so_at_its_next_run(ledger_clie
     decisions = [await settle_down(ledger_client, leader, latest=True) for _ in range(2)]
     assert [(decision.verdict, decision.overtaken) for decision in decisions] == [(Verdict.DROP, True)] * 2
     assert decisions[-1].wait_ms == 2 * WINDOW_MS
-    assert await ledger_client.settle(ended(leader, ExecutionState.CANCELLED)) == [Answer.DONE]
+    assert await ledger_client.settle(ended(leader, ExecutionState.CANCELLED)) == [SettleResult.DONE]
 
     ledger_client.fall_due("other")
     await ledger_client.ledger.stage()
@@ -323,7 +323,7 @@ async def test_a_stale_run_does_not_close_the_window_in_which_its_redelivery_ran
     again = await ledger_client.start(other, "k")
 
     late = giving_back(reschedule("k", stale.epoch, attempt=1, put_off=True), taken)
-    assert await ledger_client.settle(late) == [Answer.LOST]
+    assert await ledger_client.settle(late) == [SettleResult.LOST]
     assert (await cool(ledger_client, again)).verdict is Verdict.DROP
     assert (await pace(ledger_client, again, drop=True)).verdict is Verdict.DROP
 

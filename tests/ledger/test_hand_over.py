@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import unpack_from_script
-from docket.ledger import Answer, Delivery, ReservedSlot, requeue
+from docket.ledger import SettleResult, Delivery, ReservedSlot, requeue
 from docket.ledger.values import OFFER_MS
 from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
@@ -156,7 +156,7 @@ async def test_what_was_handed_over_can_be_settled(ledger_client: LedgerClient, 
     await worker.offer()
     await ledger_client.add("k")
     (run,) = worker.handed()
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert not ledger_client.checked_state().tasks
 
 
@@ -501,7 +501,7 @@ async def test_who_is_given_up_offers_nothing_and_what_it_was_handed_goes_to_ano
     (again,) = await ledger_client.take(other.id)
     assert (again.key, read_task(again.record).losses) == ("k", 1)
     assert again.epoch > run.epoch
-    assert await ledger_client.settle(completed(run)) == [Answer.LOST]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.LOST]
     ledger_client.checked_state()
 
 
@@ -538,7 +538,7 @@ async def test_what_another_runs_is_not_handed_over_after_the_group_was_made_ane
     await ledger_client.add("new")
     assert second.handed() == []
     assert ledger_client.checked_state().running["old"].worker == first.id
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 
 async def test_what_another_runs_is_not_handed_over_though_it_is_added_again(
@@ -550,7 +550,7 @@ async def test_what_another_runs_is_not_handed_over_though_it_is_added_again(
     set_offer(ledger_client, second.id, OFFER_MS)
     await ledger_client.add("old", "new")
     assert second.handed_keys() == []
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 
 async def test_a_task_that_was_put_back_and_runs_costs_no_later_task_its_hand_over(

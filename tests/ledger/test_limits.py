@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, Delivery, requeue, reschedule
+from docket.ledger import SettleResult, Delivery, requeue, reschedule
 
 from .ledger_client import LedgerClient, completed
 
@@ -244,7 +244,7 @@ async def test_a_replaced_run_keeps_its_slot_until_its_body_has_ended(ledger_cli
     (new,) = await ledger_client.take(worker)
     assert await ledger_client.acquire("k", new.epoch, [("L", 1)]) == PARKED
     ledger_client.checked_state()
-    assert await ledger_client.settle(completed(old)) == [Answer.LOST]
+    assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
     stored_state = ledger_client.checked_state()
     assert not stored_state.ghosts
     assert await take_turns(ledger_client, worker) == ["k"]

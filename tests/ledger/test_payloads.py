@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from docket.errors import Undecodable
-from docket.ledger import Answer, Delivery, NewTask, Receipt, finish, requeue, reschedule
+from docket.ledger import SettleResult, Delivery, NewTask, Receipt, finish, requeue, reschedule
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
@@ -112,7 +112,7 @@ async def test_of_several_replacements_in_one_batch_the_last_payload_stays(ledge
 async def test_a_finished_task_keeps_its_payload_as_long_as_its_record(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     run = await start(ledger_client, worker, "task")
-    assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert 0 < ttl(ledger_client.checked_state()) <= TTL_MS + SPREAD_MS
     finished = (await ledger_client.ledger.get("task")).finished
     assert finished is not None
@@ -146,7 +146,7 @@ async def test_a_key_that_is_used_again_forgets_the_payloads_of_its_last_run(led
     run = await start(ledger_client, worker, "task")
     result = result_payload(run.epoch, FAT, TTL_MS)
     await ledger_client.ledger.payloads.store(result)
-    assert await ledger_client.settle(with_result(run, result)) == [Answer.DONE]
+    assert await ledger_client.settle(with_result(run, result)) == [SettleResult.DONE]
     assert len(stored(ledger_client)) == 2
     await add(ledger_client, "task")
     # The former result stays for a moment, for whoever is fetching it.
@@ -177,10 +177,10 @@ async def test_a_next_run_whose_payload_is_gone_waits_for_it_to_be_stored_again(
     run = await start(ledger_client, worker, "task")
     payload = call_payload(FAT)
     again = reschedule(run.key, run.epoch, attempt=1, function_name="f", payload=payload)
-    assert await ledger_client.settle(again) == [Answer.PAYLOAD_MISSING]
+    assert await ledger_client.settle(again) == [SettleResult.PAYLOAD_MISSING]
     assert "task" in ledger_client.checked_state().running
     await ledger_client.ledger.payloads.store(payload)
-    assert await ledger_client.settle(again) == [Answer.DONE]
+    assert await ledger_client.settle(again) == [SettleResult.DONE]
     assert list(stored(ledger_client)) == [payload.id]
 
 
@@ -190,7 +190,7 @@ async def test_a_next_run_that_was_cancelled_leaves_no_payload(ledger_client: Le
     await ledger_client.ledger.cancel("task")
     payload = await store(ledger_client)
     again = reschedule(run.key, run.epoch, attempt=1, function_name="f", payload=payload)
-    assert await ledger_client.settle(again) == [Answer.CANCELLED]
+    assert await ledger_client.settle(again) == [SettleResult.CANCELLED]
     assert payload.id not in stored(ledger_client)
 
 
@@ -203,16 +203,16 @@ async def test_a_result_that_is_stored_apart_lives_as_long_as_the_record(ledger_
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "task")
     result = result_payload(run.epoch, FAT, TTL_MS)
-    assert await ledger_client.settle(with_result(run, result)) == [Answer.PAYLOAD_MISSING]
+    assert await ledger_client.settle(with_result(run, result)) == [SettleResult.PAYLOAD_MISSING]
     await ledger_client.ledger.payloads.store(result)
     assert stored(ledger_client)[result.id][1] > TTL_MS
-    assert await ledger_client.settle(with_result(run, result)) == [Answer.DONE]
+    assert await ledger_client.settle(with_result(run, result)) == [SettleResult.DONE]
     assert stored(ledger_client)[result.id][1] <= TTL_MS + SPREAD_MS
     finished = (await ledger_client.ledger.get("task")).finished
     assert finished is not None
     assert finished.state is ExecutionState.COMPLETED
     # A repeat whose answer was lost harms nothing.
-    assert await ledger_client.settle(with_result(run, result)) == [Answer.LOST]
+    assert await ledger_client.settle(with_result(run, result)) == [SettleResult.LOST]
     assert await ledger_client.ledger.payloads.fetch(result.id) == FAT
     await ledger_client.add("task")
     assert 0 < stored(ledger_client)[result.id][1] <= READING_MS

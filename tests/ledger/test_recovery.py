@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Answer, ProgressChange, Unwritten, requeue
+from docket.ledger import SettleResult, ProgressChange, Unwritten, requeue
 from docket.ledger.queries import Query, find_all
 from docket.storage.records import read_task
 
 from .invariants import GROUP
 from .ledger_client import LATE_MS, LEASE_MS, LedgerClient, completed, order
 
-DONE, LOST = Answer.DONE, Answer.LOST
+DONE, LOST = SettleResult.DONE, SettleResult.LOST
 
 
 # A worker is lost

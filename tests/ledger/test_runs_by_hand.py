@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.ledger import Answer, Delivery
+from docket.ledger import SettleResult, Delivery
 from docket.ledger.workers import hand_id
 
 from .ledger_client import LEASE_MS, LedgerClient, completed
@@ -25,7 +25,7 @@ async def test_a_run_by_hand_is_left_alone_while_its_lease_holds(ledger_client: 
         _, run = await claim(ledger_client, key)
         assert ledger_client.sweep() == 0
         assert ledger_client.stored_state().running[key].epoch == run.epoch
-        assert await ledger_client.settle(completed(run)) == [Answer.DONE]
+        assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     ledger_client.checked_state()
 
 
@@ -39,8 +39,8 @@ async def test_a_run_by_hand_whose_lease_has_ended_is_put_back(ledger_client: Le
 
     (again,) = await ledger_client.take(worker)
     assert again.key == "k"
-    assert await ledger_client.settle(completed(run)) == [Answer.LOST]
-    assert await ledger_client.settle(completed(again)) == [Answer.DONE]
+    assert await ledger_client.settle(completed(run)) == [SettleResult.LOST]
+    assert await ledger_client.settle(completed(again)) == [SettleResult.DONE]
 
 
 async def test_a_lease_by_hand_can_be_extended(ledger_client: LedgerClient) -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from docket.codec import decode_call, encode_call
 from docket.errors import Undecodable
-from docket.ledger import Answer, Delivery, ProgressChange, Unwritten, requeue, reschedule, unknown_function
+from docket.ledger import SettleResult, Delivery, ProgressChange, Unwritten, requeue, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 
 from .ledger_client import LedgerClient, completed, ended
 
-DONE, LOST, KEPT, CANCELLED = Answer.DONE, Answer.LOST, Answer.KEPT, Answer.CANCELLED
+DONE, LOST, KEPT, CANCELLED = SettleResult.DONE, SettleResult.LOST, SettleResult.KEPT, SettleResult.CANCELLED
 
 
 async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_progress(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docket.ledger import Answer, Delivery, WaitingFunctions, requeue, unknown_function
+from docket.ledger import SettleResult, Delivery, WaitingFunctions, requeue, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
@@ -14,10 +14,10 @@ from docket.storage.records import QUEUED, UNKNOWN_FUNCTION, read_task
 
 from .ledger_client import LedgerClient, completed, order
 
-DONE, KEPT, WAITS, LOST = Answer.DONE, Answer.KEPT, Answer.WAITS, Answer.LOST
+DONE, KEPT, WAITS, LOST = SettleResult.DONE, SettleResult.KEPT, SettleResult.WAITS, SettleResult.LOST
 
 
-async def meet(ledger_client: LedgerClient, worker: str, *keys: str, **options: Any) -> list[Answer]:
+async def meet(ledger_client: LedgerClient, worker: str, *keys: str, **options: Any) -> list[SettleResult]:
     """Tasks come to a worker that does not know their function."""
     await ledger_client.add(*keys, **options)
     return await ledger_client.settle(
@@ -173,7 +173,7 @@ async def test_a_cancel_that_came_too_late_ends_a_task_that_would_wait_for_anoth
     ignorant = await ledger_client.hire("g")
     run = await ledger_client.start(ignorant, "k")
     assert await ledger_client.ledger.cancel("k") == 2
-    assert await ledger_client.settle(unknown_function("k", run.epoch)) == [Answer.CANCELLED]
+    assert await ledger_client.settle(unknown_function("k", run.epoch)) == [SettleResult.CANCELLED]
     assert ledger_client.checked_state().unknown == {}
 
 

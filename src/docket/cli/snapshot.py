@@ -19,7 +19,7 @@ from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.listing import STAGES, Cursor, read_cursor
 from docket.inspection.view import View, as_json, read_view
-from docket.ledger.queries import FunctionTally, TaskRow
+from docket.ledger.queries import FunctionCount, TaskRow
 from docket.ledger.unknown_functions import UnknownFunction
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
@@ -197,6 +197,6 @@ def _size(count: int) -> str:
     return f"{count} B" if count < 10_000 else f"{count / 1000:,.0f} kB"
 
 
-def _stat(function: str, counts: FunctionTally, now: datetime) -> tuple[str, ...]:
+def _stat(function: str, counts: FunctionCount, now: datetime) -> tuple[str, ...]:
     numbers = (f"{n:,}" for n in (counts.running, counts.queued, counts.scheduled))
     return function, *numbers, ago(from_ms(counts.earliest_due_ms), now)

@@ -17,7 +17,7 @@ from docket.errors import (
     UnknownVersion,
     Unserializable,
 )
-from docket.ledger import Answer, Ending, TaskStatus, RunEnding, Settlement, Taken, finish, read_ending
+from docket.ledger import SettleResult, Ending, TaskStatus, RunEnding, Settlement, Taken, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.workers import as_json, worker_name
@@ -204,7 +204,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
         _, (answer,) = await ledger.settle([settlement])
         epoch, self.epoch, self.next_run = self.epoch, 0, None
         self.docket.hand_runs.release(epoch)
-        if answer is Answer.LOST and not await self._has_ended(epoch):
+        if answer is SettleResult.LOST and not await self._has_ended(epoch):
             raise LeaseLost(
                 f"this run of task {self.key!r} no longer counts: it was replaced, or its lease ended and the task was put back"
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from docket.ledger.queries import FunctionTally, TaskRow, tally
+from docket.ledger.queries import FunctionCount, TaskRow, tally
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.ledger.values import Census
 from docket.ledger.workers import worker_name
@@ -31,7 +31,7 @@ class View:
     listing: Listing
     workers: Sequence[WorkerInfo]
     strikes: list[str]
-    stats: dict[str, FunctionTally] | None
+    stats: dict[str, FunctionCount] | None
     unknown: list[UnknownFunction]
 
 

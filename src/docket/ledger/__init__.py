@@ -5,7 +5,7 @@ from .endings import Ending, read_ending
 from .ledger import Ledger
 from .rows import TaskStatus, Receipt, WorkerRow
 from .settlements import (
-    Answer,
+    SettleResult,
     RunEnding,
     Settlement,
     ending_its_chain,
@@ -36,7 +36,7 @@ from .values import (
 )
 
 __all__ = [
-    "Answer",
+    "SettleResult",
     "Batcher",
     "Census",
     "Delivery",

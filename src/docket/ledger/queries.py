@@ -117,7 +117,7 @@ class FinishedPage:
 
 
 @dataclass(slots=True)
-class FunctionTally:
+class FunctionCount:
     """How many unfinished tasks of one function there are, by state, and when the first of them is or was due."""
 
     scheduled: int = 0
@@ -207,14 +207,14 @@ def _rows(reply: list[Any]) -> list[TaskRow]:
     ]
 
 
-async def tally(ledger: Ledger) -> dict[str, FunctionTally]:
+async def tally(ledger: Ledger) -> dict[str, FunctionCount]:
     """Counts all unfinished tasks by function and state, without reading their arguments into this process."""
-    counts: dict[str, FunctionTally] = {}
+    counts: dict[str, FunctionCount] = {}
     cursor = b"0"
     while True:
-        reply = await ledger.ask("tally", (cursor, _MOST_TASKS))
+        reply = await ledger.ask("count_by_function", (cursor, _MOST_TASKS))
         for name, scheduled, queued, running, due in reply[1:]:
-            known = counts.setdefault(bytes_text(name), FunctionTally())
+            known = counts.setdefault(bytes_text(name), FunctionCount())
             known.scheduled += scheduled
             known.queued += queued
             known.running += running

@@ -74,7 +74,7 @@ class BlockedItem(NamedTuple):
 Item = FinishItem | RescheduleItem | HandBackItem | UnknownItem | BlockedItem
 
 
-class Answer(enum.IntEnum):
+class SettleResult(enum.IntEnum):
     LOST = 0
     DONE = 1
     KEPT = 2
@@ -83,7 +83,7 @@ class Answer(enum.IntEnum):
     WAITS = 5
 
 
-ANSWERS = tuple(Answer)
+SETTLE_RESULTS = tuple(SettleResult)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
 from .rows import TaskStatus, Receipt
 from .script_calls import ScriptCalls
-from .settlements import ANSWERS, Answer, Settlement
+from .settlements import SETTLE_RESULTS, SettleResult, Settlement
 from .values import Census, Duty, NewTask, ProgressChange, Seed, Staged, Unwritten
 from .workers import as_json
 
@@ -53,7 +53,7 @@ class TaskVerbs(ScriptCalls):
 
     async def settle(
         self, settlements: Sequence[Settlement], offering: str | None = None, *, patience: float | None = None
-    ) -> tuple[int, list[Answer]]:
+    ) -> tuple[int, list[SettleResult]]:
         """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement.
 
         A worker that is `offering` has a slot to spare, which the next task that comes may fill.
@@ -64,7 +64,7 @@ class TaskVerbs(ScriptCalls):
         claimed_by = worker.encode() if worker is not None else False
         arguments = (self.ttl_ms, offer, self.offer_ms, items, claimed_by)
         reply = await self.ask("settle", arguments, patience)
-        return reply[0], [ANSWERS[code] for code in reply[1:]]
+        return reply[0], [SETTLE_RESULTS[code] for code in reply[1:]]
 
     async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
         """Moves due tasks to the stream. A worker does so only if it leads, or takes over because a task is overdue."""

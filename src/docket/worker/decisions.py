@@ -24,7 +24,7 @@ from docket.model.times import duration_ms
 
 from .endings import Endings
 from .redelivery import RedeliveryDelays
-from .reporting import CANCELLED, SUCCEEDED, Tally
+from .reporting import CANCELLED, SUCCEEDED, RunCounts
 from .run_limits import SPENT, RunLimits
 from .run_settler import GIVEN_UP, RunSettler
 from .runs import CancelReason, Run
@@ -101,13 +101,13 @@ class Decisions:
             settlement = ending_its_chain(settlement)
         goes_on = next_run is not None
         self._report.log_end(execution, outcome, goes_on or again or (retried and not cut_off))
-        tally = Tally(
+        counts = RunCounts(
             None if cancelled else outcome,
             retried=goes_on and retried,
             perpetuated=goes_on and not retried,
             where="retry" if retried else "worker" if resolved.completion_handler is None else "on_complete",
         )
-        self._runs.settle(run, execution, settlement, tally)
+        self._runs.settle(run, execution, settlement, counts)
 
     async def _next(
         self, run: Run, next_run: NextRun, *, put_off: bool = False, ending: RunEnding | None = None
@@ -155,10 +155,10 @@ class Decisions:
         self._settle_blocked(run, execution, await self._next(run, next_run))
 
     def _settle_blocked(
-        self, run: Run, execution: Execution, settlement: Settlement, tally: Tally | None = None
+        self, run: Run, execution: Execution, settlement: Settlement, counts: RunCounts | None = None
     ) -> None:
         """The run has not begun: what it took of its limits is given back with its end."""
-        self._runs.settle(run, execution, giving_back(settlement, execution.taken), tally)
+        self._runs.settle(run, execution, giving_back(settlement, execution.taken), counts)
 
     def cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
         """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""

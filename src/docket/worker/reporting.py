@@ -32,7 +32,7 @@ behaviours: logging.Logger = logging.getLogger("docket.dependencies")
 
 
 @dataclass(slots=True)
-class Tally:
+class RunCounts:
     """What is to be counted once the ending is written down; without an outcome the task was cancelled."""
 
     outcome: TaskOutcome | None
@@ -42,9 +42,9 @@ class Tally:
     where: str = "worker"
 
 
-CANCELLED = Tally(None)
+CANCELLED = RunCounts(None)
 # Of all runs that nothing is left of and nothing follows.
-SUCCEEDED = Tally(TaskOutcome(timedelta(0)))
+SUCCEEDED = RunCounts(TaskOutcome(timedelta(0)))
 
 
 @dataclass(slots=True)
@@ -102,19 +102,19 @@ class Reporter:
         TASKS_COMPLETED.add(1, attributes)
         TASK_DURATION.record(seconds, attributes)
 
-    def count(self, execution: Execution, tally: Tally) -> None:
+    def count(self, execution: Execution, counts: RunCounts) -> None:
         """An ending that is written down."""
         if not is_measured():
             return
         attributes = self.attributes(execution)
-        outcome = tally.outcome
+        outcome = counts.outcome
         if outcome is None:
             TASKS_CANCELLED.add(1, attributes)
             return
         (TASKS_SUCCEEDED if outcome.exception is None else TASKS_FAILED).add(1, attributes)
-        if tally.retried:
+        if counts.retried:
             TASKS_RETRIED.add(1, attributes)
-        elif tally.perpetuated:
+        elif counts.perpetuated:
             TASKS_PERPETUATED.add(1, attributes)
 
     def log_success(self, execution: Execution, seconds: float) -> None:

@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from docket.execution import Execution
-from docket.ledger import Answer, Settlement, requeue
+from docket.ledger import SettleResult, Settlement, requeue
 
-from .reporting import CANCELLED, Tally
+from .reporting import CANCELLED, RunCounts
 from .runs import CancelReason, Run
 
 if TYPE_CHECKING:
@@ -33,25 +33,25 @@ class RunSettler:
         # Runs that were given up while the server could not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
 
-    def settle(self, run: Run, execution: Execution | None, settlement: Settlement, tally: Tally | None = None) -> None:
+    def settle(self, run: Run, execution: Execution | None, settlement: Settlement, counts: RunCounts | None = None) -> None:
         """Counts only what is written down: the success or failure of a run that no longer counts is nobody's concern."""
         self._over(run)
         if execution is not None:
             # What the body left behind may still hold it: nothing follows this run any more.
             execution.epoch = 0
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: SettleResult) -> None:
             self._runs.remove(run)
             if execution is None:
-                if answer is Answer.CANCELLED:
+                if answer is SettleResult.CANCELLED:
                     self._report.never_began()
                 return
-            if answer is Answer.LOST and run.reason not in GIVEN_UP:
-                self._report.superseded(execution, "worker" if tally is None else tally.where)
-            elif answer is Answer.CANCELLED:
+            if answer is SettleResult.LOST and run.reason not in GIVEN_UP:
+                self._report.superseded(execution, "worker" if counts is None else counts.where)
+            elif answer is SettleResult.CANCELLED:
                 self._report.count(execution, CANCELLED)
-            elif tally is not None:
-                self._report.count(execution, tally)
+            elif counts is not None:
+                self._report.count(execution, counts)
 
         settlement.worker = run.worker
         self._settler.submit(settlement, answered)
@@ -60,17 +60,17 @@ class RunSettler:
         """Settles a task that cannot be read. One that was replaced meanwhile is nobody's concern."""
         self._over(run)
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: SettleResult) -> None:
             self._runs.remove(run)
-            if answer is Answer.DONE:
+            if answer is SettleResult.DONE:
                 logger.error("task %r cannot be read and is buried: %s", run.key, error)
 
         settlement.worker = run.worker
         self._settler.submit(settlement, answered)
 
-    async def settled(self, run: Run, settlement: Settlement) -> Answer:
+    async def settled(self, run: Run, settlement: Settlement) -> SettleResult:
         """Settles and waits for the answer; the run stays open."""
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[SettleResult] = asyncio.get_running_loop().create_future()
         settlement.worker = run.worker
         self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
         return await answered

@@ -25,7 +25,7 @@ from docket.execution import Execution
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
-    Answer,
+    SettleResult,
     Delivery,
     requeue,
     unknown_function,
@@ -38,7 +38,7 @@ from .calling import call
 from .decisions import Decisions
 from .endings import Endings
 from .loading import Loader
-from .reporting import CANCELLED, Tally
+from .reporting import CANCELLED, RunCounts
 from .run_limits import SPENT, RunLimits
 from .run_settler import RunSettler
 from .runs import CancelReason, Run
@@ -197,11 +197,11 @@ class Runner:
         unknown, name = self._unknown_functions, execution.function_name
         settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)
         answer = await self.run_settler.settled(run, settlement)
-        if answer is Answer.KEPT:
+        if answer is SettleResult.KEPT:
             unknown.failed(name)
             error = not_registered(name)
-            tally = Tally(TaskOutcome(timedelta(0), None, error))
-            self.run_settler.settle(run, execution, self._endings.failed(run, error), tally)
+            counts = RunCounts(TaskOutcome(timedelta(0), None, error))
+            self.run_settler.settle(run, execution, self._endings.failed(run, error), counts)
         else:
             unknown.settled(name, answer)
             self.run_settler.close(run)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
-from docket.ledger import Answer, Ledger, Settlement, requeue
+from docket.ledger import SettleResult, Ledger, Settlement, requeue
 from docket.ledger.batching import BATCH_BYTES, batch_end
 from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS
@@ -20,7 +20,7 @@ from .write_limits import StuckClock, WriteLimits
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-OnAnswer = Callable[[Answer], None]
+OnAnswer = Callable[[SettleResult], None]
 
 
 class SlotOffers(Protocol):
@@ -83,7 +83,7 @@ class Settler:
     def submit(self, settlement: Settlement, on_answer: OnAnswer) -> None:
         if self._closed:
             # The worker has stopped without this run; others have it.
-            on_answer(Answer.LOST)
+            on_answer(SettleResult.LOST)
             return
         self._waiting.append(Item(settlement, on_answer, time.monotonic()))
         if self._flushing is None:
@@ -139,7 +139,7 @@ class Settler:
         self._outages.passed(self)
         self._most, self._budget = min(self._most * 2, BATCH), min(self._budget * 2, BATCH_BYTES)
         for item, answer in zip(batch, answers, strict=True):
-            if answer is Answer.PAYLOAD_MISSING:
+            if answer is SettleResult.PAYLOAD_MISSING:
                 self._store_again(item)
             else:
                 _tell(item, answer)
@@ -188,7 +188,7 @@ class Settler:
         key, seconds = item.settlement.key, item.stuck.seconds
         if item.is_last_resort:
             logger.error("task %r could not be handed back for %.0f s; the lease is let go", key, seconds)
-            _tell(item, Answer.LOST)
+            _tell(item, SettleResult.LOST)
             self._limits.let_go()
             return []
         logger.error(
@@ -196,12 +196,12 @@ class Settler:
         )
         small = requeue(key, item.settlement.epoch, begun=True)
         small.worker = item.settlement.worker
-        return [Item(small, lambda _: _tell(item, Answer.LOST), item.since, is_last_resort=True)]
+        return [Item(small, lambda _: _tell(item, SettleResult.LOST), item.since, is_last_resort=True)]
 
     def _give_up(self, batch: list[Item], error: NotOpen) -> None:
         logger.error("%d ending(s) could not be written: %s; others will run those tasks again", len(batch), error)
         for item in batch:
-            _tell(item, Answer.LOST)
+            _tell(item, SettleResult.LOST)
 
     async def _send_singly(self, batch: list[Item], error: Exception) -> None:
         """The server refuses the batch: one bad settlement must not hold up the others."""
@@ -215,10 +215,10 @@ class Settler:
             return
         key = batch[0].settlement.key
         logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", key, error)
-        _tell(batch[0], Answer.LOST)
+        _tell(batch[0], SettleResult.LOST)
 
 
-def _tell(item: Item, answer: Answer) -> None:
+def _tell(item: Item, answer: SettleResult) -> None:
     """A report that fails (a metrics exporter, a log handler) must not keep the others from being told."""
     try:
         item.on_answer(answer)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from docket.codec import encode_error, error_text
 from docket.errors import TaskNotRegistered
 from docket.instrumentation import TASKS_FAILED
-from docket.ledger import Answer, Ending
+from docket.ledger import SettleResult, Ending
 from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
@@ -33,9 +33,9 @@ class UnknownFunctions:
         self.has_to_end: bool = has_to_end
         self._told: set[str] = set()
 
-    def settled(self, name: str, answer: Answer) -> None:
+    def settled(self, name: str, answer: SettleResult) -> None:
         """Says once per function that no live worker knows it."""
-        if answer is Answer.WAITS:
+        if answer is SettleResult.WAITS:
             self._tell(name, "its tasks wait for one that does")
 
     def failed(self, name: str) -> None:
