@@ -31,10 +31,10 @@ SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
-_WINDOWS = {b"rate", b"rate-line", b"cooldown", b"debounce"}
+_WINDOWS = {b"rate_limit", b"rate-line", b"cooldown", b"debounce"}
 _STAYS = {
     "streams",
-    "finished",
+    "list_finished",
     "finished_ttl",
     "lost",
     "dead",

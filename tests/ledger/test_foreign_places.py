@@ -120,14 +120,14 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("declare", "set_limit")
+@situation("set_limit", "set_limit")
 async def _(ledger_client: LedgerClient) -> bytes:
     record, _ = await waiting_for_a_slot(ledger_client, await ledger_client.hire())
     await LimitBook(ledger_client.ledger).declare("L", 5)
     return record
 
 
-@situation("rate", "rate_limit")
+@situation("rate_limit", "rate_limit")
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire()
     record, holder = await waiting_for_a_slot(ledger_client, worker)
@@ -205,7 +205,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("seize", "claim_by_key")
+@situation("claim_by_key", "claim_by_key")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     assert (await ledger_client.ledger.seize("k", "somebody", "somebody~hand-1", 1000))[1] == 0
@@ -245,7 +245,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("page", "list_unfinished", "upcoming", "list_scheduled", "count_by_function", "count_by_function")
+@situation("list_unfinished", "list_unfinished", "list_scheduled", "list_scheduled", "count_by_function", "count_by_function")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     (row,) = (await find(ledger_client.ledger, Query(function="f"))).rows

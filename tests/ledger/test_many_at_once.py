@@ -72,7 +72,7 @@ async def test_fifty_thousand_tasks_due_at_one_moment_are_moved_in_bounded_steps
 async def test_pages_clear_and_sweep_go_in_bounded_steps(ledger_client: LedgerClient) -> None:
     count = 10_000
     await fill(ledger_client, count)
-    with script_times(ledger_client, "page"):
+    with script_times(ledger_client, "list_unfinished"):
         pages = [len(page) async for page in find_all(ledger_client.ledger, Query())]
     assert sum(pages) >= count
     assert max(pages) <= 2 * BATCH

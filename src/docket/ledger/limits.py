@@ -52,7 +52,7 @@ class LimitBook:
     ) -> Decision:
         """Takes one of `most` places in a window of `per_ms` that slides; where none is free, one in the future."""
         log, line = text_bytes(self._keys.rate(limit)), text_bytes(self._keys.rate_line(limit))
-        return await self._decide("rate", key, epoch, taken, _RATE, log, line, most, per_ms, int(drop))
+        return await self._decide("rate_limit", key, epoch, taken, _RATE, log, line, most, per_ms, int(drop))
 
     async def cool_down(
         self, key: str, epoch: int, limit: str, window_ms: int, *, taken: Sequence[Taken] = ()
@@ -90,7 +90,7 @@ class LimitBook:
         is one now."""
         cursor = "0"
         while True:
-            cursor = (await self._ledger.ask("declare", (cursor, text_bytes(group), most))).decode()
+            cursor = (await self._ledger.ask("set_limit", (cursor, text_bytes(group), most))).decode()
             if cursor == "0":
                 return
 

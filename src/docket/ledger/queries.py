@@ -170,7 +170,7 @@ async def _scan(
     at, most = cursor or b"0", count
     count = min(most, _FIRST_LOOK)
     while True:
-        reply = await ledger.ask("page", (source, at, count, int(with_calls), query.filter))
+        reply = await ledger.ask("list_unfinished", (source, at, count, int(with_calls), query.filter))
         at, looked_at = reply[0], reply[1]
         yield Page(_rows(reply), None if at == b"0" else at)
         if at == b"0":
@@ -186,7 +186,7 @@ async def _upcoming(
     at = cursor
     while True:
         due, key = _read_upcoming(at)
-        reply = await ledger.ask("upcoming", (key, due, count, int(with_calls), query.filter))
+        reply = await ledger.ask("list_scheduled", (key, due, count, int(with_calls), query.filter))
         at = None if not reply[0] else reply[1] + b" " + reply[0]
         yield Page(_rows(reply), at)
         if at is None:
@@ -244,7 +244,7 @@ async def find_finished(
     rows: list[FinishedRow] = []
     at = cursor or b"0"
     for _ in range(_LOOKS):
-        reply = await ledger.ask("finished", (at, _MOST_TASKS, pattern, number, name))
+        reply = await ledger.ask("list_finished", (at, _MOST_TASKS, pattern, number, name))
         at = reply[0]
         for i in range(1, len(reply), 3):
             key = bytes_text(reply[i])[len(beginning) :].replace("%3A", ":").replace("%25", "%")

@@ -98,12 +98,12 @@ class TaskVerbs(ScriptCalls):
 
     async def seize(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
         """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch (0: it does not wait)."""
-        now, epoch = await self.ask("seize", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
+        now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
         return now, epoch
 
     async def hold(self, hands: Sequence[str], lease_ms: int) -> None:
         """Extends the leases of runs that were claimed by hand."""
-        await self.ask("hold", (lease_ms, [text_bytes(hand) for hand in hands]))
+        await self.ask("extend_claims", (lease_ms, [text_bytes(hand) for hand in hands]))
 
     async def get(self, key: str) -> TaskStatus:
         task, run, progress, finished = await self.ask("get", (text_bytes(key),))
@@ -115,7 +115,7 @@ class TaskVerbs(ScriptCalls):
         )
 
     async def census(self) -> Census:
-        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown = await self.ask("census", ())
+        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown = await self.ask("count", ())
         oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
         return Census(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown)
 
@@ -129,7 +129,7 @@ class TaskVerbs(ScriptCalls):
 
     async def outlook(self) -> tuple[int, float | None]:
         """How many tasks are ready or running, and when the next one is due."""
-        _, busy, due = await self.ask("outlook", ())
+        _, busy, due = await self.ask("next_due", ())
         return busy, None if float(due) < 0 else float(due)
 
 

@@ -47,7 +47,7 @@ class WorkerVerbs(ScriptCalls):
         return bool(await self.ask("leave", (worker.encode(),)))
 
     async def roster(self, task: str | None = None) -> list[WorkerRow]:
-        reply = await self.ask("roster", (text_bytes(task) if task is not None else False,))
+        reply = await self.ask("list_workers", (text_bytes(task) if task is not None else False,))
         return [WorkerRow(id.decode(), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply]
 
     async def lead(self, duty: str, worker: str, hold_ms: int) -> bool:
