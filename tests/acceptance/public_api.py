@@ -23,7 +23,7 @@ MODULES = (
     "docket.worker",
 )
 # Exported by docket.dependencies for other packages of docket, not for users.
-INTERNAL = {"Plan", "PutAway", "Resolved", "WorkerView", "argument_check", "governing", "max_losses_of", "plan_for"}
+INTERNAL = {"Plan", "Parked", "Resolved", "WorkerView", "argument_check", "governing", "max_losses_of", "plan_for"}
 INTERNAL |= {"resolve", "resolve_immediately"}
 
 

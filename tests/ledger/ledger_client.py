@@ -23,7 +23,7 @@ from docket.ledger import (
     finish,
 )
 from docket.ledger.endings import Ending, ending_event
-from docket.ledger.limits import LimitBook
+from docket.ledger.limits import Limits
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
 from docket.storage.server import Server
@@ -134,7 +134,7 @@ class LedgerClient:
 
     async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]], **options: Any) -> int:
         """1 acquired, 2 parked, 0 lost."""
-        return (await LimitBook(self.ledger).acquire(key, epoch, limits, **options))[0]
+        return (await Limits(self.ledger).acquire(key, epoch, limits, **options))[0]
 
     async def settle(self, *settlements: Settlement) -> list[SettleResult]:
         return (await self.ledger.settle(settlements))[1]

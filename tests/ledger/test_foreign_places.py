@@ -10,7 +10,7 @@ import pytest
 
 from docket.ledger import SettleResult, Delivery, ProgressChange, Unwritten, WaitingFunctions, finish, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
-from docket.ledger.limits import LimitBook
+from docket.ledger.limits import Limits
 from docket.ledger.queries import Query, find, tally
 from docket.ledger.unknown_functions import fail_unknown
 from docket.model.states import ExecutionState
@@ -123,7 +123,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("set_limit", "set_limit")
 async def _(ledger_client: LedgerClient) -> bytes:
     record, _ = await waiting_for_a_slot(ledger_client, await ledger_client.hire())
-    await LimitBook(ledger_client.ledger).declare("L", 5)
+    await Limits(ledger_client.ledger).declare("L", 5)
     return record
 
 
@@ -131,7 +131,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire()
     record, holder = await waiting_for_a_slot(ledger_client, worker)
-    first, limits = await ledger_client.start(worker, "first"), LimitBook(ledger_client.ledger)
+    first, limits = await ledger_client.start(worker, "first"), Limits(ledger_client.ledger)
     await limits.rate("first", first.epoch, "R", 1, HOUR_MS, drop=False)
     decision = await limits.rate("holder", holder.epoch, "R", 1, HOUR_MS, drop=False)
     assert decision.wait_ms > 0
@@ -140,7 +140,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 
 @situation("debounce")
 async def _(ledger_client: LedgerClient) -> bytes:
-    worker, limits = await ledger_client.hire(), LimitBook(ledger_client.ledger)
+    worker, limits = await ledger_client.hire(), Limits(ledger_client.ledger)
     leader = await ledger_client.start(worker, "k")
     await limits.debounce("k", leader.epoch, "D", HOUR_MS, latest=True)
     record = move_away(ledger_client, "k")
@@ -151,7 +151,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 
 @situation("cooldown")
 async def _(ledger_client: LedgerClient) -> bytes:
-    worker, limits = await ledger_client.hire(), LimitBook(ledger_client.ledger)
+    worker, limits = await ledger_client.hire(), Limits(ledger_client.ledger)
     run = await ledger_client.start(worker, "k")
     record = move_away(ledger_client, "k")
     await limits.cool_down("k", run.epoch, "C", HOUR_MS)

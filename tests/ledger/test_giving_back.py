@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket.ledger import SettleResult, Delivery, Taken, giving_back, requeue, reschedule
-from docket.ledger.limits import Decision, LimitBook, Verdict
+from docket.ledger.limits import Decision, Limits, Verdict
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 
@@ -16,13 +16,13 @@ WINDOW_MS = 3_600_000
 
 
 async def cool(ledger_client: LedgerClient, run: Delivery, taken: list[Taken] | None = None) -> Decision:
-    return await LimitBook(ledger_client.ledger).cool_down(run.key, run.epoch, "C", WINDOW_MS, taken=taken or [])
+    return await Limits(ledger_client.ledger).cool_down(run.key, run.epoch, "C", WINDOW_MS, taken=taken or [])
 
 
 async def pace(
     ledger_client: LedgerClient, run: Delivery, taken: list[Taken] | None = None, *, drop: bool = False
 ) -> Decision:
-    return await LimitBook(ledger_client.ledger).rate(
+    return await Limits(ledger_client.ledger).rate(
         run.key, run.epoch, "R", 1, WINDOW_MS, drop=drop, taken=taken or []
     )
 
@@ -30,11 +30,11 @@ async def pace(
 async def settle_down(
     ledger_client: LedgerClient, run: Delivery, *, latest: bool = False, settle_ms: int = WINDOW_MS
 ) -> Decision:
-    return await LimitBook(ledger_client.ledger).debounce(run.key, run.epoch, "D", settle_ms, latest=latest)
+    return await Limits(ledger_client.ledger).debounce(run.key, run.epoch, "D", settle_ms, latest=latest)
 
 
 def took(*decisions: Decision) -> list[Taken]:
-    assert all(decision.verdict is Verdict.GO for decision in decisions)
+    assert all(decision.verdict is Verdict.ADMIT for decision in decisions)
     return [decision.taken for decision in decisions if decision.taken is not None]
 
 
@@ -53,8 +53,8 @@ async def test_a_run_that_is_parked_gives_back_its_window_and_its_place(ledger_c
     assert await ledger_client.acquire("k", run.epoch, [("L", 1)], taken=taken) == PARKED
 
     other = await ledger_client.start(worker, "other")
-    assert (await cool(ledger_client, other)).verdict is Verdict.GO
-    assert (await pace(ledger_client, other)).verdict is Verdict.GO
+    assert (await cool(ledger_client, other)).verdict is Verdict.ADMIT
+    assert (await pace(ledger_client, other)).verdict is Verdict.ADMIT
 
 
 async def test_a_worker_that_was_held_up_does_not_give_back_the_window_of_the_next_run(
@@ -82,10 +82,10 @@ async def test_a_run_that_a_rate_puts_off_gives_back_its_window(ledger_client: L
     took(await pace(ledger_client, first))
     run = await ledger_client.start(worker, "k")
     taken = took(await cool(ledger_client, run))
-    assert (await pace(ledger_client, run, taken)).verdict is Verdict.PUT_OFF
+    assert (await pace(ledger_client, run, taken)).verdict is Verdict.DELAY
 
     other = await ledger_client.start(worker, "other")
-    assert (await cool(ledger_client, other)).verdict is Verdict.GO
+    assert (await cool(ledger_client, other)).verdict is Verdict.ADMIT
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -100,8 +100,8 @@ async def test_a_run_that_settles_as_blocked_gives_back_what_it_took(
     assert await ledger_client.settle(giving_back(settlement, taken)) == [SettleResult.DONE]
 
     other = await ledger_client.start(worker, "other")
-    assert (await cool(ledger_client, other)).verdict is Verdict.GO
-    assert (await pace(ledger_client, other)).verdict is Verdict.GO
+    assert (await cool(ledger_client, other)).verdict is Verdict.ADMIT
+    assert (await pace(ledger_client, other)).verdict is Verdict.ADMIT
     ledger_client.checked_state()
 
 
@@ -115,7 +115,7 @@ async def test_a_run_that_was_replaced_gives_back_what_its_replacement_needs(led
     assert await ledger_client.settle(giving_back(later, taken)) == [SettleResult.LOST]
 
     (replacement,) = await ledger_client.take(worker)
-    assert (await cool(ledger_client, replacement)).verdict is Verdict.GO
+    assert (await cool(ledger_client, replacement)).verdict is Verdict.ADMIT
 
 
 async def test_a_window_serves_the_redelivery_of_the_run_that_opened_it_however_often_it_is_lost(
@@ -128,14 +128,14 @@ async def test_a_window_serves_the_redelivery_of_the_run_that_opened_it_however_
         ledger_client.bury(worker)
         worker = await ledger_client.hire()
         (run,) = await ledger_client.take(worker)
-        assert (await cool(ledger_client, run)).verdict is Verdict.GO
+        assert (await cool(ledger_client, run)).verdict is Verdict.ADMIT
     # As a suspect that has to wait for its worker: its due time is another.
     await ledger_client.settle(requeue("k", run.epoch, delay_ms=50))
     ledger_client.fall_due("k")
     await ledger_client.ledger.stage()
     (run,) = await ledger_client.take(worker)
-    assert (await cool(ledger_client, run)).verdict is Verdict.GO
-    assert (await pace(ledger_client, run)).verdict is Verdict.GO
+    assert (await cool(ledger_client, run)).verdict is Verdict.ADMIT
+    assert (await pace(ledger_client, run)).verdict is Verdict.ADMIT
 
 
 async def test_the_next_run_of_a_chain_is_another_submission_and_a_put_off_is_the_same(
@@ -173,13 +173,13 @@ async def test_of_several_limits_the_one_that_is_full_is_named(ledger_client: Le
     holder = await ledger_client.start(worker, "holder")
     assert await ledger_client.acquire("holder", holder.epoch, [("B", 1)]) == ACQUIRED
     run = await ledger_client.start(worker, "k")
-    assert await LimitBook(ledger_client.ledger).acquire("k", run.epoch, [("C", 1), ("B", 1), ("A", 1)]) == (PARKED, 2)
+    assert await Limits(ledger_client.ledger).acquire("k", run.epoch, [("C", 1), ("B", 1), ("A", 1)]) == (PARKED, 2)
 
 
 async def test_a_leader_that_was_put_back_with_another_due_time_still_leads(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     leader = await ledger_client.start(worker, "leader")
-    assert (await settle_down(ledger_client, leader)).verdict is Verdict.PUT_OFF
+    assert (await settle_down(ledger_client, leader)).verdict is Verdict.DELAY
     ledger_client.fall_due("leader")
     await ledger_client.ledger.stage()
     (leader,) = await ledger_client.take(worker)
@@ -187,7 +187,7 @@ async def test_a_leader_that_was_put_back_with_another_due_time_still_leads(ledg
     ledger_client.fall_due("leader")
     await ledger_client.ledger.stage()
     (leader,) = await ledger_client.take(worker)
-    assert (await settle_down(ledger_client, leader, settle_ms=1)).verdict is Verdict.GO
+    assert (await settle_down(ledger_client, leader, settle_ms=1)).verdict is Verdict.ADMIT
 
 
 async def test_each_submission_that_was_let_through_and_parked_is_let_through_again(
@@ -199,7 +199,7 @@ async def test_each_submission_that_was_let_through_and_parked_is_let_through_ag
     assert await ledger_client.acquire("holder", holder.epoch, [("L", 1)]) == ACQUIRED
     for key in ("a", "b"):
         run = await ledger_client.start(worker, key)
-        assert (await settle_down(ledger_client, run, settle_ms=1)).verdict is Verdict.PUT_OFF
+        assert (await settle_down(ledger_client, run, settle_ms=1)).verdict is Verdict.DELAY
         ledger_client.fall_due(key)
         await ledger_client.ledger.stage()
         (run,) = await ledger_client.take(worker)
@@ -208,19 +208,19 @@ async def test_each_submission_that_was_let_through_and_parked_is_let_through_ag
 
     a = await woken(ledger_client, worker, holder)
     assert a.key == "a"
-    assert (await settle_down(ledger_client, a)).verdict is Verdict.GO
+    assert (await settle_down(ledger_client, a)).verdict is Verdict.ADMIT
     assert await ledger_client.acquire("a", a.epoch, [("L", 1)]) == ACQUIRED
     b = await woken(ledger_client, worker, a)
-    assert (await settle_down(ledger_client, b)).verdict is Verdict.GO
+    assert (await settle_down(ledger_client, b)).verdict is Verdict.ADMIT
     ledger_client.checked_state()
 
 
 async def test_a_leader_that_is_overtaken_is_told_so_at_its_next_run(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     leader = await ledger_client.start(worker, "leader")
-    assert (await settle_down(ledger_client, leader, latest=True)).verdict is Verdict.PUT_OFF
+    assert (await settle_down(ledger_client, leader, latest=True)).verdict is Verdict.DELAY
     other = await ledger_client.start(worker, "other")
-    assert (await settle_down(ledger_client, other, latest=True)).verdict is Verdict.PUT_OFF
+    assert (await settle_down(ledger_client, other, latest=True)).verdict is Verdict.DELAY
     ledger_client.checked_state()
 
     (leader,) = await ledger_client.take(worker)
@@ -233,19 +233,19 @@ async def test_a_leader_that_is_overtaken_is_told_so_at_its_next_run(ledger_clie
     ledger_client.fall_due("other")
     await ledger_client.ledger.stage()
     (other,) = await ledger_client.take(worker)
-    assert (await settle_down(ledger_client, other, latest=True, settle_ms=0)).verdict is Verdict.GO
+    assert (await settle_down(ledger_client, other, latest=True, settle_ms=0)).verdict is Verdict.ADMIT
 
 
 async def test_a_leader_that_runs_when_it_is_overtaken_is_told_so(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     await ledger_client.start(worker, "earlier")
     leader = await ledger_client.start(worker, "leader")
-    assert (await settle_down(ledger_client, leader, latest=True)).verdict is Verdict.PUT_OFF
+    assert (await settle_down(ledger_client, leader, latest=True)).verdict is Verdict.DELAY
     ledger_client.fall_due("leader")
     await ledger_client.ledger.stage()
     (leader,) = await ledger_client.take(worker)
     other = await ledger_client.start(worker, "other")
-    assert (await settle_down(ledger_client, other, latest=True)).verdict is Verdict.PUT_OFF
+    assert (await settle_down(ledger_client, other, latest=True)).verdict is Verdict.DELAY
     decision = await settle_down(ledger_client, leader, latest=True)
     assert (decision.verdict, decision.overtaken) == (Verdict.DROP, True)
     ledger_client.checked_state()
@@ -255,7 +255,7 @@ async def test_marks_of_submissions_that_are_gone_do_not_pile_up(ledger_client: 
     worker = await ledger_client.hire()
     for n in range(300):
         run = await ledger_client.start(worker, f"k{n}")
-        assert (await settle_down(ledger_client, run, latest=True)).verdict is Verdict.PUT_OFF
+        assert (await settle_down(ledger_client, run, latest=True)).verdict is Verdict.DELAY
         if n:
             await ledger_client.ledger.cancel(f"k{n - 1}")
     state = ledger_client.ledger.keys.debounce("D")
@@ -299,7 +299,7 @@ async def test_a_redelivery_is_not_dropped_by_the_window_that_another_task_opene
     took(await cool(ledger_client, other))
 
     _, run = await lose(ledger_client, worker)
-    assert (await cool(ledger_client, run)).verdict is Verdict.GO
+    assert (await cool(ledger_client, run)).verdict is Verdict.ADMIT
     newcomer = await ledger_client.start(bystander, "newcomer")
     assert (await cool(ledger_client, newcomer)).verdict is Verdict.DROP
 
@@ -333,13 +333,13 @@ async def test_a_debounced_task_that_was_let_through_and_lost_is_let_through_aga
     worker, bystander = await ledger_client.hire(), await ledger_client.hire()
     for holder, key in ((worker, "k"), (bystander, "other")):
         run = await ledger_client.start(holder, key)
-        assert (await settle_down(ledger_client, run, settle_ms=1)).verdict is Verdict.PUT_OFF
+        assert (await settle_down(ledger_client, run, settle_ms=1)).verdict is Verdict.DELAY
         ledger_client.fall_due(key)
         await ledger_client.ledger.stage()
         (run,) = await ledger_client.take(holder)
         took(await settle_down(ledger_client, run, settle_ms=0))
     _, run = await lose(ledger_client, worker)
-    assert (await settle_down(ledger_client, run)).verdict is Verdict.GO
+    assert (await settle_down(ledger_client, run)).verdict is Verdict.ADMIT
 
 
 async def test_windows_from_before_the_clock_was_set_back_are_not_believed(ledger_client: LedgerClient) -> None:
@@ -350,7 +350,7 @@ async def test_windows_from_before_the_clock_was_set_back_are_not_believed(ledge
     )
     ledger_client.client.zadd(ledger_client.ledger.keys.rate("R"), {"1 1 gone": ledger_client.now() + hour})
     run = await ledger_client.start(worker, "k")
-    assert (await cool(ledger_client, run)).verdict is Verdict.GO
+    assert (await cool(ledger_client, run)).verdict is Verdict.ADMIT
     decision = await pace(ledger_client, run)
-    assert decision.verdict is Verdict.PUT_OFF
+    assert decision.verdict is Verdict.DELAY
     assert decision.wait_ms <= WINDOW_MS

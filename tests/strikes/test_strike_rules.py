@@ -26,7 +26,7 @@ from docket import (
 )
 from docket.codec.packing import pack
 from docket.errors import Unserializable
-from docket.ledger.strikes import StrikeBook
+from docket.ledger.strikes import StrikeStore
 from docket.strikelist import LiteralOperator, StrikeList
 from tests.running import at_work
 from tests.waiting import eventually
@@ -450,7 +450,7 @@ async def test_a_strike_that_this_process_cannot_read_harms_nobody(
     docket: Docket, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its value may be of a class that is not installed here."""
-    book = StrikeBook(docket.server, docket.keys)
+    book = StrikeStore(docket.server, docket.keys)
     await docket.strike(refund)
     await book.write([("unreadable", pack((1, b"send", b"customer", "==", b"\x01\x01\x00garbage", "?")))])
     await book.write([("from-the-future", pack((99, "whatever")))])

@@ -22,7 +22,7 @@ from uncalled_for.introspection import (
 
 from docket.model.times import format_duration
 
-from .admission import PutAway
+from .admission import Parked
 from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
@@ -78,7 +78,7 @@ __all__ = [
     "Perpetual",
     "Plan",
     "Progress",
-    "PutAway",
+    "Parked",
     "RateLimit",
     "Resolved",
     "Retry",

@@ -97,7 +97,7 @@ class Admission(Dependency[Any]):
         return "" if self.parameter is None else f" for each {self.parameter}"
 
 
-class PutAway(AdmissionBlocked):
+class Parked(AdmissionBlocked):
     """The script that decided has put the task where it waits: its run is over, and nothing is left to settle."""
 
     def __init__(self, execution: Execution, reason: str, *, retry_delay: timedelta | None = None) -> None:

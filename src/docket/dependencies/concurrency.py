@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from uncalled_for import get_signature
 
-from docket.ledger.limits import LimitBook, Verdict
+from docket.ledger.limits import Limits, Verdict
 
-from .admission import Admission, PutAway, call_arguments, name_of, patiently, positive_count, superseded
+from .admission import Admission, Parked, call_arguments, name_of, patiently, positive_count, superseded
 from .context import current_docket, current_execution, current_worker
 from .plan import plan_for
 
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
 _held: ContextVar[tuple[Execution | None, frozenset[str]]] = ContextVar("held_limits", default=(None, frozenset()))
 
 
-class ConcurrencyBlocked(PutAway):
+class ConcurrencyBlocked(Parked):
     """The task waits in line for a slot; whoever frees one wakes it."""
 
     def __init__(self, execution: Execution, concurrency_key: str, max_concurrent: int) -> None:
@@ -128,7 +128,7 @@ class ConcurrencyLimit(Admission):
     async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
         """Tells the server of limits that a new release has changed: those who wait for one that was raised need not
         wait until somebody frees a slot."""
-        book = LimitBook(docket.ledger)
+        book = Limits(docket.ledger)
         for function_name, function in list(docket.tasks.items()):
             for parameter, limit in _declared(function, ()):
                 group = limit.group_name(function_name, limit.argument_name or parameter)
@@ -159,9 +159,9 @@ def _all_claims(execution: Execution) -> list[Claim]:
 
 
 async def _acquire(execution: Execution, claims: list[Claim]) -> None:
-    book = LimitBook(current_docket.get().ledger)
+    book = Limits(current_docket.get().ledger)
     verdict, full = await patiently(lambda: book.acquire(execution.key, execution.epoch, claims, taken=execution.taken))
     if verdict is Verdict.LOST:
         raise superseded(execution)
-    if verdict is not Verdict.GO:
+    if verdict is not Verdict.ADMIT:
         raise ConcurrencyBlocked(execution, *claims[full - 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
-from docket.ledger.limits import LimitBook, Verdict
+from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
 from .admission import Admission, keep, patiently, positive_ms, superseded
@@ -29,7 +29,7 @@ class Cooldown(Admission):
         self.window = window
 
     async def __aenter__(self) -> Self:
-        execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
+        execution, book = current_execution.get(), Limits(current_docket.get().ledger)
         name = self.bound_name(execution)
         decision = await patiently(
             lambda: book.cool_down(execution.key, execution.epoch, name, self._window_ms, taken=execution.taken)

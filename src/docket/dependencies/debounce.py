@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
-from docket.ledger.limits import LimitBook, Verdict
+from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
-from .admission import Admission, PutAway, keep, patiently, positive_ms, superseded
+from .admission import Admission, Parked, keep, patiently, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
 
@@ -31,7 +31,7 @@ class Debounce(Admission):
         self._settle_ms = positive_ms("Debounce", "settle", settle)
 
     async def __aenter__(self) -> Self:
-        execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
+        execution, book = current_execution.get(), Limits(current_docket.get().ledger)
         name = self.bound_name(execution)
         decision = await patiently(
             lambda: book.debounce(
@@ -46,8 +46,8 @@ class Debounce(Admission):
             if decision.overtaken:
                 reason = "a debounce (another submission runs in its place)"
             raise AdmissionBlocked(execution, reason, reschedule=False, retry_delay=wait)
-        if decision.verdict is Verdict.PUT_OFF:
+        if decision.verdict is Verdict.DELAY:
             to_go = format_duration(wait.total_seconds())
-            raise PutAway(execution, f"a debounce{self.whose}, at least {to_go} to go", retry_delay=wait)
+            raise Parked(execution, f"a debounce{self.whose}, at least {to_go} to go", retry_delay=wait)
         keep(execution, decision.taken)
         return self

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
-from docket.ledger.limits import LimitBook, Verdict
+from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
-from .admission import Admission, PutAway, keep, patiently, positive_count, positive_ms, superseded
+from .admission import Admission, Parked, keep, patiently, positive_count, positive_ms, superseded
 from .base import AdmissionBlocked
 from .context import current_docket, current_execution
 
@@ -32,7 +32,7 @@ class RateLimit(Admission):
         self.drop = drop
 
     async def __aenter__(self) -> Self:
-        execution, book = current_execution.get(), LimitBook(current_docket.get().ledger)
+        execution, book = current_execution.get(), Limits(current_docket.get().ledger)
         name = self.bound_name(execution)
         decision = await patiently(
             lambda: book.rate(
@@ -44,9 +44,9 @@ class RateLimit(Admission):
         wait = timedelta(milliseconds=decision.wait_ms)
         if decision.verdict is Verdict.DROP:
             raise AdmissionBlocked(execution, self._reason, reschedule=False, retry_delay=wait)
-        if decision.verdict is Verdict.PUT_OFF:
+        if decision.verdict is Verdict.DELAY:
             turn = f"its turn comes in {format_duration(wait.total_seconds())}"
-            raise PutAway(execution, f"{self._reason}, {turn}", retry_delay=wait)
+            raise Parked(execution, f"{self._reason}, {turn}", retry_delay=wait)
         keep(execution, decision.taken)
         return self
 

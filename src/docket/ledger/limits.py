@@ -18,8 +18,8 @@ _OVERTAKEN = b"overtaken"
 
 class Verdict(enum.IntEnum):
     LOST = 0
-    GO = 1
-    PUT_OFF = 2
+    ADMIT = 1
+    DELAY = 2
     DROP = 3
 
 
@@ -37,7 +37,7 @@ class Decision:
     overtaken: bool = False
 
 
-class LimitBook:
+class Limits:
     """The limits of one docket.
 
     `taken` is what the run has taken of other limits: the script that puts it off gives that back.
@@ -100,7 +100,7 @@ class LimitBook:
         fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, taken)
         code, wait_ms, name = await self._ledger.ask(script, (*fixed, place, *particulars))
         verdict = Verdict(code)
-        if verdict is Verdict.GO:
+        if verdict is Verdict.ADMIT:
             return Decision(verdict, wait_ms, (kind, place, name) if name else None)
         return Decision(verdict, wait_ms, overtaken=name == _OVERTAKEN)
 

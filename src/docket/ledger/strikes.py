@@ -15,7 +15,7 @@ _VERSION = b"version"
 _PAGE = 500
 
 
-class StrikeBook:
+class StrikeStore:
     """Reads and writes the rules of one docket; every change has a version and is published."""
 
     def __init__(self, server: Server, keys: Keys) -> None:

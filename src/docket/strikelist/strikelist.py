@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
-from docket.ledger.strikes import StrikeBook
+from docket.ledger.strikes import StrikeStore
 from docket.storage.keys import Keys
 from docket.storage.outages import Outages
 from docket.storage.server import Server
@@ -56,7 +56,7 @@ class StrikeList:
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
         self._in_force = StrikesInForce(name, self._note_emptiness)
         self._conditions: list[Condition] = []
-        self._book: StrikeBook | None = None
+        self._book: StrikeStore | None = None
         self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
         self._following: asyncio.Task[None] | None = None
@@ -83,7 +83,7 @@ class StrikeList:
         known to be away is not waited for.
         """
         assert self._following is None, "this strike list is already connected"
-        self._book, self._subscriptions = StrikeBook(server, keys), subscriptions
+        self._book, self._subscriptions = StrikeStore(server, keys), subscriptions
         self._loading = asyncio.Lock()
         self._stale, self._loaded, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_listening = False

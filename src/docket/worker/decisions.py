@@ -11,7 +11,7 @@ from docket.dependencies import (
     AdmissionBlocked,
     CompletionHandler,
     Perpetual,
-    PutAway,
+    Parked,
     Resolved,
     TaskOutcome,
     governing,
@@ -125,7 +125,7 @@ class Decisions:
             if execution.next_run is not None:
                 # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
                 self._settle_blocked(run, execution, await self._next(run, execution.next_run, put_off=True))
-            elif isinstance(blocked, PutAway):
+            elif isinstance(blocked, Parked):
                 self._runs.close(run)
             else:
                 # Where it was replaced or cancelled this changes nothing; one that nobody has put away must not stay as running.

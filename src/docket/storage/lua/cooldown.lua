@@ -10,7 +10,7 @@ insist()
 local run, task = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let in.
-if task.attempt > 1 then return {GO, 0, ''} end
+if task.attempt > 1 then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local closes, _, holder = string.match(call('GET', window) or '', '^(%d+) (%d+) (.*)$')
 local left = tonumber(closes or now) - now
@@ -20,9 +20,9 @@ local is_open = left > 0 and left <= window_ms
 local is_newcomer = not was_let_in(task)
 if is_open and holder ~= ours then
   if is_newcomer then return {DROP, left, ''} end
-  return {GO, 0, ''}
+  return {ADMIT, 0, ''}
 end
 closes = is_open and tonumber(closes) or now + window_ms
 call('SET', window, string.format('%.0f %.0f ', closes, epoch) .. ours, 'PX', closes - now + SPARE_MS)
 let_in(key, run)
-return {GO, 0, is_newcomer and ours or ''}
+return {ADMIT, 0, is_newcomer and ours or ''}

@@ -12,13 +12,13 @@ insist()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let through, and so does a run whose predecessor was let through and lost.
-if task.attempt > 1 or was_let_in(task) then return {GO, 0, ''} end
+if task.attempt > 1 or was_let_in(task) then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
 local leader, due, leaders_order, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
 if found[5] == ours then
   let_in(key, run)
-  return {GO, 0, ours}
+  return {ADMIT, 0, ours}
 end
 -- A perpetual task that comes back sooner would keep the others waiting, or overtake them in turn.
 local away = settle * 2
@@ -28,7 +28,7 @@ local function let_through()
   call('HSET', state, 'winner', ours)
   call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
   let_in(key, run)
-  return {GO, 0, ours}
+  return {ADMIT, 0, ours}
 end
 
 if found[6] then return let_through() end
@@ -36,8 +36,8 @@ if found[6] then return let_through() end
 local function wait_until(at)
   call('HSET', state, 'leader', ours, 'due', at)
   call('PEXPIRE', state, at - now + DEBOUNCE_SPARE_MS)
-  put_off(key, run, task, bytes, at, ttl, taken)
-  return {PUT_OFF, at - now, ''}
+  delay_run(key, run, task, bytes, at, ttl, taken)
+  return {DELAY, at - now, ''}
 end
 
 -- A leader that is back from its wait.

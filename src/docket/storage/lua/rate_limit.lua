@@ -19,7 +19,7 @@ for _, other in ipairs(call('ZRANGEBYSCORE', log, '(' .. string.format('%.0f', n
 -- A place in which a body may have begun is not given back.
 local function go()
   let_in(key, run)
-  return {GO, 0, was_let_in(task) and '' or ours}
+  return {ADMIT, 0, was_let_in(task) and '' or ours}
 end
 
 -- Delivered again: its place was counted when it began first.
@@ -76,5 +76,5 @@ if rank or prune_end() then
 else
   at = now + 1
 end
-put_off(key, run, task, bytes, at, ttl, taken)
-return {PUT_OFF, at - now, ''}
+delay_run(key, run, task, bytes, at, ttl, taken)
+return {DELAY, at - now, ''}

@@ -1,6 +1,6 @@
 -- What scripts share that decide whether a run may begin.
 -- uses: keys, records, moves, slots, removal, ending
-local LOST_RUN, GO, PUT_OFF, DROP = 0, 1, 2, 3
+local LOST_RUN, ADMIT, DELAY, DROP = 0, 1, 2, 3
 
 -- The run and the task of this epoch, or nothing if it no longer counts.
 local function own_run(key, epoch)
@@ -64,7 +64,7 @@ local function give_back(taken, epoch, comes_back)
 end
 
 -- Ends the run; the task waits until `due`. If a cancel was asked for meanwhile, it ends instead.
-local function put_off(key, run, task, bytes, due, ttl, taken)
+local function delay_run(key, run, task, bytes, due, ttl, taken)
   end_run(key, run, false)
   leave_line(key)
   local is_cancelled = has_flag(run, CANCEL_ASKED)
