@@ -17,7 +17,7 @@ EXCEPTIONS: dict[str, str] = {
     "docket/docket.py:Docket": "to be split",
     "docket/execution/execution.py:Execution": "to be split",
     "docket/storage/server.py:Server": "to be split",
-    "docket/worker/fetching.py:Fetcher": "to be split",
+    "docket/worker/fetcher.py:Fetcher": "to be split",
 }
 
 

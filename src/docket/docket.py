@@ -14,7 +14,7 @@ from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
 from docket.execution.hand_runs import HandRuns
-from docket.execution.watching import watch
+from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
 from docket.instrumentation import (
@@ -29,10 +29,10 @@ from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.task_keys import new_key
 from docket.model.times import check_durations, duration_ms
 from docket.pending_call import PendingCall, check_place
-from docket.places import Places
+from docket._compat import PydocketKeys
 from docket.registry import Registry, TaskCollection, name_of
 from docket.result_store import ResultStore
-from docket.scheduling import Scheduling
+from docket.scheduler import Scheduler
 from docket.spans import batch_span, request_span, task_span
 from docket.storage.keys import Keys
 from docket.storage.server import Server
@@ -56,7 +56,7 @@ Batch = int | None
 __all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
 
 
-class Docket(Places):
+class Docket(PydocketKeys):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
@@ -115,7 +115,7 @@ class Docket(Places):
         self._hand_runs: HandRuns | None = None
         self._stack: AsyncExitStack | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._scheduling: Scheduling | None = None
+        self._scheduling: Scheduler | None = None
         self._progressing: Batcher[ProgressChange, bytes | Unwritten]
 
     def _name_keys(self) -> Keys:
@@ -138,7 +138,7 @@ class Docket(Places):
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)
             await warn_of_foreign(self._ledger, self.name)
-            self._scheduling = Scheduling(self, self._ledger)
+            self._scheduling = Scheduler(self, self._ledger)
             self._progressing = Batcher(
                 self._ledger.progress,
                 most=BATCH,
@@ -198,7 +198,7 @@ class Docket(Places):
         return max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
 
     @property
-    def scheduling(self) -> Scheduling:
+    def scheduler(self) -> Scheduler:
         if self._stack is None or self._scheduling is None:
             raise _not_open()
         return self._scheduling
@@ -251,7 +251,7 @@ class Docket(Places):
         """
         self.registry.register_collection(collection_path, unique=unique)
 
-    # Scheduling
+    # Scheduler
 
     @overload
     def add(
@@ -334,9 +334,9 @@ class Docket(Places):
         if is_tracing():
             with task_span(self, "schedule", execution):
                 execution.trace_context = execution.trace_context or inject_context()
-                await self.scheduling.write_down(execution, replace)
+                await self.scheduler.write_down(execution, replace)
         else:
-            await self.scheduling.write_down(execution, replace)
+            await self.scheduler.write_down(execution, replace)
 
     def _pending_call(
         self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None, key: str | None, *, replace: bool
@@ -359,7 +359,7 @@ class Docket(Places):
                 executions.append(execution)
             size = chunk_size or max(len(executions), 1)
             for start in range(0, len(executions), size):
-                await self.scheduling.write_down_many(executions[start : start + size], replace)
+                await self.scheduler.write_down_many(executions[start : start + size], replace)
         return executions
 
     # Tasks that are there

@@ -9,7 +9,7 @@ from typing import Annotated
 from docket.annotations import Logged
 from docket.dependencies import CurrentDocket, CurrentExecution, CurrentWorker, Retry, TaskLogger, WorkerView
 from docket.execution import Execution, TaskFunction
-from docket.execution.context import TaskHome
+from docket.execution.context import DocketView
 
 Logger = logging.LoggerAdapter[logging.Logger]
 
@@ -17,7 +17,7 @@ Logger = logging.LoggerAdapter[logging.Logger]
 async def trace(
     message: Annotated[str, Logged],
     logger: Logger = TaskLogger(),
-    docket: TaskHome = CurrentDocket(),
+    docket: DocketView = CurrentDocket(),
     worker: WorkerView = CurrentWorker(),
     execution: Execution = CurrentExecution(),
 ) -> None:
@@ -27,7 +27,7 @@ async def trace(
 
 async def fail(
     message: Annotated[str, Logged],
-    docket: TaskHome = CurrentDocket(),
+    docket: DocketView = CurrentDocket(),
     worker: WorkerView = CurrentWorker(),
     execution: Execution = CurrentExecution(),
     retry: Retry = Retry(attempts=2),
@@ -42,7 +42,7 @@ async def sleep(seconds: Annotated[float, Logged], logger: Logger = TaskLogger()
     await asyncio.sleep(seconds)
 
 
-def _way(docket: TaskHome, worker: WorkerView, execution: Execution) -> str:
+def _way(docket: DocketView, worker: WorkerView, execution: Execution) -> str:
     late = max((docket.now() - execution.when).total_seconds(), 0.0)
     return f"{execution.key!r} on docket {docket.name!r}, due {late:.3f} s ago, runs on worker {worker.name!r}"
 

@@ -7,7 +7,7 @@ import pytest
 
 from docket import Docket, ExecutionState, Progress, Worker
 from docket.execution import Execution, ExecutionProgress, ProgressEvent, StateEvent
-from docket.execution.watching import listening
+from docket.execution.waiting import listening
 from docket.ledger import TaskStatus
 from tests.running import run_everything, running
 from tests.times import later, soon

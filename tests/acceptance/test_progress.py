@@ -394,7 +394,7 @@ async def test_a_subscriber_follows_a_task_through_its_replacement(docket: Docke
 async def test_a_subscriber_that_missed_the_end_finds_out(
     docket: Docket, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("docket.execution.watching.SAFETY_SECONDS", 0.2)
+    monkeypatch.setattr("docket.execution.waiting.SAFETY_SECONDS", 0.2)
     execution = await docket.get_execution("k")
     assert execution is not None
     events = execution.subscribe()

@@ -14,7 +14,7 @@ VARIABLE = "FAULTS_REPORTS"
 
 
 @dataclass(frozen=True)
-class Report:
+class HealthPipe:
     """`event` happened to task `key` in process `pid`, at `at` seconds on the machine's monotonic clock."""
 
     event: str
@@ -35,8 +35,8 @@ class Reports:
         report = {"event": event, "key": key, "pid": os.getpid(), "at": time.monotonic(), "wall": time.time()}
         self._client.rpush("reports", json.dumps(report))
 
-    def read(self, event: str | None = None, key: str | None = None) -> list[Report]:
-        everything = [Report(**json.loads(line)) for line in self._client.lrange("reports", 0, -1)]
+    def read(self, event: str | None = None, key: str | None = None) -> list[HealthPipe]:
+        everything = [HealthPipe(**json.loads(line)) for line in self._client.lrange("reports", 0, -1)]
         return [r for r in everything if event in (None, r.event) and key in (None, r.key)]
 
     def count(self, event: str, key: str | None = None) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
-from docket.worker import fetching, sweeper
+from docket.worker import fetcher, sweeper
 from tests.waiting import ends, eventually
 
 from . import tasks
@@ -178,7 +178,7 @@ async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
     stage: Stage, refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the server's permissions keep it from ending a read: then the connection is closed."""
-    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 600.0)
+    monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
     monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
     stage.server()

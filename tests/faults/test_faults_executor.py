@@ -17,7 +17,7 @@ import pytest
 
 from docket import Docket, Worker
 from docket.errors import ServerUnreachable
-from docket.storage import names
+from docket.storage import hosts
 from tests.waiting import ends, eventually, eventually_blocking
 
 from .conftest import Stage
@@ -87,7 +87,7 @@ async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = stage.server(tcp=True)
-    monkeypatch.setattr(names, "_resolve", lambda host, port: ["127.0.0.2", "127.0.0.1"])
+    monkeypatch.setattr(hosts, "_resolve", lambda host, port: ["127.0.0.2", "127.0.0.1"])
     server.run("CONFIG", "SET", "bind", "127.0.0.1")
     async with Docket(stage.name, f"redis://some.name:{server.port}/0") as docket:
         docket.register(double)
@@ -116,7 +116,7 @@ async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, m
     async with working(await stage.worker(docket)) as run:
         execution = await docket.add(long)()
         await eventually(lambda: starts == 1, "it runs")
-        monkeypatch.setattr(names, "_resolve", silent)
+        monkeypatch.setattr(hosts, "_resolve", silent)
         server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         near = await stage.docket(docket.name, url=f"redis://127.0.0.1:{server.port}/0")
         near.register(long)

@@ -13,7 +13,7 @@ import pytest
 from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, Worker
 from docket.storage import scripts
 from docket.storage import server as storage_server
-from docket.worker import settling
+from docket.worker import settler
 from tests.waiting import eventually
 
 from .conftest import Stage
@@ -25,8 +25,8 @@ from .proxy import Proxy
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines in the proportion of small values to small rates, so that the tests take seconds."""
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 0.6)
-    monkeypatch.setattr(settling, "ANSWER_SECONDS", 0.6, raising=False)
-    monkeypatch.setattr("docket.storage.wire.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
+    monkeypatch.setattr(settler, "ANSWER_SECONDS", 0.6, raising=False)
+    monkeypatch.setattr("docket.storage.pipeline.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
 
 
 async def test_endings_that_are_late_together_are_written_in_smaller_batches(stage: Stage, impatient: None) -> None:
@@ -200,7 +200,7 @@ async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_exp
     async def die(order: object) -> None:
         raise asyncio.CancelledError
 
-    scheduling = docket.scheduling
+    scheduling = docket.scheduler
     scheduling._batcher.call = die  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await docket.add(consume, key="task")(b"a" * 100_000)

@@ -7,7 +7,7 @@ import pytest
 from docket.errors import ServerUnreachable
 from docket.ledger import NewTask, Receipt
 from docket.model.states import ExecutionState
-from docket.repeating import Repeater
+from docket.repeater import Repeater
 
 FIFTEEN_MINUTES = 900_000
 

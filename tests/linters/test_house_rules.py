@@ -121,9 +121,9 @@ def test_files_that_a_page_names_exist(tmp_path: Path) -> None:
     (tmp_path / "src" / "worker" / "runner.py").touch()
     (tmp_path / "Makefile").touch()
     page = (
-        "`worker/runner.py`, `runner.py`, `worker/running.py`, `orker/runner.py`, `src/<name>.py`\n```\n`no.py`\n```\n"
+        "`worker/runner.py`, `runner.py`, `worker/runner.py`, `orker/runner.py`, `src/<name>.py`\n```\n`no.py`\n```\n"
     )
-    assert paths.missing(page, paths.existing(tmp_path)) == ["worker/running.py", "orker/runner.py"]
+    assert paths.missing(page, paths.existing(tmp_path)) == ["worker/runner.py", "orker/runner.py"]
 
 
 def _ban(folder: Path, monkeypatch: pytest.MonkeyPatch, **banned: str) -> None:

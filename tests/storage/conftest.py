@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from docket.storage.embedded import find_server
-from docket.storage.line import Line
+from docket.storage.connection import Connection
 
 from .scripted_server import ScriptedServer, client_of
 
@@ -112,16 +112,16 @@ def blocking(real: RealServer) -> Iterator[Any]:
 
 
 @pytest.fixture(params=["unix", "tcp"])
-async def line(request: pytest.FixtureRequest, real: RealServer) -> AsyncIterator[Line]:
-    line = Line(client_of(real.url(request.param)), SECONDS)
+async def line(request: pytest.FixtureRequest, real: RealServer) -> AsyncIterator[Connection]:
+    line = Connection(client_of(real.url(request.param)), SECONDS)
     yield line
     await line.aclose()
 
 
 @pytest.fixture(params=["unix", "tcp"])
-async def hasty_line(request: pytest.FixtureRequest, real: RealServer) -> AsyncIterator[Line]:
+async def hasty_line(request: pytest.FixtureRequest, real: RealServer) -> AsyncIterator[Connection]:
     """One that waits for no answer longer than HASTE."""
-    line = Line(client_of(real.url(request.param)), HASTE)
+    line = Connection(client_of(real.url(request.param)), HASTE)
     yield line
     await line.aclose()
 

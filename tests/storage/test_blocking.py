@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from docket.storage.blocking import BlockingLine
-from docket.storage.line import Line
+from docket.storage.blocking_connection import BlockingConnection
+from docket.storage.connection import Connection
 from tests.waiting import eventually
 
 from .conftest import SECONDS, RealServer
@@ -21,20 +21,20 @@ LONG = 600
 
 
 @pytest.fixture
-async def other(real: RealServer) -> AsyncIterator[Line]:
-    line = Line(client_of(real.url("unix")), SECONDS)
+async def other(real: RealServer) -> AsyncIterator[Connection]:
+    line = Connection(client_of(real.url("unix")), SECONDS)
     yield line
     await line.aclose()
 
 
 @pytest.fixture
-async def waiting(line: Line, other: Line) -> AsyncIterator[BlockingLine]:
-    waiting = BlockingLine(line, other.ask)
+async def waiting(line: Connection, other: Connection) -> AsyncIterator[BlockingConnection]:
+    waiting = BlockingConnection(line, other.ask)
     yield waiting
     await waiting.aclose()
 
 
-def pop(line: BlockingLine) -> asyncio.Task[Any]:
+def pop(line: BlockingConnection) -> asyncio.Task[Any]:
     return asyncio.create_task(line.ask("BLPOP", "nothing", LONG, patience=LONG))
 
 
@@ -42,7 +42,7 @@ async def is_blocked(blocking: Any) -> None:
     await eventually(lambda: blocking.info("clients")["blocked_clients"], "a client is blocked")
 
 
-async def test_a_command_that_waits_is_ended(waiting: BlockingLine, blocking: Any) -> None:
+async def test_a_command_that_waits_is_ended(waiting: BlockingConnection, blocking: Any) -> None:
     for _ in range(3):
         call = pop(waiting)
         await is_blocked(blocking)
@@ -51,14 +51,14 @@ async def test_a_command_that_waits_is_ended(waiting: BlockingLine, blocking: An
         assert not waiting.was_cut
 
 
-async def test_a_command_that_is_not_sent_yet_is_not_sent(waiting: BlockingLine) -> None:
+async def test_a_command_that_is_not_sent_yet_is_not_sent(waiting: BlockingConnection) -> None:
     call = pop(waiting)
     await asyncio.sleep(0)
     waiting.interrupt()
     assert await asyncio.wait_for(call, SECONDS) is None
 
 
-async def test_a_command_that_the_server_has_not_read_yet_is_ended(waiting: BlockingLine) -> None:
+async def test_a_command_that_the_server_has_not_read_yet_is_ended(waiting: BlockingConnection) -> None:
     assert await waiting.ask("ECHO", "a", patience=SECONDS) == b"a"
     for _ in range(20):
         call = pop(waiting)
@@ -67,7 +67,7 @@ async def test_a_command_that_the_server_has_not_read_yet_is_ended(waiting: Bloc
         assert await asyncio.wait_for(call, SECONDS) is None
 
 
-async def test_without_a_command_there_is_nothing_to_end(waiting: BlockingLine) -> None:
+async def test_without_a_command_there_is_nothing_to_end(waiting: BlockingConnection) -> None:
     waiting.interrupt()
     assert await waiting.ask("ECHO", "a", patience=SECONDS) == b"a"
     waiting.interrupt()
@@ -76,7 +76,7 @@ async def test_without_a_command_there_is_nothing_to_end(waiting: BlockingLine) 
 
 @pytest.mark.parametrize("refused", ["-client|unblock", "-client"])
 async def test_where_the_server_refuses_the_connection_is_cut(
-    waiting: BlockingLine, blocking: Any, refused: str
+    waiting: BlockingConnection, blocking: Any, refused: str
 ) -> None:
     blocking.execute_command("ACL", "SETUSER", "default", refused)
     try:
@@ -92,7 +92,7 @@ async def test_where_the_server_refuses_the_connection_is_cut(
 
 
 async def test_a_connection_that_is_lost_by_itself_is_not_taken_for_an_end(
-    waiting: BlockingLine, blocking: Any
+    waiting: BlockingConnection, blocking: Any
 ) -> None:
     call = pop(waiting)
     await is_blocked(blocking)
@@ -104,7 +104,7 @@ async def test_a_connection_that_is_lost_by_itself_is_not_taken_for_an_end(
 
 
 async def test_a_connection_that_was_made_anew_can_be_interrupted_too(
-    waiting: BlockingLine, line: Line, blocking: Any
+    waiting: BlockingConnection, line: Connection, blocking: Any
 ) -> None:
     number = await waiting.ask("CLIENT", "ID", patience=SECONDS)
     lost = line.wire

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from docket.errors import NotOpen, ServerUnsuitable
-from docket.storage import overhearing, subscriptions
+from docket.storage import event_tap, subscriptions
 from docket.storage.keys import Keys
-from docket.storage.overhearing import overhear
+from docket.storage.event_tap import tap_events
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 
@@ -156,9 +156,9 @@ async def test_closing_while_somebody_waits_for_an_answer_leaves_nothing_behind(
 async def test_an_overhearer_hears_again_after_its_connection_was_killed(
     server: Server, blocking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overhearing, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(event_tap, "PAUSE_SECONDS", 0)
     keys, ready, heard = Keys("test"), asyncio.Event(), asyncio.Queue[tuple[str, bytes]]()
-    task = asyncio.create_task(overhear(server, keys, lambda key, event: heard.put_nowait((key, event)), ready))
+    task = asyncio.create_task(tap_events(server, keys, lambda key, event: heard.put_nowait((key, event)), ready))
     async with asyncio.timeout(SECONDS):
         await ready.wait()
         ready.clear()

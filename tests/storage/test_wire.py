@@ -12,9 +12,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from docket.storage.line import Line, open_wire
+from docket.storage.connection import Connection, open_wire
 from docket.storage.scripts import Script
-from docket.storage.wire import stay
+from docket.storage.pipeline import stay
 from tests.waiting import eventually
 
 from .conftest import HASTE, SECONDS, RealServer
@@ -30,7 +30,7 @@ async def outcomes(*calls: Awaitable[Any]) -> list[Any]:
         return await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def under_way(line: Line, *words: bytes | str | int) -> asyncio.Task[Any]:
+async def under_way(line: Connection, *words: bytes | str | int) -> asyncio.Task[Any]:
     """A call that is sent and not answered yet."""
     await line.ask("PING")
     call = asyncio.create_task(line.ask(*words))
@@ -50,28 +50,28 @@ def failing_with(error: str) -> tuple[str, str, int]:
 # Answers and their callers
 
 
-async def test_thousands_of_calls_at_once_get_their_own_answers(line: Line) -> None:
+async def test_thousands_of_calls_at_once_get_their_own_answers(line: Connection) -> None:
     assert await outcomes(*(line.ask("ECHO", n) for n in range(5000))) == [b"%d" % n for n in range(5000)]
 
 
-async def test_words_of_every_kind_and_length_arrive_as_they_were_sent(line: Line, blocking: Any) -> None:
+async def test_words_of_every_kind_and_length_arrive_as_they_were_sent(line: Connection, blocking: Any) -> None:
     words = (b"", b"\r\n$3\r\n", bytes(range(256)), "", "snow ❄ and *1\r\n", 0, -7, 2**63 - 1, MEGABYTES_10)
     await line.ask("RPUSH", "words", *words)
     sent = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     assert blocking.lrange("words", 0, -1) == sent
 
 
-async def test_calls_take_effect_in_the_order_in_which_they_are_made(line: Line, blocking: Any) -> None:
+async def test_calls_take_effect_in_the_order_in_which_they_are_made(line: Connection, blocking: Any) -> None:
     await line.ask("PING")
     await outcomes(*(line.ask("RPUSH", "numbers", n) for n in range(100)))
     assert blocking.lrange("numbers", 0, -1) == [b"%d" % n for n in range(100)]
 
 
-async def test_calls_that_come_before_there_is_a_connection_share_one(line: Line) -> None:
+async def test_calls_that_come_before_there_is_a_connection_share_one(line: Connection) -> None:
     assert len(set(await outcomes(*(line.ask("CLIENT", "ID") for _ in range(50))))) == 1
 
 
-async def test_a_call_that_is_given_up_does_not_shift_the_answers_of_the_others(line: Line) -> None:
+async def test_a_call_that_is_given_up_does_not_shift_the_answers_of_the_others(line: Connection) -> None:
     calls = [await under_way(line, "ECHO", n) for n in range(3)]
     calls += [asyncio.create_task(line.ask("ECHO", n)) for n in range(3, 10)]
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_a_call_that_is_given_up_does_not_shift_the_answers_of_the_others(
     assert kept == [b"1", b"3", b"5", b"7", b"9"]
 
 
-async def test_a_call_that_is_given_up_while_it_connects_does_not_take_the_others_along(line: Line) -> None:
+async def test_a_call_that_is_given_up_while_it_connects_does_not_take_the_others_along(line: Connection) -> None:
     first, second = (asyncio.create_task(line.ask("ECHO", n)) for n in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -89,7 +89,7 @@ async def test_a_call_that_is_given_up_while_it_connects_does_not_take_the_other
     assert found[1] == b"1"
 
 
-async def test_large_requests_and_answers_pass_between_small_ones(line: Line, blocking: Any) -> None:
+async def test_large_requests_and_answers_pass_between_small_ones(line: Connection, blocking: Any) -> None:
     calls = [line.ask("ECHO", "a"), line.ask("SET", "large", MEGABYTES_10), line.ask("GET", "large")]
     assert await outcomes(*calls, line.ask("ECHO", "z")) == [b"a", b"OK", MEGABYTES_10, b"z"]
 
@@ -97,28 +97,28 @@ async def test_large_requests_and_answers_pass_between_small_ones(line: Line, bl
 # Errors that the server answers
 
 
-async def test_an_error_is_raised_to_the_one_who_caused_it(line: Line, blocking: Any) -> None:
+async def test_an_error_is_raised_to_the_one_who_caused_it(line: Connection, blocking: Any) -> None:
     found = await outcomes(line.ask("SET", "text", "a"), line.ask("LPUSH", "text", "b"), line.ask("GET", "text"))
     assert isinstance(found[1], ResponseError)
     assert "wrong kind of value" in str(found[1])
     assert (found[0], found[2]) == (b"OK", b"a")
 
 
-async def test_a_moved_slot_is_told_with_its_new_place(line: Line) -> None:
+async def test_a_moved_slot_is_told_with_its_new_place(line: Connection) -> None:
     moved, other = await outcomes(line.ask(*failing_with("MOVED 7 127.0.0.1:7001")), line.ask("ECHO", "a"))
     assert isinstance(moved, MovedError)
     assert str(moved) == "7 127.0.0.1:7001"
     assert other == b"a"
 
 
-async def test_a_server_that_became_a_replica_is_called_on_a_new_connection(line: Line) -> None:
+async def test_a_server_that_became_a_replica_is_called_on_a_new_connection(line: Connection) -> None:
     before = await line.ask("CLIENT", "ID")
     with pytest.raises(ReadOnlyError):
         await line.ask(*failing_with("READONLY it is a replica"))
     assert await line.ask("CLIENT", "ID") != before
 
 
-async def test_a_script_that_the_server_does_not_know_is_loaded(line: Line, blocking: Any) -> None:
+async def test_a_script_that_the_server_does_not_know_is_loaded(line: Connection, blocking: Any) -> None:
     blocking.script_flush()
     source = "return {KEYS[1], ARGV[1]}"
     script = Script("pair", source, blocking.execute_command("EVAL", "return redis.sha1hex(ARGV[1])", 0, source))
@@ -131,7 +131,7 @@ async def test_a_script_that_the_server_does_not_know_is_loaded(line: Line, bloc
 
 
 async def test_a_cut_connection_fails_all_calls_under_way_and_the_next_call_opens_another(
-    line: Line, blocking: Any
+    line: Connection, blocking: Any
 ) -> None:
     number = await line.ask("CLIENT", "ID")
     calls = [await under_way(line, "BLPOP", "nothing", 0)]
@@ -142,7 +142,7 @@ async def test_a_cut_connection_fails_all_calls_under_way_and_the_next_call_open
     assert await line.ask("CLIENT", "ID") != number
 
 
-async def test_a_cut_connection_does_not_wait_for_a_call_that_was_given_up(line: Line, blocking: Any) -> None:
+async def test_a_cut_connection_does_not_wait_for_a_call_that_was_given_up(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
     given_up, kept = await under_way(line, "BLPOP", "nothing", 0), asyncio.create_task(line.ask("ECHO", "a"))
     await asyncio.sleep(0)
@@ -151,7 +151,7 @@ async def test_a_cut_connection_does_not_wait_for_a_call_that_was_given_up(line:
     assert isinstance((await outcomes(given_up, kept))[1], RedisConnectionError)
 
 
-async def test_a_silent_server_is_given_up_when_patience_ends_and_called_anew(hasty_line: Line, blocking: Any) -> None:
+async def test_a_silent_server_is_given_up_when_patience_ends_and_called_anew(hasty_line: Connection, blocking: Any) -> None:
     number = await hasty_line.ask("CLIENT", "ID")
     silent = await under_way(hasty_line, "BLPOP", "nothing", 0)
     found = await outcomes(silent, hasty_line.ask("ECHO", "a"))
@@ -160,7 +160,7 @@ async def test_a_silent_server_is_given_up_when_patience_ends_and_called_anew(ha
     await until_gone(blocking, number)
 
 
-async def test_a_given_up_call_that_is_never_answered_ends_the_connection_too(hasty_line: Line) -> None:
+async def test_a_given_up_call_that_is_never_answered_ends_the_connection_too(hasty_line: Connection) -> None:
     silent = await under_way(hasty_line, "BLPOP", "nothing", 0)
     behind = asyncio.create_task(hasty_line.ask("ECHO", "a"))
     await asyncio.sleep(0)
@@ -168,14 +168,14 @@ async def test_a_given_up_call_that_is_never_answered_ends_the_connection_too(ha
     assert isinstance((await outcomes(silent, behind))[1], RedisTimeoutError)
 
 
-async def test_patience_counts_from_each_call_on_its_own(hasty_line: Line) -> None:
+async def test_patience_counts_from_each_call_on_its_own(hasty_line: Connection) -> None:
     number = await hasty_line.ask("CLIENT", "ID")
     for _ in range(4):
         assert await hasty_line.ask("BLPOP", "nothing", "0.2") is None
     assert await hasty_line.ask("CLIENT", "ID") == number
 
 
-async def test_answers_that_came_while_the_event_loop_was_blocked_count(hasty_line: Line, blocking: Any) -> None:
+async def test_answers_that_came_while_the_event_loop_was_blocked_count(hasty_line: Connection, blocking: Any) -> None:
     calls = [await under_way(hasty_line, "ECHO", "a"), asyncio.create_task(hasty_line.ask("SET", "sign", "b"))]
     await asyncio.sleep(0)
     time.sleep(HASTE + 0.2)
@@ -186,7 +186,7 @@ async def test_answers_that_came_while_the_event_loop_was_blocked_count(hasty_li
     assert await outcomes(*calls) == [b"a", b"OK"]
 
 
-async def test_hanging_up_lets_calls_under_way_finish(line: Line, blocking: Any) -> None:
+async def test_hanging_up_lets_calls_under_way_finish(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
     waiting = await under_way(line, "BLPOP", "list", 0)
     line.hang_up()
@@ -196,13 +196,13 @@ async def test_hanging_up_lets_calls_under_way_finish(line: Line, blocking: Any)
     await until_gone(blocking, number)
 
 
-async def test_hanging_up_an_idle_line_closes_its_connection(line: Line, blocking: Any) -> None:
+async def test_hanging_up_an_idle_line_closes_its_connection(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
     line.hang_up()
     await until_gone(blocking, number)
 
 
-async def test_closing_a_line_fails_calls_under_way(line: Line) -> None:
+async def test_closing_a_line_fails_calls_under_way(line: Connection) -> None:
     waiting = await under_way(line, "BLPOP", "nothing", 0)
     await line.aclose()
     with pytest.raises(RedisConnectionError, match="was closed"):
@@ -210,7 +210,7 @@ async def test_closing_a_line_fails_calls_under_way(line: Line) -> None:
 
 
 async def test_where_nobody_listens_every_caller_is_told(scripted_server: ScriptedServer) -> None:
-    line = Line(client_of(scripted_server.url + "-elsewhere"), SECONDS)
+    line = Connection(client_of(scripted_server.url + "-elsewhere"), SECONDS)
     found = await outcomes(*(line.ask("PING") for _ in range(5)))
     assert {type(error) for error in found} == {RedisConnectionError}
 
@@ -220,7 +220,7 @@ async def test_where_nobody_listens_every_caller_is_told(scripted_server: Script
 
 async def test_garbage_ends_the_connection_with_an_error_that_says_so(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: b"HTTP/1.1 400\r\n" if words == [b"ECHO", b"0"] else plainly(words)]
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     await line.ask("ECHO", "a")
     found = await outcomes(*(line.ask("ECHO", n) for n in range(3)))
     assert {type(error) for error in found} == {RedisConnectionError}
@@ -235,7 +235,7 @@ async def test_half_an_answer_is_no_answer(scripted_server: ScriptedServer) -> N
         return b"$9\r\nhal" if words == [b"ECHO", b"0"] else None if words == [b"ECHO", b"1"] else plainly(words)
 
     scripted_server.manners = [in_halves]
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     await line.ask("PING")
     found = await outcomes(line.ask("ECHO", 0), line.ask("ECHO", 1))
     assert {type(error) for error in found} == {RedisConnectionError}
@@ -246,7 +246,7 @@ async def test_half_an_answer_is_no_answer(scripted_server: ScriptedServer) -> N
 async def test_an_answer_that_nobody_asked_for_ends_the_connection(scripted_server: ScriptedServer) -> None:
     """Else it would be taken for the answer of the next call."""
     scripted_server.manners = [lambda words: plainly(words) * (2 if words[0] == b"ECHO" else 1)]
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     assert await line.ask("ECHO", "a") == b"a"
     assert await line.ask("ECHO", "b") == b"b"
     assert scripted_server.connections == 2
@@ -256,7 +256,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(scripted_serv
 async def test_an_answer_in_many_pieces_is_one_answer(scripted_server: ScriptedServer) -> None:
     pieces = {b"0": b"*2\r", b"1": b"\n$3\r\nab", b"2": b"c\r\n$1\r\nd", b"3": b"\r\n+x\r\n+y\r\n+z\r\n"}
     scripted_server.manners = [lambda words: pieces[words[1]] if words[0] == b"ECHO" else plainly(words)]
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     await line.ask("PING")
     assert await outcomes(*(line.ask("ECHO", n) for n in range(4))) == [[b"abc", b"d"], b"x", b"y", b"z"]
     await line.aclose()
@@ -264,7 +264,7 @@ async def test_an_answer_in_many_pieces_is_one_answer(scripted_server: ScriptedS
 
 async def test_a_server_that_accepts_and_says_nothing_is_given_up(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: b""]
-    line = Line(client_of(scripted_server.url), 0.05)
+    line = Connection(client_of(scripted_server.url), 0.05)
     with pytest.raises(RedisTimeoutError, match=r"no answer within 0\.05 s"):
         await line.ask("PING")
     assert await line.ask("ECHO", "a") == b"a"
@@ -273,7 +273,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_given_up(scripted_serve
 
 async def test_a_server_that_hangs_up_on_the_greeting_is_a_lost_connection(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: None]
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     with pytest.raises(RedisConnectionError):
         await line.ask("PING")
     assert await line.ask("ECHO", "a") == b"a"
@@ -313,7 +313,7 @@ async def test_a_listener_that_fails_ends_the_connection_with_its_error(scripted
 # What was once wrong
 
 
-async def test_words_that_cannot_be_sent_do_not_shift_the_answers_of_others(line: Line) -> None:
+async def test_words_that_cannot_be_sent_do_not_shift_the_answers_of_others(line: Connection) -> None:
     await line.ask("PING")
     bad, good = await outcomes(line.ask("ECHO", "\ud800"), line.ask("ECHO", "a"))
     assert isinstance(bad, UnicodeEncodeError)
@@ -333,7 +333,7 @@ async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server:
         await staying
 
 
-async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(line: Line, blocking: Any) -> None:
+async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
     waiting = await under_way(line, "BLPOP", "list", 0)
     line.hang_up()
@@ -343,7 +343,7 @@ async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(
     await until_gone(blocking, number)
 
 
-async def test_a_short_patience_after_a_long_one_is_short(line: Line) -> None:
+async def test_a_short_patience_after_a_long_one_is_short(line: Connection) -> None:
     await line.ask("PING", patience=100)
     with pytest.raises(RedisTimeoutError):
         async with asyncio.timeout(SECONDS):
@@ -361,7 +361,7 @@ async def test_a_line_that_is_moved_while_it_connects_ends_up_at_the_new_place(r
         writer.close()
 
     old = await asyncio.start_server(slow, "127.0.0.1", 0)
-    line = Line(client_of(f"redis://127.0.0.1:{old.sockets[0].getsockname()[1]}"), SECONDS)
+    line = Connection(client_of(f"redis://127.0.0.1:{old.sockets[0].getsockname()[1]}"), SECONDS)
     first = asyncio.create_task(line.ask("ECHO", "a"))
     await asked.wait()
     await line.move("127.0.0.1", real.port)
@@ -372,7 +372,7 @@ async def test_a_line_that_is_moved_while_it_connects_ends_up_at_the_new_place(r
 
 
 async def test_closing_a_line_while_it_connects_ends_its_calls(scripted_server: ScriptedServer) -> None:
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     call = asyncio.create_task(line.ask("ECHO", "a"))
     await asyncio.sleep(0)
     await line.aclose()
@@ -381,6 +381,6 @@ async def test_closing_a_line_while_it_connects_ends_its_calls(scripted_server: 
 
 async def test_a_malformed_error_is_an_error_of_the_connection(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: b"-MOVED\r\n" if words[0] == b"ECHO" else plainly(words)]
-    line = Line(client_of(scripted_server.url), SECONDS)
+    line = Connection(client_of(scripted_server.url), SECONDS)
     assert [type(found) for found in await outcomes(line.ask("ECHO", "a"))] == [RedisConnectionError]
     await line.aclose()

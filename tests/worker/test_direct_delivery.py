@@ -19,7 +19,7 @@ from docket.execution import TaskFunction
 from docket.ledger import Delivery, ReservedSlot, Ledger
 from docket.storage.server import Server
 from docket.testing import Clock
-from docket.worker import fetching, renewer, unknown_deliveries
+from docket.worker import fetcher, renewer, unknown_deliveries
 from docket.worker.direct_delivery import Offer, DirectDelivery
 from docket.worker.slots import Slots
 from tests.run_log import RunLog
@@ -76,7 +76,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads end soon, and unknown deliveries are looked for soon after."""
-    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 0.1)
+    monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 0.1)
     monkeypatch.setattr(unknown_deliveries, "AGAIN_SECONDS", 0.05)
 
 

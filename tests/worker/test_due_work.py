@@ -10,7 +10,7 @@ import pytest
 
 from docket import Docket, Worker
 from docket.ledger import Ledger, Staged
-from docket.worker import staging
+from docket.worker import stager
 from tests.waiting import SECONDS
 
 
@@ -37,7 +37,7 @@ async def test_a_task_that_is_added_while_the_server_is_asked_what_is_due_is_not
 
     monkeypatch.setattr(Ledger, "stage", slowly_answered)
     # Only a wake can help: the backstop would come too late for the test.
-    monkeypatch.setattr(staging, "LONGEST_SLEEP", 3600.0)
+    monkeypatch.setattr(stager, "LONGEST_SLEEP", 3600.0)
     await docket.add(note, when=soon())("first")
     # One subscription serves both: when we hear of it, so does the worker.
     await docket.subscriptions.listen(docket.keys.wake_channel, lambda _: heard.set())

@@ -16,7 +16,7 @@ from docket import CurrentExecution, CurrentWorker, Docket, Execution, Execution
 from docket.errors import TaskNotRegistered
 from docket.ledger import Ledger, Settlement, unknown_function
 from docket.ledger.settlements import UNKNOWN
-from docket.worker import fetching, sweeper
+from docket.worker import fetcher, sweeper
 from tests.running import worker_at_work
 from tests.waiting import eventually
 
@@ -198,7 +198,7 @@ async def test_a_fallback_gets_a_task_at_once_though_another_worker_knows_it(doc
 async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_again(
     docket: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "BLOCK_SECONDS", 600.0)
+    monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
     monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
     take, executions = Ledger.take, list[Execution]()

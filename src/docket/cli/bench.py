@@ -13,10 +13,10 @@ import typer
 from docket._version import __version__
 from docket.cli.docket_options import on_server
 from docket.cli.logs import Level, docket_logs_only
-from docket.cli.loops import loop_factory
-from docket.cli.measuring import Bench, Rate, Times
+from docket.cli.event_loop import loop_factory
+from docket.cli.measurement import Bench, Rate, Times
 from docket.cli.numbers import positive
-from docket.cli.opening import run
+from docket.cli.connect import run
 from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket

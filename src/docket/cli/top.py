@@ -16,7 +16,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.keyboard import quitting
 from docket.cli.numbers import positive
-from docket.cli.opening import opened, run
+from docket.cli.connect import opened, run
 from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
 from docket.docket import Docket

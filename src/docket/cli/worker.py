@@ -11,11 +11,11 @@ import typer
 
 from docket.cli.failures import WrongUsage
 from docket.cli.logs import logging_to_stdout
-from docket.cli.loops import has_uvloop
+from docket.cli.event_loop import has_uvloop
 from docket.cli.numbers import positive, whole_number
-from docket.cli.supervising import Supervisor
+from docket.cli.supervisor import Supervisor
 from docket.cli.worker_options import DEVELOPING, WorkerOptions, flag, number, switch, with_worker_options
-from docket.cli.working import check_can_be_shared, run_worker, warn_of_tasks
+from docket.cli.run_worker import check_can_be_shared, run_worker, warn_of_tasks
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 

@@ -27,7 +27,7 @@ from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
 from .context import WorkerView, current_docket, current_execution, current_worker
-from .contextual import (
+from .current import (
     CurrentDocket,
     CurrentExecution,
     CurrentWorker,
@@ -49,7 +49,7 @@ from .plan import (
     plan_for,
 )
 from .ratelimit import RateLimit
-from .resolving import Resolved, resolve, resolve_immediately
+from .resolution import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
 from .timeout import Timeout
 from .validation import validate_dependencies

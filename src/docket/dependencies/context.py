@@ -12,7 +12,7 @@ from docket.execution.run_context import current_docket, current_execution, curr
 
 if TYPE_CHECKING:
     from docket.execution import Execution
-    from docket.execution.context import TaskHome
+    from docket.execution.context import DocketView
 
 
 class WorkerView(Protocol):
@@ -27,7 +27,7 @@ class WorkerView(Protocol):
 
     def now(self) -> datetime: ...
 
-    def body_waits(self, execution: Execution, docket: TaskHome, key: str) -> None: ...
+    def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None: ...
 
 
 # Clients read these from the base class of all dependencies, which is uncalled-for's.

@@ -9,7 +9,7 @@ from typing import Any, cast
 from uncalled_for import Dependency, get_signature
 from uncalled_for import validate_dependencies as validate_declarations
 
-from . import contextual
+from . import current
 from .perpetual import Perpetual
 from .plan import plan_for
 
@@ -56,7 +56,7 @@ def _mistake(default: Any) -> str | None:
 def _is_not_called(default: Any) -> bool:
     if isinstance(default, type):
         return issubclass(default, Dependency)
-    return inspect.isfunction(default) and default.__module__ == contextual.__name__
+    return inspect.isfunction(default) and default.__module__ == current.__name__
 
 
 def _validate_automatic(function: Callable[..., Any], name: str) -> None:

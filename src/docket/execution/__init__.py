@@ -12,7 +12,7 @@ from .display import compact_signature
 from .execution import Execution
 from .progress import ExecutionProgress, ProgressEvent
 from .task_call import TaskCall, TaskFunction
-from .watching import StateEvent
+from .waiting import StateEvent
 
 __all__ = [
     "Disposition",

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .execution import Execution
     from .hand_runs import HandRuns
     from .progress import ProgressEvent
-    from .watching import StateEvent
+    from .waiting import StateEvent
 
 
-class TaskHome(Protocol):
+class DocketView(Protocol):
     """The docket as its executions see it."""
 
     name: str

@@ -33,7 +33,7 @@ from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
 from .stand_in import stand_in
 from .task_call import TaskFunction
-from .watching import StateEvent, wait_finished, watch
+from .waiting import StateEvent, wait_finished, watch
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -115,7 +115,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
         """Calls the function with the arguments that were scheduled."""
         return self._function(*self._args, **self._kwargs)
 
-    # Scheduling
+    # Scheduler
 
     async def schedule(self, replace: bool = False) -> Disposition:
         """Schedules this task at `when` and tells what became of it.

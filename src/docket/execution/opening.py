@@ -14,10 +14,10 @@ from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
 
 if TYPE_CHECKING:
-    from .context import TaskHome
+    from .context import DocketView
 
 
-async def open_ending(docket: TaskHome, key: str, record: FinishedRecord) -> Any:
+async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> Any:
     """The value that the record tells of; raises what the task raised, ExecutionCancelled, or ResultExpired."""
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
@@ -34,7 +34,7 @@ async def open_ending(docket: TaskHome, key: str, record: FinishedRecord) -> Any
     return decode_result(payload) if kind == VALUE else None
 
 
-async def _from_payloads(docket: TaskHome, key: str, reference: bytes) -> bytes:
+async def _from_payloads(docket: DocketView, key: str, reference: bytes) -> bytes:
     found = read_reference(reference)
     stored = await docket.ledger.payloads.fetch(found.id) if found is not None else None
     if stored is None:
@@ -42,14 +42,14 @@ async def _from_payloads(docket: TaskHome, key: str, reference: bytes) -> bytes:
     return stored
 
 
-async def _from_result_storage(docket: TaskHome, key: str, result_key: bytes) -> bytes:
+async def _from_result_storage(docket: DocketView, key: str, result_key: bytes) -> bytes:
     stored = await docket.result_storage.get(result_key.decode(), collection=docket.results_collection)
     if stored is None:
         raise ResultExpired(f"the result of task {key!r} is no longer in the result storage")
     return enveloped(base64.b64decode(stored["data"]))
 
 
-async def stored_ending(docket: TaskHome, key: str) -> bytes | None:
+async def stored_ending(docket: DocketView, key: str) -> bytes | None:
     """The pickled value or exception that the finished record of a task has, or None."""
     record = (await docket.ledger.get(key)).finished
     if record is None:

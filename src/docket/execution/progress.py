@@ -15,7 +15,7 @@ from docket.ledger import ProgressChange, Unwritten
 from docket.model.times import from_ms
 
 if TYPE_CHECKING:
-    from .context import TaskHome
+    from .context import DocketView
 
 
 logger: logging.Logger = logging.getLogger("docket.execution")
@@ -43,7 +43,7 @@ class ExecutionProgress:
     could not be written goes along with the next write.
     """
 
-    def __init__(self, docket: TaskHome, key: str, epoch: int = 0) -> None:
+    def __init__(self, docket: DocketView, key: str, epoch: int = 0) -> None:
         self.docket = docket
         self.key = key
         self.epoch = epoch
@@ -55,7 +55,7 @@ class ExecutionProgress:
         self._unsent: ProgressChange | None = None
 
     @classmethod
-    async def create(cls, docket: TaskHome, key: str) -> Self:
+    async def create(cls, docket: DocketView, key: str) -> Self:
         """The progress of a task as it is written down."""
         progress = cls(docket, key)
         await progress.sync()

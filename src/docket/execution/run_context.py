@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from docket.dependencies import WorkerView
 
-    from .context import TaskHome
+    from .context import DocketView
     from .execution import Execution
 
-current_docket: ContextVar[TaskHome] = ContextVar("current_docket")
+current_docket: ContextVar[DocketView] = ContextVar("current_docket")
 current_worker: ContextVar[WorkerView] = ContextVar("current_worker")
 current_execution: ContextVar[Execution] = ContextVar("current_execution")
 
 
-def note_wait(docket: TaskHome, key: str) -> None:
+def note_wait(docket: DocketView, key: str) -> None:
     """Tells the worker, if the current code is the body of a task, that it waits for another task to begin and end."""
     execution = current_execution.get(None)
     if execution is not None and execution.epoch:

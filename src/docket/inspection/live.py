@@ -21,7 +21,7 @@ from docket.ledger.values import Census
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.overhearing import overhear
+from docket.storage.event_tap import tap_events
 
 from .listing import list_tasks
 from .snapshot import WorkerInfo, read_workers
@@ -122,7 +122,7 @@ class Observer:
         ready = asyncio.Event()
         docket = self._docket
         ears = asyncio.create_task(
-            overhear(docket.server, docket.keys, self.hear, ready), name=f"{docket.name} - overhearing"
+            tap_events(docket.server, docket.keys, self.hear, ready), name=f"{docket.name} - overhearing"
         )
         try:
             with contextlib.suppress(TimeoutError):

@@ -1,6 +1,6 @@
 """How a task is written down: the lifecycle's verbs, each one script. The only caller of scripts."""
 
-from .batching import Batcher
+from .batcher import Batcher
 from .endings import Ending, read_ending
 from .ledger import Ledger
 from .rows import TaskStatus, Receipt, WorkerRow

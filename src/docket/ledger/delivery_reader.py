@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from docket.storage.blocking import BlockingLine
+from docket.storage.blocking_connection import BlockingConnection
 from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
 
@@ -22,7 +22,7 @@ class DeliveryReader:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._front, self._stream = text_bytes(ledger.keys.front), text_bytes(ledger.keys.stream)
-        self._line: BlockingLine | None = None
+        self._line: BlockingConnection | None = None
         # Whether the last read was ended by closing its connection: a delivery may be lost with it.
         self.was_cut: bool = False
 

@@ -11,7 +11,7 @@ from docket.storage.keys import Keys, text_bytes
 from docket.storage.records import STORED_APART, Reference, TaskRecord
 from docket.storage.server import FETCHING, STORING, Server
 
-from .batching import batch_end
+from .batcher import batch_end
 
 # Larger ones do not go through a script.
 LARGEST_CALL = 4 * 1024

@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .credentials import BoundedCredentials, TimedCredentials
-from .names import addresses, addresses_within
+from .hosts import addresses, addresses_within
 from .urls import Address
 
 # The least that a step of a connection gets: a time-out of zero would mean that it does not block.

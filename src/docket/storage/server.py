@@ -22,21 +22,21 @@ from docket.errors import NotOpen, ServerUnreachable, ServerUnsuitable
 from docket.model.clock import TaskClock, shared_clock
 
 from .attempts import SharedAttempt, SharedAttempts, Turns
-from .blocking import BlockingLine
+from .blocking_connection import BlockingConnection
 from .connections import ThreadedClient, async_class
 from .credentials import bounded
 from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
 from .greeting import engine_of
 from .keys import text_bytes
-from .line import Line, open_wire
+from .connection import Connection, open_wire
 from .nodes import Nodes, Place, nodes_of
 from .outages import Outages
 from .scripts import load
 from .threads import in_thread
 from .urls import Address, Kind, hide_password, parse
 from .user_client import user_client
-from .wire import Wire
+from .pipeline import Pipeline
 
 if TYPE_CHECKING:
     from .embedded import FolderEngine
@@ -81,9 +81,9 @@ class Server:
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Connection] = {}
         # By way, for large values: one request at a time.
-        self._bulk_lines: tuple[dict[int, Line], dict[int, Line]] = ({}, {})
+        self._bulk_lines: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
         self._bulk_turns = (Turns(), Turns())
         self._places: dict[int, Place] = {}
         # The threads have the same time; a little more is for them to say why they failed.
@@ -158,7 +158,7 @@ class Server:
         return await self.ask_alone(way, keys[0], *words, patience=patience)
 
     async def _on_node(
-        self, key: bytes, call: Callable[[Line], Awaitable[Any]], lines: dict[int, Line] | None = None
+        self, key: bytes, call: Callable[[Connection], Awaitable[Any]], lines: dict[int, Connection] | None = None
     ) -> Any:
         if not self._is_usable:
             await self._greet()
@@ -179,14 +179,14 @@ class Server:
                 self._places.pop(slot, None)
             raise self.explain(error) from error
 
-    async def _line_to(self, slot: int, lines: dict[int, Line]) -> Line:
+    async def _line_to(self, slot: int, lines: dict[int, Connection]) -> Connection:
         line = lines.get(slot)
         if line is not None and (self._nodes is None or slot in self._places):
             return line
         place = await self._place(slot)
         line = lines.get(slot)
         if line is None:
-            line = lines[slot] = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
+            line = lines[slot] = Connection(self._plain_client(1, None, place), ANSWER_SECONDS)
             self._stack.push_async_callback(line.aclose)
         elif place is not None:
             await line.move(*place)
@@ -267,16 +267,16 @@ class Server:
         self._pools.add(pool)
         return aioredis.Redis.from_pool(pool)
 
-    async def blocking_line(self, key: str) -> BlockingLine:
+    async def blocking_line(self, key: str) -> BlockingConnection:
         """A line for blocking reads of one key, to the node that has it."""
         if not self._is_usable:
             await self._greet()
         name = text_bytes(key)
         slot = self._nodes.slot(name) if self._nodes is not None else 0
-        line = Line(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
-        return BlockingLine(line, lambda *words: self.ask(name, *words))
+        line = Connection(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
+        return BlockingConnection(line, lambda *words: self.ask(name, *words))
 
-    async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Wire:
+    async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Pipeline:
         """A connection for subscriptions; any node of a cluster hears all channels."""
         if not self._is_usable:
             await self._greet()
@@ -338,7 +338,7 @@ class Server:
         if self._nodes is None:
             return await (await self._line_to(0, self._lines)).ask("INFO", "server")
         place = await in_thread(self._nodes.look, ANSWER_SECONDS)
-        line = Line(self._plain_client(1, None, place), ANSWER_SECONDS)
+        line = Connection(self._plain_client(1, None, place), ANSWER_SECONDS)
         try:
             return await line.ask("INFO", "server")
         finally:

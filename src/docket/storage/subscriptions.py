@@ -13,7 +13,7 @@ from docket._aio import Backoff, cancel_and_wait
 from docket.errors import DocketError, NotOpen, ServerUnsuitable
 
 from .server import ANSWER_SECONDS, Server
-from .wire import Wire, stay
+from .pipeline import Pipeline, stay
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
@@ -36,7 +36,7 @@ class Subscriptions:
         self._name = name
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
-        self._wire: Wire | None = None
+        self._wire: Pipeline | None = None
         self._reader: asyncio.Task[None] | None = None
         # Per channel: subscribe commands that are not answered yet, and the future of those who wait for the answer.
         self._asked: dict[bytes, int] = {}
@@ -128,7 +128,7 @@ class Subscriptions:
                 self._hang_up()
             await self._server.outages.pause(backoff.next_pause())
 
-    async def _open(self) -> Wire:
+    async def _open(self) -> Pipeline:
         wire = await self._server.subscription_wire(self._dispatch)
         # Nothing may happen between these: who comes later finds the connection and asks for itself.
         self._wire, self._asked = wire, {}

@@ -23,8 +23,8 @@ from docket.ledger import RunEnding, Settlement, ending_its_chain, giving_back, 
 from docket.model.times import duration_ms
 
 from .endings import Endings
-from .redelivery import RedeliveryDelays
-from .reporting import CANCELLED, SUCCEEDED, RunCounts
+from .redelivery_delays import RedeliveryDelays
+from .reporter import CANCELLED, SUCCEEDED, RunCounts
 from .run_limits import SPENT, RunLimits
 from .run_settler import GIVEN_UP, RunSettler
 from .runs import CancelReason, Run

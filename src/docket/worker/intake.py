@@ -13,7 +13,7 @@ from docket.storage.records import is_suspect
 
 from .prefetch import Prefetcher
 from .process_runs import ProcessRuns, this_process
-from .running import Runner
+from .runner import Runner
 from .runs import Run, Runs
 from .slots import Slots
 

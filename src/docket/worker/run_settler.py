@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docket.execution import Execution
 from docket.ledger import SettleResult, Settlement, requeue
 
-from .reporting import CANCELLED, RunCounts
+from .reporter import CANCELLED, RunCounts
 from .runs import CancelReason, Run
 
 if TYPE_CHECKING:

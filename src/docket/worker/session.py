@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from docket.attached import AttachedWorkers
 
-from .draining import AT_ONCE, LOOP_ENDS, Draining
+from .drain import AT_ONCE, LOOP_ENDS, Drain
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Session:
         self._attached = attached
         self._over = asyncio.Event()
         # None during set-up.
-        self._draining: Draining | None = None
+        self._draining: Drain | None = None
         # When the end began.
         self._began: float | None = None
         # The same, if the worker ends at once.
@@ -74,7 +74,7 @@ class Session:
         """Whether the worker drains, or was told to stop. Safe to call from any thread."""
         return self._told_to_stop.is_set() or self._phase is Phase.DRAINING
 
-    def begin(self, draining: Draining) -> None:
+    def begin(self, draining: Drain) -> None:
         """Set-up is done: the worker serves."""
         self._phase = Phase.SERVING
         self._draining = draining

@@ -17,22 +17,22 @@ from docket.storage.eviction import warn_of_eviction
 
 from .agreement import Agreement
 from .cancels import forget_cancels
-from .draining import Draining
+from .drain import Drain
 from .duties import Duties
-from .fetching import Fetcher
+from .fetcher import Fetcher
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
 from .lifecycles import lifecycles
 from .cancellations import CancelListener
-from .running import Runner
+from .runner import Runner
 from .runs import Runs
-from .sampling import Sampler
-from .seeding import Seeder
+from .sampler import Sampler
+from .seeder import Seeder
 from .service import Service
 from .session import Session
-from .settling import Settler
+from .settler import Settler
 from .slots import Slots
-from .staging import Stager
+from .stager import Stager
 from .registration import Registration
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
@@ -79,7 +79,7 @@ class Staff:
         self.registration: Registration = Registration(
             ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
         )
-        self.draining: Draining = Draining(self.runs, worker.grace_period.total_seconds(), self.registration)
+        self.draining: Drain = Drain(self.runs, worker.grace_period.total_seconds(), self.registration)
         self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.registration)
         self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from docket.ledger import Ledger, UnknownEntry
 from docket.storage.subscriptions import Subscriptions
 
-from .claiming import ClaimingService
+from .claiming_service import ClaimingService
 from .intake import Intake, LeaseView
 from .direct_delivery import DirectDelivery
 

@@ -15,7 +15,7 @@ from docket.dependencies import Dependency, current_docket, current_worker, vali
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
-from docket.execution.context import TaskHome
+from docket.execution.context import DocketView
 from docket.ledger.workers import as_json
 from docket.model.times import check_durations, duration_ms, from_ms
 
@@ -26,11 +26,11 @@ from .health import health_problem, readiness_problem
 from .options import WorkerOptions
 from .own_dependencies import worker_dependencies
 from .program import run_program
-from .reporting import Reporter
+from .reporter import Reporter
 from .runs import Runs
 from .server_clock import ServerClock
 from .session import Session
-from .sharing import SharedValues
+from .shared_values import SharedValues
 from .staff import Staff, Until, open_staff
 from .task_list import log_start
 
@@ -182,7 +182,7 @@ class Worker:
     def readiness_problem(self) -> str | None:
         return readiness_problem(self)
 
-    def body_waits(self, execution: Execution, docket: TaskHome, key: str) -> None:
+    def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:
         """The body of one of our runs waits for a task that has not begun."""
         if (docket.name, docket.ledger.server.url) == (self.docket.name, self.docket.url):
             self.staff.waiting_bodies.note(execution, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from docket.storage.wire import SLOWEST_BYTES_PER_SECOND
+from docket.storage.pipeline import SLOWEST_BYTES_PER_SECOND
 
 LEASES = 3
 

@@ -24,7 +24,7 @@ from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed
 from docket.cli.keyboard import quitting
 from docket.cli.logs import Level, docket_logs_only
-from docket.cli.opening import run
+from docket.cli.connect import run
 from docket.cli.output import is_terminal
 from docket.docket import Docket
 from docket.inspection.live import Observer

@@ -12,7 +12,7 @@ from collections.abc import Callable
 REPORT_SECONDS = 1.0
 
 
-class Report:
+class HealthPipe:
     """Writes the worker's health from a thread of its own, so also while the event loop is blocked.
 
     A supervisor that is gone cannot pass signals on: then the worker stops, as if it had been told to.

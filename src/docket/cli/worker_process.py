@@ -35,7 +35,7 @@ class GaveUp(Exception):
         self.code = code
 
 
-class Seat:
+class WorkerProcess:
     """Starts a worker process, and again when it dies."""
 
     def __init__(self, options: WorkerOptions, *, patient: bool) -> None:

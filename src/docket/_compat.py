@@ -5,7 +5,7 @@ from __future__ import annotations
 from docket.storage.keys import GROUP, Keys
 
 
-class Places:
+class PydocketKeys:
     """The names of a docket's keys and channels."""
 
     keys: Keys

@@ -34,7 +34,7 @@ _LARGE = 64 * 1024
 _LATE_SECONDS = 0.1
 
 
-class Wire(asyncio.Protocol):
+class Pipeline(asyncio.Protocol):
     """Takes over a redis-py connection. `on_message` gets what the server says unasked, on a connection that listens."""
 
     def __init__(self, connection: Any, on_message: Callable[[list[Any]], None] | None = None) -> None:
@@ -192,7 +192,7 @@ class Wire(asyncio.Protocol):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def stay(wire: Wire, silence: float) -> None:
+async def stay(wire: Pipeline, silence: float) -> None:
     """Raises what ended a connection that listens. After so many seconds without a word it has to prove that it lives,
     within the same time."""
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from .keys import Keys, bytes_text
 from .server import Server
-from .wire import stay
+from .pipeline import stay
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
@@ -22,7 +22,7 @@ PAUSE_SECONDS = 1.0
 Hear = Callable[[str, bytes], None]
 
 
-async def overhear(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event) -> None:
+async def tap_events(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event) -> None:
     """Calls `hear(task key, event)` for every event, until cancelled; `ready` is set once that is so.
 
     A lost connection is opened again. What was said meanwhile is not heard: this is for rates and for the curious, not

@@ -21,7 +21,7 @@ from .progress import ProgressEvent, progress_event, read_progress
 from .run_context import note_wait
 
 if TYPE_CHECKING:
-    from .context import TaskHome
+    from .context import DocketView
 
 # A waiter looks for itself this often, in case the message it waits for was lost with a connection.
 SAFETY_SECONDS = 15.0
@@ -45,7 +45,7 @@ class StateEvent(TypedDict):
 
 
 @contextlib.asynccontextmanager
-async def listening(docket: TaskHome, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
+async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
     """Events of one task from now on; None means that some may have been missed."""
     inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
     channel, subscriptions = docket.ledger.keys.task_channel(key), docket.subscriptions
@@ -60,7 +60,7 @@ async def listening(docket: TaskHome, key: str) -> AsyncGenerator[asyncio.Queue[
 
 
 async def wait_finished(
-    docket: TaskHome, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
+    docket: DocketView, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
 ) -> FinishedRecord:
     """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if there is nothing to wait for.
 
@@ -132,7 +132,7 @@ def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
 
 
 async def watch(
-    docket: TaskHome, key: str, ready: asyncio.Event | None = None
+    docket: DocketView, key: str, ready: asyncio.Event | None = None
 ) -> AsyncGenerator[StateEvent | ProgressEvent]:
     """The task's state and progress now, then every event, until the task has ended. Raises TaskNotFound if there is none."""
     async with listening(docket, key) as inbox:
@@ -184,7 +184,7 @@ class _Sight:
     ended: bool
 
 
-async def _look(docket: TaskHome, key: str) -> _Sight:
+async def _look(docket: DocketView, key: str) -> _Sight:
     look = await docket.ledger.get(key)
     task = look.task or (look.finished.task if look.finished else None)
     if task is None:
@@ -194,7 +194,7 @@ async def _look(docket: TaskHome, key: str) -> _Sight:
     return _Sight(_state_event(key, look), progress, task, look.task is None)
 
 
-async def _is_there(docket: TaskHome, key: str) -> bool:
+async def _is_there(docket: DocketView, key: str) -> bool:
     """Whether the key has an unfinished task, so that an ending without a record may be that of an earlier one."""
     try:
         return (await docket.ledger.get(key)).task is not None
@@ -202,7 +202,7 @@ async def _is_there(docket: TaskHome, key: str) -> bool:
         return False
 
 
-async def _look_again(docket: TaskHome, sight: _Sight) -> list[StateEvent | ProgressEvent]:
+async def _look_again(docket: DocketView, sight: _Sight) -> list[StateEvent | ProgressEvent]:
     """What was missed, as far as it can still be seen. An outage is waited out."""
     try:
         now = await _look(docket, sight.state["key"])

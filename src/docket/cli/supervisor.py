@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from docket.cli.reloading import SourceWatcher
-from docket.cli.seats import GaveUp, Seat
+from docket.cli.source_watcher import SourceWatcher
+from docket.cli.worker_process import GaveUp, WorkerProcess
 from docket.cli.worker_options import WorkerOptions
 from docket.instrumentation import healthcheck_server
 
@@ -36,7 +36,7 @@ class Supervisor:
         self._when_up = when_up
         self._orders = 0
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
-        self._seats = [Seat(_for_seat(options, base, index, processes), patient=reload) for index in range(processes)]
+        self._seats = [WorkerProcess(_for_seat(options, base, index, processes), patient=reload) for index in range(processes)]
 
     def run(self) -> int:
         """Runs until told to stop, until nothing is left to do, or until the processes cannot start; the exit code."""

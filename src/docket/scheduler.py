@@ -11,11 +11,11 @@ from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, Ledger, NewTask, Receipt
-from docket.ledger.batching import BATCH_BYTES
+from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.model.times import from_ms, to_ms
-from docket.repeating import Repeater, StoreTries, told
+from docket.repeater import Repeater, StoreTries, told
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -29,7 +29,7 @@ LARGE_CALL_WEIGHT = BATCH_BYTES // 8
 TRIES = 3
 
 
-class Scheduling:
+class Scheduler:
     """Takes executions to the ledger: single ones share a round trip with their neighbours, many go in batches."""
 
     def __init__(self, docket: Docket, ledger: Ledger) -> None:

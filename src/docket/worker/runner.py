@@ -37,8 +37,8 @@ from docket.storage.records import STORED_APART, is_stored_apart, read_task
 from .calling import call
 from .decisions import Decisions
 from .endings import Endings
-from .loading import Loader
-from .reporting import CANCELLED, RunCounts
+from .loader import Loader
+from .reporter import CANCELLED, RunCounts
 from .run_limits import SPENT, RunLimits
 from .run_settler import RunSettler
 from .runs import CancelReason, Run

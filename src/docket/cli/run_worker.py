@@ -12,8 +12,8 @@ from typing import Any, Self
 from docket.cli.banner import announce
 from docket.cli.docket_options import DocketOptions
 from docket.cli.failures import ToldToStop, WrongUsage
-from docket.cli.loops import loop_factory
-from docket.cli.reporting import Report
+from docket.cli.event_loop import loop_factory
+from docket.cli.health_pipe import HealthPipe
 from docket.cli.task_modules import check_tasks, load_dependencies
 from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions
 from docket.storage.urls import Kind, parse
@@ -73,14 +73,14 @@ def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]
     """A worker that says what it is when it starts, and tells its supervisor how it is, if it has one."""
 
     class AnnouncedWorker(Worker):
-        _report: Report | None = None
+        _report: HealthPipe | None = None
 
         async def __aenter__(self) -> Self:
             await super().__aenter__()
             if options.banner:
                 announce(self, options.logging_format)
             if report_to is not None:
-                self._report = Report(report_to, self.health_problem)
+                self._report = HealthPipe(report_to, self.health_problem)
                 self._report.start()
             return self
 

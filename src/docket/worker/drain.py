@@ -44,7 +44,7 @@ LEAST_SECONDS = 0.4
 LOOK_SECONDS = 0.1
 
 
-class Draining:
+class Drain:
     """Waits for the runs within the grace period, then hands them back."""
 
     def __init__(self, runs: Runs, grace_seconds: float, lease: LeaseView) -> None:

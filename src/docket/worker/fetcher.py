@@ -10,11 +10,11 @@ from docket.ledger.delivery_reader import DeliveryReader
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
-from .claiming import Claimed, ClaimingService
+from .claiming_service import Claimed, ClaimingService
 from .intake import Intake, LeaseView
 from .isolation import Isolation
 from .direct_delivery import Offer, DirectDelivery
-from .running import Runner
+from .runner import Runner
 from .runs import Runs
 from .slots import Slots
 from .unknown_deliveries import UnknownDeliveries

@@ -11,25 +11,25 @@ from redis.exceptions import RedisError, ResponseError
 
 from docket.errors import DocketError
 
-from .line import Line
-from .wire import Wire
+from .connection import Connection
+from .pipeline import Pipeline
 
 # The command may not have reached the server when its end is asked for: so long that is tried again.
 _PAUSE_SECONDS = 0.01
 _TRIES = 25
 
 
-class BlockingLine:
+class BlockingConnection:
     """One blocking command at a time. `interrupt` ends it as if its time were over.
 
     The server ends the wait (`CLIENT UNBLOCK`); where it refuses that, the connection is closed. What the server sent in that
     moment is lost then, which `was_cut` tells.
     """
 
-    def __init__(self, line: Line, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, line: Connection, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
         self._line = line
         self._ask_elsewhere = ask_elsewhere
-        self._identified: Wire | None = None
+        self._identified: Pipeline | None = None
         self._id: int | None = None
         self._commands = 0
         self._asked = self._waiting = self._unwanted = False

@@ -15,21 +15,21 @@ from docket._aio import cancel_and_wait
 
 from .attempts import SharedAttempt
 from .scripts import Script
-from .wire import Wire
+from .pipeline import Pipeline
 
 
-class Line:
+class Connection:
     """All calls to a node go over one connection, in the order in which they are made."""
 
     def __init__(self, client: Any, answer_seconds: float) -> None:
         self._client = client
         self._answer_seconds = answer_seconds
-        self._wire: Wire | None = None
+        self._wire: Pipeline | None = None
         self._connecting = SharedAttempt(self._connect, answer_seconds, "docket - connecting")
         self._given_up = self._closed = False
 
     @property
-    def wire(self) -> Wire | None:
+    def wire(self) -> Pipeline | None:
         """The connection that is open now."""
         return self._wire
 
@@ -54,7 +54,7 @@ class Line:
             self._retire(wire)
             raise
 
-    async def connect(self) -> Wire:
+    async def connect(self) -> Pipeline:
         """The connection, which is opened if there is none. All callers share one attempt."""
         wire = self._wire
         if wire is None or wire.trouble is not None:
@@ -93,12 +93,12 @@ class Line:
         if self._wire is not None:
             self._retire(self._wire)
 
-    def _retire(self, wire: Wire) -> None:
+    def _retire(self, wire: Pipeline) -> None:
         wire.close_when_idle()
         if self._wire is wire:
             self._wire = None
 
-    async def _connect(self) -> Wire:
+    async def _connect(self) -> Pipeline:
         while self._wire is None or self._wire.trouble is not None:
             self._given_up = False
             wire = await open_wire(self._client, self._answer_seconds)
@@ -113,7 +113,7 @@ class Line:
         return self._wire
 
 
-async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Wire:
+async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Pipeline:
     """A connection as that client makes them."""
     connection = client.connection_pool.make_connection()
     # In a task of its own: it ends in time for the caller, also where a single cancel does not end it.
@@ -123,7 +123,7 @@ async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[li
         if not connecting.done():
             raise RedisTimeoutError(f"no answer within {answer_seconds:g} s")
         connecting.result()
-        return Wire(connection, on_message)
+        return Pipeline(connection, on_message)
     except BaseException:
         await cancel_and_wait([connecting], "no answer in time")
         with contextlib.suppress(RedisError, OSError):
