@@ -177,7 +177,7 @@ async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are
             proxy.reappear()
             assert await replacement.get_result(timeout=timedelta(minutes=1)) == "second"
             assert worker.id == id, "nobody declared it dead"
-            assert not await near.server.client.hlen(near.key("ghosts"))
+            assert not await near.server.client.hlen(near.key("replaced-runs"))
     assert began == ["first", "second"]
 
 

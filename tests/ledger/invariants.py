@@ -11,7 +11,7 @@ from docket.ledger import Ledger
 from docket.storage.keys import bytes_text, segment
 from docket.storage.records import (
     FIRST,
-    LINED,
+    WAITING_FOR_SLOT,
     QUEUED,
     SCHEDULED,
     UNKNOWN_FUNCTION,
@@ -31,7 +31,7 @@ SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
-_WINDOWS = {b"rate_limit", b"rate-line", b"cooldown", b"debounce"}
+_WINDOWS = {b"rate_limit", b"rate-waiters", b"cooldown", b"debounce"}
 _STAYS = {
     "streams",
     "list_finished",
@@ -262,7 +262,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     stored_state = StoredState(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
-        ghosts={int(k): Run.read(v) for k, v in one("ghosts", {}).items()},
+        ghosts={int(k): Run.read(v) for k, v in one("replaced-runs", {}).items()},
         queue={bytes_text(k): due for k, due in one("scheduled", {}).items()},
         streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
         progress={bytes_text(k): v for k, v in one("progress", {}).items()},
@@ -274,7 +274,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         alone={text(k): bytes_text(v) for k, v in one("alone", {}).items()},
         stopping={text(k) for k in one("stopping", set())},
         max_losses={bytes_text(k): int(v) for k, v in one("max-losses", {}).items()},
-        lengths={text(k) for k in one("lengths", {})},
+        lengths={text(k) for k in one("lease-lengths", {})},
         fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
         handed={text(k) for k in one("last-direct", {})},
         orders={text(k): v for k, v in values.pop("orders", {}).items()},
@@ -297,7 +297,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         others=others,
         expiring=expiring,
     )
-    for family in ("swept", "automatic", "cancelled-chains", "deploys"):
+    for family in ("sweep-cursor", "automatic", "cancelled-chains", "deploys"):
         values.pop(family, None)
     # Offers end by themselves: that of a worker who is gone harms nobody.
     values.pop("offers", None)
@@ -369,7 +369,7 @@ def _places(b: StoredState) -> Iterator[str]:
                 expected = f"stream {task.entry}"
             case place if place == FIRST:
                 expected = f"front {task.entry}"
-            case place if place == LINED:
+            case place if place == WAITING_FOR_SLOT:
                 expected = f"line {b.parked[key][-1]!r}" if key in b.parked else "a line"
             case place if place == UNKNOWN_FUNCTION:
                 expected = f"unknown {task.function_name!r}"
@@ -459,7 +459,7 @@ def _workers(b: StoredState, group_was_lost: bool) -> Iterator[str]:
         ("word that it stops", b.stopping),
         ("orders", set(b.orders)),
         ("a list of tasks", set(b.worker_tasks)),
-        ("ghosts", {run.worker for run in b.ghosts.values()}),
+        ("replaced-runs", {run.worker for run in b.ghosts.values()}),
     ):
         if names - present:
             yield f"{what} of workers who are gone: {names - present}"
@@ -560,17 +560,17 @@ def _kind(suffix: bytes) -> str:
         case (
             "tasks"
             | "running"
-            | "ghosts"
+            | "replaced-runs"
             | "progress"
             | "suspects"
             | "alone"
             | "max-losses"
-            | "lengths"
+            | "lease-lengths"
             | "fleet"
             | "last-direct"
             | "limits"
             | "parked"
-            | "swept"
+            | "sweep-cursor"
             | "cancelled-chains"
             | "deploys"
             | "unknown-functions"

@@ -11,7 +11,7 @@ from .script_calls import ScriptCalls
 from .tasks import BATCH
 from .values import Delivery, Entry, ReservedSlot, SuspectNotes, UnknownEntry, WaitingFunctions
 
-# The answer has these for each claimed task, after two numbers of its own (lua/parts/claiming.lua).
+# The answer has these for each claimed task, after two numbers of its own (lua/parts/claims.lua).
 CLAIM_ROW = ("key", "record", "epoch")
 _FIRST_ROW, _ROW = 2, len(CLAIM_ROW)
 

@@ -63,7 +63,7 @@ def run_ending(ending: Ending, state: ExecutionState, worker_json: str, complete
     return RunEnding(state, ending.pack(), event[:-1] + ',"goes_on":true}')
 
 
-# As the scripts write them, too (lua/parts/ending.lua).
+# As the scripts write them, too (lua/parts/endings.lua).
 CANCELLED_TAIL = Ending().pack()
 CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 

@@ -51,7 +51,7 @@ class Limits:
         self, key: str, epoch: int, limit: str, most: int, per_ms: int, *, drop: bool, taken: Sequence[Taken] = ()
     ) -> Decision:
         """Takes one of `most` places in a window of `per_ms` that slides; where none is free, one in the future."""
-        log, line = text_bytes(self._keys.rate(limit)), text_bytes(self._keys.rate_line(limit))
+        log, line = text_bytes(self._keys.rate(limit)), text_bytes(self._keys.rate_waiters(limit))
         return await self._decide("rate_limit", key, epoch, taken, _RATE, log, line, most, per_ms, int(drop))
 
     async def cool_down(

@@ -213,7 +213,7 @@ class SuspectNotes:
 
     @property
     def mode(self) -> int:
-        """As the scripts know it (lua/parts/claiming.lua)."""
+        """As the scripts know it (lua/parts/claims.lua)."""
         return 3 if self.shares_process else 1
 
 

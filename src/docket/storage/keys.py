@@ -11,7 +11,7 @@ _FIXED = (
     "scheduled",
     "tasks",
     "running",
-    "ghosts",
+    "replaced-runs",
     "progress",
     "leases",
     "lost",
@@ -26,18 +26,18 @@ _FIXED = (
     "limits",
     "parked",
     "slots:=",
-    "line:=",
+    "waiters:=",
     "cancel-requests:=",
     "worker-tasks:=",
     "task-workers:=",
     "runs:=",
     "front",
-    "lengths",
+    "lease-lengths",
     "fleet",
     "automatic",
     "cancelled-chains",
     "deploys",
-    "swept",
+    "sweep-cursor",
     "offers",
     "last-direct",
     "hand-leases",
@@ -48,7 +48,7 @@ _FIXED = (
     "foreign",
     "settings",
     "rate:=",
-    "rate-line:=",
+    "rate-waiters:=",
     "cooldown:=",
     "debounce:=",
     "leads:=",
@@ -122,8 +122,8 @@ class Keys:
     def rate(self, limit: str) -> str:
         return self.named("rate", limit)
 
-    def rate_line(self, limit: str) -> str:
-        return self.named("rate-line", limit)
+    def rate_waiters(self, limit: str) -> str:
+        return self.named("rate-waiters", limit)
 
     def cooldown(self, limit: str) -> str:
         return self.named("cooldown", limit)

@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("<I")
 _TEXT_LENGTH = struct.Struct("<H")
 
 RECORD_VERSION = 1
-SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+SCHEDULED, QUEUED, WAITING_FOR_SLOT, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 # In the byte that counts the lost workers: the body has begun before.
 BEGUN = 128
 # A flag of task records: the call part refers to a payload.

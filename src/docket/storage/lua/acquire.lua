@@ -2,9 +2,9 @@
 -- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
 -- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, what the run took of other limits}.
 -- Returns: 1 acquired, 2 parked or 0 lost; which of the limits was full, counted from 1, else 0.
--- uses: keys, records, moves, slots, removal, ending, admitting
+-- uses: keys, records, placement, slots, removal, endings, admission
 local key, epoch, limits, ttl, taken = unpack(cmsgpack.unpack(ARGV[2]))
-insist()
+permit_when_full()
 local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)
 local run = run_bytes and unpack_run(run_bytes)
 if not run or not bytes or run.epoch ~= epoch then return {0, 0} end
@@ -24,7 +24,7 @@ for i, l in ipairs(limits) do
   names[i] = l[1]
   call('HSET', LIMITS, l[1], l[2])
   local free = call('SCARD', SLOTS .. l[1]) < l[2]
-  local first_in_line = kept[l[1]] or call('ZCARD', LINE .. l[1]) == 0
+  local first_in_line = kept[l[1]] or call('ZCARD', WAITERS .. l[1]) == 0
   if not full and not (free and first_in_line) then full = i end
 end
 
@@ -35,14 +35,14 @@ if full then
   if has_flag(run, CANCEL_ASKED) then
     finish_cancelled(key, run, (server_ms()), bytes, ttl)
   else
-    task.place, task.entry_ms, task.entry_seq = LINED, 0, 0
+    task.place, task.entry_ms, task.entry_seq = WAITING_FOR_SLOT, 0, 0
     call('HSET', TASKS, key, pack_task(task))
     if not has_progress(task.flags) then call('HDEL', PROGRESS, key) end
     for i = 1, full - 1 do call('SADD', SLOTS .. names[i], 'w' .. key) end
     call('HSET', PARKED, key, table.concat(names, '\n', 1, full))
     -- One that was put back had its turn before those who wait here.
     local score = has_flag(run, FROM_FRONT) and run.epoch - 2 ^ 51 or run.epoch
-    call('ZADD', LINE .. names[full], score, key)
+    call('ZADD', WAITERS .. names[full], score, key)
     publish(key, waiting_event(task))
   end
 else
@@ -52,7 +52,7 @@ else
 end
 
 -- A limit that was raised since may have room for those who wait; one that nobody uses is forgotten.
-for limit in pairs(kept) do wake_line(limit) end
-for _, name in ipairs(names) do wake_line(name) end
+for limit in pairs(kept) do wake_waiters(limit) end
+for _, name in ipairs(names) do wake_waiters(name) end
 if full then return {2, limits[full][3]} end
 return {1, 0}

@@ -3,7 +3,7 @@
 --   whether the call is the reference to a payload that was stored before (0/1)}.
 -- Returns: per task: 1 it is docket's now, 2 its key has a task of docket's, so both stay, 0 it is no longer there, 3 its payload is
 --   missing (nothing was changed).
--- uses: keys, records, payloads, foreign, moves
+-- uses: keys, records, payloads, foreign, placement
 local STREAMS = {stream = STREAM, foreign = FOREIGN}
 local now, now_us = server_ms()
 local first = now_us % 2 ^ 32

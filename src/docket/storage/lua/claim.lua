@@ -1,10 +1,10 @@
 -- Claims entries that a blocking read delivered.
 -- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}, what becomes of
---   suspects (parts/claiming.lua)}.
+--   suspects (parts/claims.lua)}.
 -- Returns: as take.
--- uses: keys, fleet, claiming
+-- uses: keys, fleet, claims
 local worker, worker_json, delivered, suspects = unpack(cmsgpack.unpack(ARGV[2]))
-insist()
+permit_when_full()
 if not has_lease(worker) then
   if #delivered > 0 and call('ZSCORE', LOST, worker) then
     -- It was given up while its read was under way: the others must hear of what that brought.

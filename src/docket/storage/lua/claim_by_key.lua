@@ -2,7 +2,7 @@
 -- its own.
 -- ARGV[2]: msgpack {key, id of the run's lease, the caller's name as JSON, lease ms}.
 -- Returns: server ms and the epoch, or an epoch of 0 if it does not wait.
--- uses: keys, records, removal, claiming
+-- uses: keys, records, removal, claims
 local key, worker, worker_json, lease = unpack(cmsgpack.unpack(ARGV[2]))
 local now, now_us = server_ms()
 local bytes = call('HGET', TASKS, key)

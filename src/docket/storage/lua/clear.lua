@@ -1,7 +1,7 @@
 -- Cancels a page of waiting tasks; running ones are left alone.
 -- ARGV[2]: msgpack {cursor, count, ttl ms}.
 -- Returns: next cursor ('0' at the end), how many were removed.
--- uses: keys, records, removal, ending
+-- uses: keys, records, removal, endings
 local cursor, count, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local page = call('HSCAN', TASKS, cursor, 'COUNT', count)

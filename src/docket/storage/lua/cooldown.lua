@@ -2,11 +2,11 @@
 -- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, window, window ms}.
 --   window: string, when it closes, the epoch of the run that it let in last, and the submission that opened it.
 -- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, the submission that opened it if the run may give it back.
--- uses: keys, records, admitting
+-- uses: keys, records, admission
 local key, epoch, _, _, window, window_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local SPARE_MS = 60000
 local now = server_ms()
-insist()
+permit_when_full()
 local run, task = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let in.

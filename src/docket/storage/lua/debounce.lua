@@ -5,10 +5,10 @@
 --   <submission>`: is dropped when it asks.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through, or of one that was dropped '' or
 --   'overtaken'.
--- uses: keys, records, moves, admitting
+-- uses: keys, records, placement, admission
 local key, epoch, ttl, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
-insist()
+permit_when_full()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let through, and so does a run whose predecessor was let through and lost.

@@ -5,7 +5,7 @@
 --   very call, and counts as scheduled, 32 an automatic task that a worker seeds: not if its chain was cancelled.
 -- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there or 3 its payload is missing
 --   (nothing was changed), generation, due ms, place.
--- uses: keys, records, payloads, moves, ending, direct_delivery
+-- uses: keys, records, payloads, placement, endings, direct_delivery
 local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])

@@ -1,10 +1,10 @@
 -- Ends tasks of a function that no live worker knows, for a worker that has to come to an end.
 -- ARGV[2]: msgpack {function, ttl ms, tail of the failed task, its event, at most this many}.
 -- Returns: how many have failed; 0 if a live worker knows the function.
--- uses: keys, records, unknown, removal, ending
+-- uses: keys, records, unknown_functions, removal, endings
 local name, ttl, tail, event, most = unpack(cmsgpack.unpack(ARGV[2]))
 if is_known_elsewhere(name, '') then return 0 end
-insist()
+permit_when_full()
 local failed, now = 0, server_ms()
 local keys = call('ZRANGE', UNKNOWN_TASKS .. segment(name), 0, most - 1)
 for _, key in ipairs(keys) do

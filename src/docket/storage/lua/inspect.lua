@@ -1,12 +1,12 @@
 -- Looks at a page of leases: a clock that was set back leaves ends that are too far ahead, which nobody else would correct.
 -- ARGV[2]: msgpack {cursor, how many to look at}.
 -- Returns: next cursor ('0' at the end).
--- uses: keys, roster
+-- uses: keys, workers
 local LOST_FOR_MS = 86400000
 local cursor, count = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
-insist()
-local page = call('HSCAN', LENGTHS, cursor, 'COUNT', count)
+permit_when_full()
+local page = call('HSCAN', LEASE_LENGTHS, cursor, 'COUNT', count)
 for i = 1, #page[2], 2 do
   local worker, length = page[2][i], tonumber(page[2][i + 1])
   if tonumber(call('ZSCORE', LEASES, worker) or '0') > now + length then call('ZADD', LEASES, now + length, worker) end

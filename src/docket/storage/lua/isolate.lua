@@ -7,7 +7,7 @@ local worker, key, epoch, is_alone = unpack(cmsgpack.unpack(ARGV[2]))
 local run_bytes = call('HGET', RUNNING, key)
 local run = run_bytes and unpack_run(run_bytes)
 if not run or run.epoch ~= epoch or run.worker ~= worker then return 0 end
-insist()
+permit_when_full()
 if has_flag(run, ALONE) ~= (is_alone == 1) then
   run.flags = run.flags + (is_alone == 1 and ALONE or -ALONE)
   call('HSET', RUNNING, key, pack_run(run))

@@ -1,12 +1,12 @@
 -- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others, uncounted.
 -- ARGV[2]: msgpack {worker id}.
 -- Returns: whether it left deliveries behind.
--- uses: keys, fleet, moves, roster
+-- uses: keys, fleet, placement, workers
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
-insist()
-strike_off(worker)
+permit_when_full()
+deregister(worker)
 give_up_duty(worker)
-lay_ghosts({[worker] = true})
+release_replaced_runs({[worker] = true})
 local now = real_ms()
 call('ZADD', LOST, now, worker)
 note_gone(now)

@@ -2,11 +2,11 @@
 -- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, log, line, most, per ms, drop (0/1)}.
 --   log: sorted set, submission → when it began. line: sorted set, task key → when it is to come back.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that took a place.
--- uses: keys, records, admitting
+-- uses: keys, records, admission
 local key, epoch, ttl, taken, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
 local PRUNED_AT_ONCE, SPARE_MS = 500, 60000
 local now = server_ms()
-insist()
+permit_when_full()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 local ours = submission_name(key, task)

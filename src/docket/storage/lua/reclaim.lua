@@ -4,13 +4,13 @@
 --   {tail of a lost task, its event} for counts of one, two and three digits (a # for each)}.
 -- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to declare and recover, whether
 --   consumers without a lease should be looked for, duty of the worker that asks (1 leader, 2 deputy, 0 none).
--- uses: keys, records, fleet, foreign, suspects, moves, slots, removal, ending, roster
+-- uses: keys, records, fleet, foreign, suspects, placement, slots, removal, endings, workers
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings =
   unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5
 local now = real_ms()
 local declared, requeued, buried, cancelled = 0, 0, 0, 0
-insist()
+permit_when_full()
 
 local function declare(worker)
   call('ZADD', LOST, now, worker)
@@ -53,7 +53,7 @@ local function bury(key, run, task)
   local losses = string.format('%d', losses_of(task))
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
   local tail, event = string.gsub(ending[1], pattern, '%1' .. losses), string.gsub(ending[2], pattern, '%1' .. losses)
-  leave_line(key)
+  leave_waiters(key)
   buried = buried + 1
   finish(key, FAILED_STATE, run, now, pack_task(task), ttl, tail, event, true)
 end
@@ -99,7 +99,7 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
     end_run(key, run, false)
     remember_admission(task, run)
     if has_flag(run, CANCEL_ASKED) then
-      leave_line(key)
+      leave_waiters(key)
       cancelled = cancelled + 1
       return finish_cancelled(key, run, now, bytes, ttl)
     end
@@ -173,14 +173,14 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
   budget = budget - math.floor(forgotten / FUNCTIONS)
   if forgotten == most then break end
   gone[worker] = true
-  strike_off(worker)
+  deregister(worker)
   delete_consumer(worker)
   call('SREM', DYING, worker)
   if budget <= 0 then break end
 end
 for group, count in pairs(left_groups) do change_group(group, 0, count) end
 for group, count in pairs(joined_groups) do change_group(group, count, 0) end
-lay_ghosts(gone)
+release_replaced_runs(gone)
 
 local duty = NO_DUTY
 if is_willing == 1 and call('ZSCORE', LEASES, asking) then duty = take_duty(asking) end

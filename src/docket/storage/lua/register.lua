@@ -6,13 +6,13 @@
 -- uses: keys, fleet
 local worker, lease, names, max_losses = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
-insist()
+permit_when_full()
 ensure_groups()
 open_fleet(now)
 call('ZADD', LEASES, now + lease, worker)
 local longest = tonumber(call('HGET', FLEET, 'longest') or '0')
 if lease > longest then call('HSET', FLEET, 'longest', lease) end
-call('HSET', LENGTHS, worker, lease)
+call('HSET', LEASE_LENGTHS, worker, lease)
 local some_declared = call('EXISTS', MAX_LOSSES) == 1
 for _, name in ipairs(names) do
   if some_declared then call('HDEL', MAX_LOSSES, name) end

@@ -2,10 +2,10 @@
 -- later finds that the entry is not the task's any more.
 -- ARGV[2]: msgpack {worker id, how many of its deliveries to look at}.
 -- Returns: how many were put back.
--- uses: keys, records, moves
+-- uses: keys, records, placement
 local worker, most = unpack(cmsgpack.unpack(ARGV[2]))
 local released = 0
-insist()
+permit_when_full()
 for _, stream in ipairs({STREAM, FRONT}) do
   for _, p in ipairs(pending_of(worker, stream, most)) do
     local entry = call('XRANGE', stream, p[1], p[1])[1]

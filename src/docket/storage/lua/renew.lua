@@ -11,7 +11,7 @@ local head = call('ZRANGE', LEASES, 0, 3, 'WITHSCORES')
 local extend = {'ZADD', LEASES, 'XX', 'CH', now + lease, worker, now + RENEWED_AT, RENEWED}
 local changed = redis.pcall(unpack(extend))
 if type(changed) == 'table' then
-  insist()
+  permit_when_full()
   changed = call(unpack(extend))
 end
 if changed < 2 and not call('ZSCORE', LEASES, worker) then
@@ -25,7 +25,7 @@ end
 local last, grace_until = head[2] - RENEWED_AT, head[4] - GRACE_AT
 if now - last > late_ms or last > now then
   --- parts
-  insist()
+  permit_when_full()
   grace_until = note_gap(now, last, grace_until, lease)
 end
 local answer = {1, now, 0, 0}
@@ -35,7 +35,7 @@ local soonest = head[5] == worker and head[8] or head[6]
 if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
   local taken_until = tonumber(call('HGET', FLEET, 'reclaiming') or '0')
   if taken_until < now or taken_until > now + 1000 then
-    insist()
+    permit_when_full()
     call('HSET', FLEET, 'reclaiming', string.format('%.0f', now + 1000))
     answer[3] = 1
   end
@@ -46,7 +46,7 @@ local first = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
 if first and tonumber(first) < now - 1000 then
   local staged = tonumber(call('HGET', FLEET, 'staged') or '0')
   if staged < now - 1000 or staged > now then
-    insist()
+    permit_when_full()
     call('HSET', FLEET, 'staged', string.format('%.0f', now))
     answer[4] = 1
   end

@@ -2,6 +2,6 @@
 -- ARGV[2]: msgpack {worker id}.
 -- Returns: nothing of interest.
 -- uses: keys, fleet
-insist()
+permit_when_full()
 give_up_duty(unpack(cmsgpack.unpack(ARGV[2])))
 return 0

@@ -8,7 +8,7 @@ for i = 1, #page[2], 2 do
   local limit = page[2][i]
   if limit == group or string.sub(limit, 1, #group + 1) == group .. '~' then
     call('HSET', LIMITS, limit, most)
-    wake_line(limit)
+    wake_waiters(limit)
   end
 end
 return page[1]

@@ -11,11 +11,11 @@
 --   4 unknown function: only if another live worker knows it
 -- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody knows its function), 3 cancelled instead,
 --   4 the payload is missing (nothing was changed), 5 done, and nobody knows its function.
--- uses: keys, records, payloads, suspects, unknown, moves, slots, settlements, ending, admitting
+-- uses: keys, records, payloads, suspects, unknown_functions, placement, slots, settlements, endings, admission
 local DONE = 1
 local cancelled_ttl, offering, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
-insist()
+permit_when_full()
 if #items == 0 then return {call('HLEN', TASKS)} end
 local keys = {}
 for i, item in ipairs(items) do keys[i] = item[1] end
@@ -105,9 +105,9 @@ local function otherwise()
   -- A run that was replaced meanwhile changes nothing, but no longer needs its slots.
   local function lay_ghost(epoch)
     local field = string.format('%.0f', epoch)
-    local bytes = call('HGET', GHOSTS, field)
+    local bytes = call('HGET', REPLACED_RUNS, field)
     if bytes then
-      call('HDEL', GHOSTS, field)
+      call('HDEL', REPLACED_RUNS, field)
       release_slots(unpack_run(bytes))
     end
   end
@@ -206,7 +206,7 @@ if #releases > 0 then
       if not r[3] then leave_group(r[1]) end
     end
     release_slots(r[2])
-    if anyone_parked then leave_line(r[1]) end
+    if anyone_parked then leave_waiters(r[1]) end
   end
 end
 if offering then call('ZADD', OFFERS, real_ms() + offer_ms, offering) end

@@ -4,7 +4,7 @@
 -- Moves about 256 kB of records at most, so that it does not hold up the others for long: the caller comes again.
 -- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the worker's duty (1 leader,
 --   2 deputy, 0 none; only a leader moves anything).
--- uses: keys, records, fleet, moves, direct_delivery
+-- uses: keys, records, fleet, placement, direct_delivery
 local BYTES, CHUNK = 262144, 50
 local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
@@ -14,7 +14,7 @@ local duty = worker and lead_staging(worker, summoned == 1, head[2] and tonumber
 if not head[2] or tonumber(head[2]) > now or (worker and duty ~= LEADER) then
   return {0, string.format('%.3f', now), head[2] or '-1', duty}
 end
-insist()
+permit_when_full()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
 local moved = 0
 if #due > 0 then

@@ -2,6 +2,6 @@
 -- ARGV[2]: id of the payload. ARGV[3]: its bytes. ARGV[4]: time to live in ms.
 -- Returns: nothing of interest.
 -- uses: keys
-insist()
+permit_when_full()
 call('SET', PAYLOADS .. ARGV[2], ARGV[3], 'PX', ARGV[4])
 return 1

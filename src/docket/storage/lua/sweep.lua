@@ -1,14 +1,14 @@
 -- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: how many were looked at, how many were mended.
--- uses: keys, records, unknown, moves, slots, removal, ending
+-- uses: keys, records, unknown_functions, placement, slots, removal, endings
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
-local state = call('HMGET', SWEPT, 'at', 'cursor')
+local state = call('HMGET', SWEEP_CURSOR, 'at', 'cursor')
 if state[1] and now - tonumber(state[1]) >= 0 and now - tonumber(state[1]) < least then return {0, 0} end
-insist()
+permit_when_full()
 local page = call('HSCAN', TASKS, state[2] or '0', 'COUNT', size)
-call('HSET', SWEPT, 'at', string.format('%.0f', now), 'cursor', page[1])
+call('HSET', SWEEP_CURSOR, 'at', string.format('%.0f', now), 'cursor', page[1])
 local mended = 0
 call('ZREMRANGEBYSCORE', HAND_LEASES, '-inf', (real_ms()))
 
@@ -41,9 +41,9 @@ local function is_well(key, task, run)
   if run and not may_live(run.worker) then return false end
   if run and is_hand(run.worker) then return true end
   if task.place == SCHEDULED then return call('ZSCORE', QUEUE, key) end
-  if task.place == LINED then
+  if task.place == WAITING_FOR_SLOT then
     local limits = parked_at(key)
-    return #limits > 0 and call('ZSCORE', LINE .. limits[#limits], key)
+    return #limits > 0 and call('ZSCORE', WAITERS .. limits[#limits], key)
   end
   if task.place == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
   return can_be_reached(task)

@@ -2,12 +2,12 @@
 -- ARGV[2]: msgpack {worker id, worker name as JSON, count, keeps a slot for an offer beside those (0/1), may have offered it
 --   before (0/1), epoch of the last hand-over it knows, ms for which it is offered if there is nothing to take (0: it is not),
 --   reads `front` (0/1), list of functions whose tasks may wait for a worker that knows them, or false, what becomes of suspects
---   (parts/claiming.lua)}.
+--   (parts/claims.lua)}.
 -- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task record, epoch;
---   then a note on suspects, if it met any (parts/claiming.lua); then, if functions were named, the list of those whose tasks
+--   then a note on suspects, if it met any (parts/claims.lua); then, if functions were named, the list of those whose tasks
 --   still wait.
 --   offer: 0 none, 1 the slot is offered, else the epoch of a hand-over that is on its way and takes the slot.
--- uses: keys, records, unknown, moves, claiming
+-- uses: keys, records, unknown_functions, placement, claims
 local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0
@@ -46,7 +46,7 @@ else
 end
 local answer = claim_entries(worker, worker_json, entries, suspects)
 if spare and offer_ms > 0 and #answer < 5 then
-  insist()
+  permit_when_full()
   call('ZADD', OFFERS, real_ms() + offer_ms, worker)
   offer = 1
 end

@@ -91,7 +91,7 @@ local function lead_staging(worker, summoned, is_overdue)
     takes_over = idle < 0 or idle >= 500
   end
   if not takes_over or not call('ZSCORE', LEASES, worker) then return is_deputy and DEPUTY or NO_DUTY end
-  insist()
+  permit_when_full()
   call('HSET', FLEET, 'leader', worker)
   if is_deputy then call('HDEL', FLEET, 'deputy') end
   if held[1] and (is_deputy or not held[2]) then call('HSET', FLEET, 'deputy', held[1]) end

@@ -5,7 +5,7 @@ local STREAM = P .. 'stream'
 local QUEUE = P .. 'scheduled'
 local TASKS = P .. 'tasks'
 local RUNNING = P .. 'running'
-local GHOSTS = P .. 'ghosts'
+local REPLACED_RUNS = P .. 'replaced-runs'
 local PROGRESS = P .. 'progress'
 local LEASES = P .. 'leases'
 local LOST = P .. 'lost'
@@ -20,18 +20,18 @@ local DEAD_RECORDS = P .. 'dead-records'
 local LIMITS = P .. 'limits'
 local PARKED = P .. 'parked'
 local SLOTS = P .. 'slots:='
-local LINE = P .. 'line:='
+local WAITERS = P .. 'waiters:='
 local CANCEL_REQUESTS = P .. 'cancel-requests:='
 local WORKER_TASKS = P .. 'worker-tasks:='
 local TASK_WORKERS = P .. 'task-workers:='
 local RUNS = P .. 'runs:='
 local FRONT = P .. 'front'
-local LENGTHS = P .. 'lengths'
+local LEASE_LENGTHS = P .. 'lease-lengths'
 local FLEET = P .. 'fleet'
 local AUTOMATIC = P .. 'automatic'
 local CANCELLED_CHAINS = P .. 'cancelled-chains'
 local DEPLOYS = P .. 'deploys'
-local SWEPT = P .. 'swept'
+local SWEEP_CURSOR = P .. 'sweep-cursor'
 local OFFERS = P .. 'offers'
 local LAST_DIRECT = P .. 'last-direct'
 local PAYLOADS = P .. 'payload:='
@@ -67,8 +67,8 @@ end
 
 -- A server that is out of memory refuses a script's first write if it needs memory, and lets the rest through once the
 -- script has written. What must work on a full server (settling, renewing, cancelling) starts with a write that needs none.
-local function insist()
-  call('HDEL', GHOSTS, '')
+local function permit_when_full()
+  call('HDEL', REPLACED_RUNS, '')
 end
 
 local function publish(key, event)

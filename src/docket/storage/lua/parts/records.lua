@@ -6,7 +6,7 @@ local TASK_HEADER_SIZE = 38
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
 -- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new tasks), the wait for a worker that
 -- knows the function.
-local SCHEDULED, QUEUED, LINED, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+local SCHEDULED, QUEUED, WAITING_FOR_SLOT, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 -- In the byte that counts the lost workers: the body has begun before.
 local BEGUN = 128
 -- In the flags of a run: a limit has let it in. In the flags of a task: a run of this submission was let in and then lost or

@@ -1,5 +1,5 @@
 -- Takes a task out of wherever it waits, and ends its run.
--- uses: keys, records, suspects, unknown, moves, slots
+-- uses: keys, records, suspects, unknown_functions, placement, slots
 
 -- A caller that runs a task by hand: its lease is not a worker's.
 local function is_hand(worker)
@@ -24,7 +24,7 @@ local function end_run(key, run, keep_slots)
   end
   drop_entries(stream_of_run(run), {entry_id(run)})
   if keep_slots and may_live(run.worker) then
-    if run.limits ~= '' then call('HSET', GHOSTS, string.format('%.0f', run.epoch), pack_run(run)) end
+    if run.limits ~= '' then call('HSET', REPLACED_RUNS, string.format('%.0f', run.epoch), pack_run(run)) end
   else
     release_slots(run)
   end
@@ -40,12 +40,12 @@ local function withdraw(key, task)
     call('ZREM', QUEUE, key)
   elseif task.place == UNKNOWN_FUNCTION then
     leave_unknown(key, task)
-  elseif task.place ~= LINED then
+  elseif task.place ~= WAITING_FOR_SLOT then
     drop_entries(stream_of_task(task), {entry_id(task)})
   end
   if losses_of(task) >= SUSPECT_AFTER then
     --- parts
     leave_group(key)
   end
-  leave_line(key)
+  leave_waiters(key)
 end

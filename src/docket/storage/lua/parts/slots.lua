@@ -1,5 +1,5 @@
 -- The slots of concurrency limits: a run that ends releases them, and the first tasks in line get them.
--- uses: keys, records, moves
+-- uses: keys, records, placement
 
 -- The limits of a task that waits for a slot: the last is the one in whose line it is, or for which it was woken; of those before
 -- it the task has a slot.
@@ -10,8 +10,8 @@ local function parked_at(key)
 end
 
 -- Gives free slots of a limit to those first in line: the slot is theirs from now on, so a newcomer cannot take it.
-local function wake_line(limit)
-  local slots, line = SLOTS .. limit, LINE .. limit
+local function wake_waiters(limit)
+  local slots, line = SLOTS .. limit, WAITERS .. limit
   local most = tonumber(call('HGET', LIMITS, limit) or '0')
   for _ = 1, 100 do
     if call('SCARD', slots) >= most then break end
@@ -37,18 +37,18 @@ local function release_slots(run)
   local holder = 'r' .. string.format('%.0f', run.epoch)
   for limit in string.gmatch(run.limits, '[^\n]+') do
     call('SREM', SLOTS .. limit, holder)
-    wake_line(limit)
+    wake_waiters(limit)
   end
 end
 
 -- A task that waits in a limit's line, or was woken with slots kept for it, gives that up.
-local function leave_line(key)
+local function leave_waiters(key)
   local limits = parked_at(key)
   if #limits == 0 then return end
   call('HDEL', PARKED, key)
   for _, limit in ipairs(limits) do
-    call('ZREM', LINE .. limit, key)
+    call('ZREM', WAITERS .. limit, key)
     call('SREM', SLOTS .. limit, 'w' .. key)
   end
-  for _, limit in ipairs(limits) do wake_line(limit) end
+  for _, limit in ipairs(limits) do wake_waiters(limit) end
 end

@@ -1,5 +1,5 @@
 -- Turns delivered stream entries into run records. Entries: list of {stream, id, key or false}.
--- uses: keys, records, foreign, suspects, moves
+-- uses: keys, records, foreign, suspects, placement
 
 local function next_epochs(count, now_us)
   local last = tonumber(call('SET', EPOCH, string.format('%.0f', now_us + count - 1), 'GET') or '0')

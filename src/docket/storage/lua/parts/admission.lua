@@ -1,5 +1,5 @@
 -- What scripts share that decide whether a run may begin.
--- uses: keys, records, moves, slots, removal, ending
+-- uses: keys, records, placement, slots, removal, endings
 local LOST_RUN, ADMIT, DELAY, DROP = 0, 1, 2, 3
 
 -- The run and the task of this epoch, or nothing if it no longer counts.
@@ -66,7 +66,7 @@ end
 -- Ends the run; the task waits until `due`. If a cancel was asked for meanwhile, it ends instead.
 local function delay_run(key, run, task, bytes, due, ttl, taken)
   end_run(key, run, false)
-  leave_line(key)
+  leave_waiters(key)
   local is_cancelled = has_flag(run, CANCEL_ASKED)
   give_back(taken, run.epoch, not is_cancelled)
   if is_cancelled then

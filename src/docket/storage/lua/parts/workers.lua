@@ -5,13 +5,13 @@
 local AFTERMATH_MS = 7000
 
 -- Runs that were replaced while one of these workers (id → true) ran them keep their slots no longer.
-local function lay_ghosts(gone)
+local function release_replaced_runs(gone)
   if not next(gone) then return end
-  local ghosts = call('HGETALL', GHOSTS)
+  local ghosts = call('HGETALL', REPLACED_RUNS)
   for i = 1, #ghosts, 2 do
     local run = unpack_run(ghosts[i + 1])
     if gone[run.worker] then
-      call('HDEL', GHOSTS, ghosts[i])
+      call('HDEL', REPLACED_RUNS, ghosts[i])
       release_slots(run)
     end
   end
@@ -31,13 +31,13 @@ end
 
 local MOST_FUNCTIONS = 1000000
 
-local function strike_off(worker)
+local function deregister(worker)
   forget_functions(worker, MOST_FUNCTIONS)
   call('DEL', WORKER_TASKS .. worker, CANCEL_REQUESTS .. worker)
   call('ZREM', LEASES, worker)
   forget_worker(worker)
   call('SREM', STOPPING, worker)
-  call('HDEL', LENGTHS, worker)
+  call('HDEL', LEASE_LENGTHS, worker)
   call('ZREM', OFFERS, worker)
   call('HDEL', LAST_DIRECT, worker)
 end
