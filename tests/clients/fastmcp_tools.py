@@ -77,7 +77,7 @@ class Desk:
                 raise
 
         @tool
-        async def look(
+        async def refresh(
             key: str = TaskKey(),
             execution: Execution = CurrentExecution(),
             docket: Any = engine.CurrentDocket(),

@@ -19,7 +19,7 @@ READ = """
 local answer = {}
 for i, bytes in ipairs(cmsgpack.unpack(ARGV[2])) do
   local task = unpack_task(bytes)
-  answer[i] = {task.version, task.place, task.flags, task.attempt, losses_of(task), task.generation, task.submission,
+  answer[i] = {task.version, task.location, task.flags, task.attempt, losses_of(task), task.generation, task.submission,
     string.format('%.17g', task.due), string.format('%.17g', task.entry_ms), task.entry_seq, task.name, task.call,
     #pack_task(task)}
 end
@@ -61,7 +61,7 @@ def damaged(chance: random.Random) -> bytes:
 
 
 def same(task: TaskRecord, row: list[Any]) -> bool:
-    numbers = (task.version, task.place, task.flags, task.attempt, task.losses, task.generation, task.submission)
+    numbers = (task.version, task.location, task.flags, task.attempt, task.losses, task.generation, task.submission)
     name = row[10].decode("utf-8", "backslashreplace")
     return (
         numbers == tuple(row[:7])

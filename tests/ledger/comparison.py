@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import FIRST, WAITING_FOR_SLOT, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
+from docket.storage.records import IN_FRONT, WAITING_FOR_SLOT, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
 
 from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
 from .model import Group, Model, Run, Task, Waiting
 
-PLACES = {SCHEDULED: "queue", QUEUED: "stream", WAITING_FOR_SLOT: "line", FIRST: "front", UNKNOWN_FUNCTION: "unknown"}
+PLACES = {SCHEDULED: "queue", QUEUED: "stream", WAITING_FOR_SLOT: "line", IN_FRONT: "front", UNKNOWN_FUNCTION: "unknown"}
 
 
 def assert_same(m: Model, b: StoredState) -> None:
-    assert {k: (t.place, t.generation, t.attempt, t.losses, t.call) for k, t in m.tasks.items()} == {
-        k: (PLACES[t.place], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
+    assert {k: (t.location, t.generation, t.attempt, t.losses, t.call) for k, t in m.tasks.items()} == {
+        k: (PLACES[t.location], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
     }
     assert m.running == {k: _run(r) for k, r in b.running.items()}
     assert m.ghosts == {e: _run(r) for e, r in b.ghosts.items()}
@@ -52,7 +52,7 @@ def adopt_front_order(m: Model, b: StoredState) -> None:
 
 def adopt(m: Model, b: StoredState) -> None:
     """The model begins anew with what the server has."""
-    m.tasks = {k: Task(b.call_of(t), t.attempt, t.generation, t.losses, PLACES[t.place]) for k, t in b.tasks.items()}
+    m.tasks = {k: Task(b.call_of(t), t.attempt, t.generation, t.losses, PLACES[t.location]) for k, t in b.tasks.items()}
     m.running = {k: _run(r) for k, r in b.running.items()}
     m.ghosts = {e: _run(r) for e, r in b.ghosts.items()}
     m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}

@@ -10,7 +10,7 @@ from typing import Any
 from docket.ledger import Ledger
 from docket.storage.keys import bytes_text, segment
 from docket.storage.records import (
-    FIRST,
+    IN_FRONT,
     WAITING_FOR_SLOT,
     QUEUED,
     SCHEDULED,
@@ -362,12 +362,12 @@ def _places(b: StoredState) -> Iterator[str]:
         at += ["queue"] if key in b.queue else []
         at += [f"line {name!r}" for name, line in b.lines.items() if key in line]
         at += [f"unknown {name!r}" for name, keys in b.unknown.items() if key in keys]
-        match task.place:
+        match task.location:
             case place if place == SCHEDULED:
                 expected = "queue"
             case place if place == QUEUED:
                 expected = f"stream {task.entry}"
-            case place if place == FIRST:
+            case place if place == IN_FRONT:
                 expected = f"front {task.entry}"
             case place if place == WAITING_FOR_SLOT:
                 expected = f"line {b.parked[key][-1]!r}" if key in b.parked else "a line"
@@ -394,7 +394,7 @@ def _runs(b: StoredState, group_was_lost: bool) -> Iterator[str]:
         if task is None:
             yield f"{key!r} runs, but has no record"
             continue
-        if (task.place, task.entry) != (FIRST if run.flags & FROM_FRONT else QUEUED, run.entry):
+        if (task.location, task.entry) != (IN_FRONT if run.flags & FROM_FRONT else QUEUED, run.entry):
             yield f"the run of {key!r} is of another entry than its task"
         if run.epoch > b.epoch:
             yield f"the run of {key!r} has epoch {run.epoch}, beyond {b.epoch}"

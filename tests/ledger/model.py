@@ -196,7 +196,7 @@ class Model:
             for name in names:
                 self._slots(name).add(f"run {epoch}")
         else:
-            was_put_back = self.tasks[key].place == "front"
+            was_put_back = self.tasks[key].location == "front"
             self._end_run(key, keep_slots=False)
             self.progress.pop(key, None)
             if run.cancel_asked:
@@ -286,7 +286,7 @@ class Model:
     # What they are made of
 
     def _put(self, key: str, place: str) -> None:
-        self.tasks[key].place = place
+        self.tasks[key].location = place
         if place == "queue":
             self.queue.add(key)
         else:
@@ -347,7 +347,7 @@ class Model:
             self._leave_group(ending.key)
             self._put(ending.key, "queue" if ending.later else "stream")
         elif ending.kind == "unknown":
-            task.place = "unknown"
+            task.location = "unknown"
             self.unknown.add((ending.epoch, ending.key))
         else:
             self._put(ending.key, "queue" if ending.later else "front")
@@ -412,7 +412,7 @@ class Model:
 
     def _line_up(self, key: str, limits: list[str], rank: int) -> None:
         """Waits for the last of these limits and keeps a slot of those before it."""
-        self.tasks[key].place = "line"
+        self.tasks[key].location = "line"
         self.parked[key] = tuple(limits)
         for name in limits[:-1]:
             self._slots(name).add(f"task {key}")

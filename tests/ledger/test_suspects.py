@@ -449,7 +449,7 @@ async def test_a_worker_runs_at_most_half_of_a_group(ledger_client: LedgerClient
     assert len(await keys_of(ledger_client, worker)) == most
     assert len(await keys_of(ledger_client, worker)) == 0
     stored_state = ledger_client.checked_state()
-    assert {task.place for key, task in stored_state.tasks.items() if key not in stored_state.running} == {3}, (
+    assert {task.location for key, task in stored_state.tasks.items() if key not in stored_state.running} == {3}, (
         "for other workers"
     )
 
@@ -530,7 +530,7 @@ async def test_a_single_suspect_has_its_worker_to_itself(ledger_client: LedgerCl
     stored_state = ledger_client.checked_state()
     assert notes == SuspectNotes(alone=stored_state.running["suspect"].epoch)
     # What the same read brought is for the others, at once and uncounted.
-    assert [(key, stored_state.tasks[key].place, stored_state.tasks[key].losses) for key in ("before", "after")] == [
+    assert [(key, stored_state.tasks[key].location, stored_state.tasks[key].losses) for key in ("before", "after")] == [
         ("before", 3, 0),
         ("after", 3, 0),
     ]
@@ -548,7 +548,7 @@ async def test_a_busy_worker_leaves_a_single_suspect_to_an_idle_one(ledger_clien
     assert ledger_client.now() + 10 <= stored_state.queue["suspect"] + 500 <= ledger_client.now() + 1010
     assert stored_state.tasks["suspect"].due_ms == due, "what limits go by does not change"
     await bring_back(ledger_client, "suspect")
-    assert ledger_client.checked_state().tasks["suspect"].place == 3, "not behind all that wait"
+    assert ledger_client.checked_state().tasks["suspect"].location == 3, "not behind all that wait"
     assert await keys_of(ledger_client, await ledger_client.hire()) == ["suspect"]
 
 
@@ -726,7 +726,7 @@ async def test_a_hand_over_that_meets_a_suspect_puts_it_to_the_front(ledger_clie
         ledger_client.client.hset(keys.tasks, "suspect", bytes(record))
         await ledger_client.add("plain")
         assert waiter.handed() is None
-        assert ledger_client.checked_state().tasks["suspect"].place == 3
+        assert ledger_client.checked_state().tasks["suspect"].location == 3
     finally:
         waiter.close()
 

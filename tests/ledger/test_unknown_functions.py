@@ -54,7 +54,7 @@ async def test_a_task_waits_until_a_worker_that_knows_its_function_asks_for_it(l
     ignorant = await ledger_client.hire("g")
     assert await meet(ledger_client, ignorant, "a", "b", "c") == [WAITS] * 3
     stored_state = ledger_client.checked_state()
-    assert {task.place for task in stored_state.tasks.values()} == {UNKNOWN_FUNCTION}
+    assert {task.location for task in stored_state.tasks.values()} == {UNKNOWN_FUNCTION}
     assert stored_state.unknown == {"f": ["a", "b", "c"]}
     assert await ledger_client.take(ignorant) == []
     learned = await ledger_client.hire("f")
@@ -137,7 +137,7 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
     assert (await ledger_client.ledger.seize("seized", "hand", "hand~hand-1", 1000))[1] > 0
     stored_state = ledger_client.stored_state()
     assert stored_state.unknown == {"f": ["cleared"]}
-    assert stored_state.tasks["replaced"].place == QUEUED
+    assert stored_state.tasks["replaced"].location == QUEUED
     assert await ledger_client.ledger.clear() == 2
     assert ledger_client.stored_state().unknown_functions == set()
 

@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from docket.storage.nodes import NoAnswer, Place, SentinelNodes, first_answer
+from docket.storage.nodes import NoAnswer, NodeAddress, SentinelNodes, first_answer
 
 ANSWER = b"*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n"
 
@@ -22,7 +22,7 @@ class Listener:
     def __init__(self, answer: bytes | None) -> None:
         self._answer = answer
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.place: Place = ("127.0.0.1", self._socket.getsockname()[1])
+        self.location: NodeAddress = ("127.0.0.1", self._socket.getsockname()[1])
         self._accepted: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -59,7 +59,7 @@ def listeners() -> Iterator[list[Listener]]:
 
 
 def test_seven_silent_sentinels_before_one_that_answers_do_not_stretch_the_question(listeners: list[Listener]) -> None:
-    nodes = SentinelNodes([listener.place for listener in listeners], "main", {}, tls=False)
+    nodes = SentinelNodes([listener.location for listener in listeners], "main", {}, tls=False)
     began = time.monotonic()
     assert nodes.find(0, 8.0) == ("127.0.0.1", 6379)
     assert time.monotonic() - began < 8.0
@@ -70,7 +70,7 @@ def test_seven_silent_sentinels_before_one_that_answers_do_not_stretch_the_quest
 
 
 def test_only_silent_sentinels_are_given_up_in_time(listeners: list[Listener]) -> None:
-    nodes = SentinelNodes([listener.place for listener in listeners[:7]], "main", {}, tls=False)
+    nodes = SentinelNodes([listener.location for listener in listeners[:7]], "main", {}, tls=False)
     began = time.monotonic()
     with pytest.raises(RedisConnectionError, match="no sentinel names a master"):
         nodes.find(0, 1.0)
@@ -79,7 +79,7 @@ def test_only_silent_sentinels_are_given_up_in_time(listeners: list[Listener]) -
 
 
 def test_a_refusal_is_told_at_once_if_it_is_final() -> None:
-    def question(place: Place, seconds: float) -> str:
+    def question(address: NodeAddress, seconds: float) -> str:
         raise AuthenticationError("wrong password")
 
     with pytest.raises(AuthenticationError):
@@ -89,15 +89,15 @@ def test_a_refusal_is_told_at_once_if_it_is_final() -> None:
 def test_the_next_is_asked_as_soon_as_one_has_failed() -> None:
     asked: list[str] = []
 
-    def question(place: Place, seconds: float) -> str:
-        asked.append(place[0])
-        if place[0] != "c":
+    def question(address: NodeAddress, seconds: float) -> str:
+        asked.append(address[0])
+        if address[0] != "c":
             raise OSError("refused")
         return "here"
 
-    places = [(name, 1) for name in "abcd"]
-    assert first_answer(places, question, 600.0, AuthenticationError) == (("c", 1), "here")
+    addresses = [(name, 1) for name in "abcd"]
+    assert first_answer(addresses, question, 600.0, AuthenticationError) == (("c", 1), "here")
     assert asked == ["a", "b", "c"]
     with pytest.raises(NoAnswer) as caught:
-        first_answer(places[:2], question, 600.0, AuthenticationError)
+        first_answer(addresses[:2], question, 600.0, AuthenticationError)
     assert str(caught.value.__cause__) == "refused"

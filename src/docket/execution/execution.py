@@ -352,7 +352,7 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
         task.generation,
     )
     execution.record = task
-    if task.place != SCHEDULED:
+    if task.location != SCHEDULED:
         execution.state = ExecutionState.QUEUED
     if function is None:
         execution.has_stand_in = True

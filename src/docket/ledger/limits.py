@@ -28,7 +28,7 @@ class Decision:
     """What a limit says about a run.
 
     PUT_OFF: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long that will be so, and
-    `overtaken` that another submission runs in its place. `taken` is what the run has taken, for giving it back.
+    `overtaken` that another submission runs in its counter. `taken` is what the run has taken, for giving it back.
     """
 
     verdict: Verdict
@@ -95,13 +95,13 @@ class Limits:
                 return
 
     async def _decide(
-        self, script: str, key: str, epoch: int, taken: Sequence[Taken], kind: int, place: bytes, *particulars: Any
+        self, script: str, key: str, epoch: int, taken: Sequence[Taken], kind: int, counter: bytes, *particulars: Any
     ) -> Decision:
         fixed = (text_bytes(key), epoch, self._ledger.ttl_ms, taken)
-        code, wait_ms, name = await self._ledger.ask(script, (*fixed, place, *particulars))
+        code, wait_ms, name = await self._ledger.ask(script, (*fixed, counter, *particulars))
         verdict = Verdict(code)
         if verdict is Verdict.ADMIT:
-            return Decision(verdict, wait_ms, (kind, place, name) if name else None)
+            return Decision(verdict, wait_ms, (kind, counter, name) if name else None)
         return Decision(verdict, wait_ms, overtaken=name == _OVERTAKEN)
 
 

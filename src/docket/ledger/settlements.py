@@ -216,6 +216,6 @@ def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
     item = settlement.item
     if not taken or isinstance(item, BlockedItem):
         return settlement
-    weight = settlement.weight + sum(60 + len(place) + len(submission) for _, place, submission in taken)
+    weight = settlement.weight + sum(60 + len(counter) + len(submission) for _, counter, submission in taken)
     blocked = BlockedItem(item.key, item.epoch, BLOCKED, taken, item)
     return Settlement(settlement.key, settlement.epoch, blocked, weight, settlement.payload)

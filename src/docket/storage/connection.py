@@ -106,7 +106,7 @@ class Connection:
                 wire.close()
                 raise RedisConnectionError("the connection was closed")
             if self._given_up:
-                # Moved or hung up meanwhile: it may lead to the wrong place.
+                # Moved or hung up meanwhile: it may lead to the wrong address.
                 wire.close()
             else:
                 self._wire = wire

@@ -23,7 +23,7 @@ from redis.retry import Retry
 from . import threads
 from .urls import Address, Kind
 
-Place = tuple[str, int]
+NodeAddress = tuple[str, int]
 T = TypeVar("T")
 
 
@@ -34,15 +34,15 @@ class Nodes(Protocol):
         """Keys of one slot are on one node."""
         ...
 
-    def look(self, patience: float) -> Place:
+    def locate(self, patience: float) -> NodeAddress:
         """A node that answers."""
         ...
 
-    def find(self, slot: int, patience: float) -> Place:
+    def find(self, slot: int, patience: float) -> NodeAddress:
         """The node that has a slot."""
         ...
 
-    def any(self) -> Place | None:
+    def any(self) -> NodeAddress | None:
         """A node that was there once, if one is known."""
         ...
 
@@ -61,47 +61,47 @@ class ClusterNodes:
     def __init__(self, options: Mapping[str, Any], *, tls: bool) -> None:
         self._options = {k: v for k, v in options.items() if k in _LOGIN or k.startswith("ssl_")}
         self._tls = tls
-        self._known: list[Place] = [(options.get("host") or "localhost", int(options.get("port") or 6379))]
+        self._known: list[NodeAddress] = [(options.get("host") or "localhost", int(options.get("port") or 6379))]
         # As the server shows them: first slot, last slot, primary, replicas.
         self._slots: list[list[Any]] = []
 
     def slot(self, key: bytes) -> int:
         return key_slot(key)
 
-    def look(self, patience: float) -> Place:
-        def question(place: Place, seconds: float) -> Any:
-            return ask(place, seconds, self._options, self._tls, "CLUSTER", "SLOTS")
+    def locate(self, patience: float) -> NodeAddress:
+        def question(address: NodeAddress, seconds: float) -> Any:
+            return ask(address, seconds, self._options, self._tls, "CLUSTER", "SLOTS")
 
         try:
-            place, self._slots = first_answer(self._known, question, patience, _FINAL)
+            address, self._slots = first_answer(self._known, question, patience, _FINAL)
         except NoAnswer as error:
             trouble = error.__cause__
             raise RedisConnectionError(f"no node of the cluster answers; the last one: {trouble}") from trouble
-        self._learn(place)
-        return place
+        self._learn(address)
+        return address
 
-    def find(self, slot: int, patience: float) -> Place:
-        asked = self.look(patience)
+    def find(self, slot: int, patience: float) -> NodeAddress:
+        asked = self.locate(patience)
         for first, last, primary, *_ in self._slots:
             if first <= slot <= last:
-                return self._place(primary, asked)
+                return self._address(primary, asked)
         raise RedisConnectionError(f"no node of the cluster serves slot {slot}")
 
-    def any(self) -> Place:
+    def any(self) -> NodeAddress:
         return random.choice(self._known)
 
-    def _learn(self, asked: Place) -> None:
+    def _learn(self, asked: NodeAddress) -> None:
         """The one that answered first, then all the others; those that are gone are tried last, since they may come back."""
-        found = [self._place(node, asked) for _, _, *nodes in self._slots for node in nodes]
+        found = [self._address(node, asked) for _, _, *nodes in self._slots for node in nodes]
         self._known = list(dict.fromkeys([asked, *found, *self._known]))[:100]
 
-    def _place(self, node: Sequence[Any], asked: Place) -> Place:
+    def _address(self, node: Sequence[Any], asked: NodeAddress) -> NodeAddress:
         """A node that does not know its own address has the one we reached it at."""
         return _text(node[0] or b"") or asked[0], int(node[1])
 
 
 class SentinelNodes:
-    def __init__(self, sentinels: Sequence[Place], service: str, options: Mapping[str, Any], *, tls: bool) -> None:
+    def __init__(self, sentinels: Sequence[NodeAddress], service: str, options: Mapping[str, Any], *, tls: bool) -> None:
         self._sentinels = list(sentinels)
         self._service = service
         self._options = options
@@ -110,24 +110,24 @@ class SentinelNodes:
     def slot(self, key: bytes) -> int:
         return 0
 
-    def look(self, patience: float) -> Place:
+    def locate(self, patience: float) -> NodeAddress:
         return self.find(0, patience)
 
-    def find(self, slot: int, patience: float) -> Place:
-        def question(place: Place, seconds: float) -> Any:
+    def find(self, slot: int, patience: float) -> NodeAddress:
+        def question(address: NodeAddress, seconds: float) -> Any:
             words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
-            found = ask(place, seconds, self._options, self._tls, *words)
+            found = ask(address, seconds, self._options, self._tls, *words)
             if not found:
                 raise RedisError(f"there is no master {self._service!r}")
             return found
 
         try:
-            place, found = first_answer(self._sentinels, question, patience, AuthenticationError)
+            address, found = first_answer(self._sentinels, question, patience, AuthenticationError)
         except NoAnswer as error:
             trouble = error.__cause__
             raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}") from trouble
         # Ask the one that knew first next time.
-        self._sentinels = [place, *(other for other in self._sentinels if other != place)]
+        self._sentinels = [address, *(other for other in self._sentinels if other != address)]
         return _text(found[0]), int(found[1])
 
     def any(self) -> None:
@@ -143,29 +143,29 @@ class NoAnswer(Exception):
 
 
 def first_answer(
-    places: Sequence[Place],
-    question: Callable[[Place, float], T],
+    addresses: Sequence[NodeAddress],
+    question: Callable[[NodeAddress, float], T],
     patience: float,
     final: type[Exception] | tuple[type[Exception], ...],
-) -> tuple[Place, T]:
-    """The place that answered first, and its answer, within the patience however many are silent.
+) -> tuple[NodeAddress, T]:
+    """The address that answered first, and its answer, within the patience however many are silent.
 
-    The next place is asked when one has failed, or was silent for its share of the time. An error that is final is raised.
+    The next address is asked when one has failed, or was silent for its share of the time. An error that is final is raised.
     """
     deadline = time.monotonic() + patience
-    share = patience / (len(places) + 1)
-    waiting, asked = list(places), dict[Future[T], Place]()
+    share = patience / (len(addresses) + 1)
+    waiting, asked = list(addresses), dict[Future[T], NodeAddress]()
     trouble: Exception = RedisConnectionError("none is known")
     while (waiting or asked) and (left := deadline - time.monotonic()) > 0:
         if waiting:
-            place = waiting.pop(0)
+            address = waiting.pop(0)
             # Connecting and the answer; each tells better than we could that it takes too long.
-            asked[threads.start(question, place, left * 0.45)] = place
+            asked[threads.start(question, address, left * 0.45)] = address
         done, _ = wait(asked, share if waiting else left, FIRST_COMPLETED)
         for answer in done:
-            place = asked.pop(answer)
+            address = asked.pop(answer)
             try:
-                return place, answer.result()
+                return address, answer.result()
             except final:
                 raise
             except (RedisError, OSError) as error:
@@ -175,10 +175,10 @@ def first_answer(
     raise NoAnswer from trouble
 
 
-def ask(place: Place, patience: float, options: Mapping[str, Any], tls: bool, *words: str) -> Any:
+def ask(address: NodeAddress, patience: float, options: Mapping[str, Any], tls: bool, *words: str) -> Any:
     client: Any = redis.Redis(
-        host=place[0],
-        port=place[1],
+        host=address[0],
+        port=address[1],
         socket_timeout=patience,
         socket_connect_timeout=patience,
         protocol=2,

@@ -13,7 +13,7 @@ from .layouts import Layout
 # Then the function's name, and the call.
 TASK_HEADER = Layout(
     "BBBIBIIddIH",
-    "version, place, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, name_length",
+    "version, location, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, name_length",
 )
 RUN = Layout("dddIB", "epoch, started, entry_ms, entry_seq, flags", texts="worker, limits")
 # Then the task record, the size of the progress, the progress, and the ending.
@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("<I")
 _TEXT_LENGTH = struct.Struct("<H")
 
 RECORD_VERSION = 1
-SCHEDULED, QUEUED, WAITING_FOR_SLOT, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 # In the byte that counts the lost workers: the body has begun before.
 BEGUN = 128
 # A flag of task records: the call part refers to a payload.
@@ -59,7 +59,7 @@ def read_reference(data: bytes) -> Reference | None:
 class TaskRecord:
     """An unfinished task as it is written down."""
 
-    place: int
+    location: int
     attempt: int
     losses: int
     generation: int
@@ -95,7 +95,7 @@ class TaskRecord:
 
     @property
     def state(self) -> ExecutionState:
-        return ExecutionState.SCHEDULED if self.place == SCHEDULED else ExecutionState.QUEUED
+        return ExecutionState.SCHEDULED if self.location == SCHEDULED else ExecutionState.QUEUED
 
 
 @dataclass(slots=True)
@@ -126,14 +126,14 @@ def read_task(data: bytes) -> TaskRecord:
     make a record without a call, as they do in the scripts."""
     if len(data) < _TASK.size:
         return _broken()
-    (version, place, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, length) = (
+    (version, location, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, length) = (
         _TASK.unpack_from(data)
     )
     start = _TASK.size
     if not 0 <= entry_ms < _MOST or not -_MOST < due < _MOST or start + length > len(data):
         return _broken()
     return TaskRecord(
-        place,
+        location,
         attempt,
         losses % BEGUN,
         generation,

@@ -30,7 +30,7 @@ from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_
 from .greeting import engine_of
 from .keys import text_bytes
 from .connection import Connection, open_wire
-from .nodes import Nodes, Place, nodes_of
+from .nodes import Nodes, NodeAddress, nodes_of
 from .outages import Outages
 from .scripts import load
 from .threads import in_thread
@@ -85,7 +85,7 @@ class Server:
         # By way, for large values: one request at a time.
         self._bulk_lines: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
         self._bulk_turns = (Turns(), Turns())
-        self._places: dict[int, Place] = {}
+        self._addresses: dict[int, NodeAddress] = {}
         # The threads have the same time; a little more is for them to say why they failed.
         self._locating = SharedAttempts(self._find, ANSWER_SECONDS + 1, "docket - locating")
         self._greeting = SharedAttempt(self._examine, ANSWER_SECONDS, "docket - greeting")
@@ -107,7 +107,7 @@ class Server:
                 self._credentials = bounded(self.credential_provider, ANSWER_SECONDS * _CREDENTIALS_SHARE)
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
-            self._lines, self._places = {}, {}
+            self._lines, self._addresses = {}, {}
             self._bulk_lines, self._bulk_turns = ({}, {}), (Turns(), Turns())
             self._stack.callback(self._greeting.stop)
             self._stack.callback(self._locating.stop)
@@ -166,42 +166,42 @@ class Server:
         slot = nodes.slot(key) if nodes is not None else 0
         lines = self._lines if lines is None else lines
         # Nearly always the line is there: asking for it in a coroutine would cost more than the rest of this function.
-        line = lines.get(slot) if nodes is None or slot in self._places else None
+        line = lines.get(slot) if nodes is None or slot in self._addresses else None
         try:
             try:
                 return await call(await self._line_to(slot, lines) if line is None else line)
             except MovedError:
                 # The slot has a new home, and nothing was done at the old one.
-                self._places.pop(slot, None)
+                self._addresses.pop(slot, None)
                 return await call(await self._line_to(slot, lines))
         except SERVER_ERRORS as error:
             if self._nodes is not None and is_from_the_wrong_node(error):
-                self._places.pop(slot, None)
+                self._addresses.pop(slot, None)
             raise self.explain(error) from error
 
     async def _line_to(self, slot: int, lines: dict[int, Connection]) -> Connection:
         line = lines.get(slot)
-        if line is not None and (self._nodes is None or slot in self._places):
+        if line is not None and (self._nodes is None or slot in self._addresses):
             return line
-        place = await self._place(slot)
+        address = await self._address(slot)
         line = lines.get(slot)
         if line is None:
-            line = lines[slot] = Connection(self._plain_client(1, None, place), ANSWER_SECONDS)
+            line = lines[slot] = Connection(self._plain_client(1, None, address), ANSWER_SECONDS)
             self._stack.push_async_callback(line.aclose)
-        elif place is not None:
-            await line.move(*place)
+        elif address is not None:
+            await line.move(*address)
         return line
 
-    async def _place(self, slot: int) -> Place | None:
+    async def _address(self, slot: int) -> NodeAddress | None:
         """Where the slot is, as far as we know; asks the cluster or the sentinels if we do not."""
         if self._nodes is None:
             return None
-        place = self._places.get(slot)
-        if place is None:
-            place = self._places[slot] = await self._locating.join(slot)
-        return place
+        address = self._addresses.get(slot)
+        if address is None:
+            address = self._addresses[slot] = await self._locating.join(slot)
+        return address
 
-    async def _find(self, slot: int) -> Place:
+    async def _find(self, slot: int) -> NodeAddress:
         assert self._nodes is not None
         return await in_thread(self._nodes.find, slot, ANSWER_SECONDS)
 
@@ -240,7 +240,7 @@ class Server:
     async def revive(self) -> None:
         """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
         again with its data."""
-        self._places.clear()
+        self._addresses.clear()
         for lines in (self._lines, *self._bulk_lines):
             for line in lines.values():
                 line.hang_up()
@@ -251,12 +251,12 @@ class Server:
         for pool in self._pools:
             pool.connection_kwargs["path"] = found.socket_path
 
-    def _plain_client(self, connections: int, answer_seconds: float | None, place: Place | None) -> Any:
+    def _plain_client(self, connections: int, answer_seconds: float | None, address: NodeAddress | None) -> Any:
         """An asyncio client of one node, with a pool of its own; it waits for a free connection instead of failing."""
         options = self._options(answer_seconds)
         options["retry"] = AsyncRetry(NoBackoff(), 0)
-        if place is not None:
-            options.update(host=place[0], port=place[1])
+        if address is not None:
+            options.update(host=address[0], port=address[1])
         most = int(options.pop("max_connections", 0) or connections)
         pool = BlockingConnectionPool(
             max_connections=max(most, connections),
@@ -273,17 +273,17 @@ class Server:
             await self._greet()
         name = text_bytes(key)
         slot = self._nodes.slot(name) if self._nodes is not None else 0
-        line = Connection(self._plain_client(1, None, await self._place(slot)), ANSWER_SECONDS)
+        line = Connection(self._plain_client(1, None, await self._address(slot)), ANSWER_SECONDS)
         return BlockingConnection(line, lambda *words: self.ask(name, *words))
 
     async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Pipeline:
         """A connection for subscriptions; any node of a cluster hears all channels."""
         if not self._is_usable:
             await self._greet()
-        place = None
+        address = None
         if self._nodes is not None:
-            place = self._nodes.any() or await in_thread(self._nodes.look, ANSWER_SECONDS)
-        return await open_wire(self._plain_client(1, None, place), ANSWER_SECONDS, on_message)
+            address = self._nodes.any() or await in_thread(self._nodes.locate, ANSWER_SECONDS)
+        return await open_wire(self._plain_client(1, None, address), ANSWER_SECONDS, on_message)
 
     def threaded_client(self, patience: Callable[[], float], key: str = "") -> ThreadedClient:
         """A blocking client for use in a thread, of the node that has the key. Each command, connecting and looking for the
@@ -297,8 +297,8 @@ class Server:
                 found.pop(name, None)
             if self._nodes is not None:
                 # The rest is for the node itself.
-                place = self._nodes.find(self._nodes.slot(text_bytes(key)), seconds / 2)
-                found.update(host=place[0], port=place[1])
+                address = self._nodes.find(self._nodes.slot(text_bytes(key)), seconds / 2)
+                found.update(host=address[0], port=address[1])
             return found
 
         return ThreadedClient(self.address, options, patience, lambda: self.outages.count)
@@ -337,8 +337,8 @@ class Server:
         """What a server that answers says of itself."""
         if self._nodes is None:
             return await (await self._line_to(0, self._lines)).ask("INFO", "server")
-        place = await in_thread(self._nodes.look, ANSWER_SECONDS)
-        line = Connection(self._plain_client(1, None, place), ANSWER_SECONDS)
+        address = await in_thread(self._nodes.locate, ANSWER_SECONDS)
+        line = Connection(self._plain_client(1, None, address), ANSWER_SECONDS)
         try:
             return await line.ask("INFO", "server")
         finally:

@@ -35,7 +35,7 @@ if full then
   if has_flag(run, CANCEL_ASKED) then
     finish_cancelled(key, run, (server_ms()), bytes, ttl)
   else
-    task.place, task.entry_ms, task.entry_seq = WAITING_FOR_SLOT, 0, 0
+    task.location, task.entry_ms, task.entry_seq = WAITING_FOR_SLOT, 0, 0
     call('HSET', TASKS, key, pack_task(task))
     if not has_progress(task.flags) then call('HDEL', PROGRESS, key) end
     for i = 1, full - 1 do call('SADD', SLOTS .. names[i], 'w' .. key) end

@@ -10,7 +10,7 @@ for i = 1, #page[2], 2 do
   local key, task = page[2][i], unpack_task(page[2][i + 1])
   local known = counts[task.name] or {0, 0, 0, task.due}
   local running = any_running and call('HEXISTS', RUNNING, key) == 1
-  local state = running and 3 or (task.place == SCHEDULED and 1 or 2)
+  local state = running and 3 or (task.location == SCHEDULED and 1 or 2)
   known[state] = known[state] + 1
   known[4] = math.min(known[4], task.due)
   counts[task.name] = known

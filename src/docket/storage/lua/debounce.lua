@@ -58,7 +58,7 @@ local function overtake()
   mark_submission(state, 'overtaken', leader)
   local other = string.match(leader, '^%d+ %d+ (.*)$')
   local its_task = unpack_task(call('HGET', TASKS, other))
-  if its_task.place == SCHEDULED then
+  if its_task.location == SCHEDULED then
     call('ZREM', QUEUE, other)
     to_front(other, its_task)
     call('HSET', TASKS, other, pack_task(its_task))

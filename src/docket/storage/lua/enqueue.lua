@@ -34,7 +34,7 @@ local function replacer()
   return replace_task
 end
 
-local answer, fields, place_of, ready = {now}, {}, {}, 0
+local answer, fields, index_of, ready = {now}, {}, {}, 0
 
 -- One whose key may be known: waiting or running, finished, or earlier in this batch.
 local function write_known(c)
@@ -45,7 +45,7 @@ local function write_known(c)
   if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then
     -- It may be the task's own: a call that is repeated because its answer was lost.
     if payload and payload ~= payload_of(known[key]) then free_payload(payload) end
-    return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.place
+    return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.location
   end
   -- Cancelled since the worker asked whether it should be there.
   if band(mode, SEED) ~= 0 and call('HEXISTS', CANCELLED_CHAINS, key) == 1 then return 0, 1, due, SCHEDULED end
@@ -60,19 +60,19 @@ local function write_known(c)
     task.generation = before.generation + 1
     replace = replace or replacer()
     -- Read anew: an earlier call of this batch may have woken it.
-    replace(key, known[key], place_of[key] and before or unpack_task(call('HGET', TASKS, key)), payload)
+    replace(key, known[key], index_of[key] and before or unpack_task(call('HGET', TASKS, key)), payload)
   else
     task.generation = finished_before + 1
     if finished_before > 0 then forget_payloads(key, head) end
   end
   put(key, task, now)
-  if task.place == QUEUED then ready = ready + 1 end
+  if task.location == QUEUED then ready = ready + 1 end
   known[key] = pack_task(task)
-  local at = place_of[key] or #fields + 1
-  place_of[key], fields[at], fields[at + 1] = at, key, known[key]
+  local at = index_of[key] or #fields + 1
+  index_of[key], fields[at], fields[at + 1] = at, key, known[key]
   finished[#finished + 1] = RUNS .. segment(key)
   publish(key, waiting_event(task))
-  return before and 2 or 1, task.generation, task.due, task.place
+  return before and 2 or 1, task.generation, task.due, task.location
 end
 
 for _, c in ipairs(calls) do
@@ -91,12 +91,12 @@ for _, c in ipairs(calls) do
     end
     local at = #fields + 1
     local bytes = struct.pack(TASK_HEADER, 1, where, 0, c[6], 0, 1, first, due, ms, seq, #name) .. name .. c[5]
-    known[key], place_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
+    known[key], index_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, where
   end
 end
 
 if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
 if #finished > 0 then call('DEL', unpack(finished)) end
-try_direct_delivery(ready, #ARGV[2], fields, place_of, now, now_us)
+try_direct_delivery(ready, #ARGV[2], fields, index_of, now, now_us)
 return answer

@@ -10,7 +10,7 @@ local keys = call('ZRANGE', UNKNOWN_TASKS .. segment(name), 0, most - 1)
 for _, key in ipairs(keys) do
   local bytes = call('HGET', TASKS, key)
   local task = bytes and unpack_task(bytes)
-  if task and task.place == UNKNOWN_FUNCTION and task.name == name then
+  if task and task.location == UNKNOWN_FUNCTION and task.name == name then
     withdraw(key, task)
     finish(key, FAILED_STATE, nil, now, bytes, ttl, tail, event)
     failed = failed + 1

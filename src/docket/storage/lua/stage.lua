@@ -18,7 +18,7 @@ permit_when_full()
 local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
 local moved = 0
 if #due > 0 then
-  local fields, place_of, size = {}, {}, 0
+  local fields, index_of, size = {}, {}, 0
   while moved < #due and size < BYTES do
     local last = math.min(moved + CHUNK, #due)
     local records = call('HMGET', TASKS, unpack(due, moved + 1, last))
@@ -32,7 +32,7 @@ if #due > 0 then
         else
           to_stream(key, task)
         end
-        place_of[key] = #fields + 1
+        index_of[key] = #fields + 1
         fields[#fields + 1] = key
         fields[#fields + 1] = pack_task(task)
         size = size + #bytes
@@ -43,7 +43,7 @@ if #due > 0 then
   end
   if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
   call('ZREM', QUEUE, unpack(due, 1, moved))
-  try_direct_delivery(#fields / 2, size, fields, place_of, math.floor(now), now_us)
+  try_direct_delivery(#fields / 2, size, fields, index_of, math.floor(now), now_us)
 end
 head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 if worker and head[2] and tonumber(head[2]) <= now then

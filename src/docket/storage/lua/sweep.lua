@@ -40,12 +40,12 @@ end
 local function is_well(key, task, run)
   if run and not may_live(run.worker) then return false end
   if run and is_hand(run.worker) then return true end
-  if task.place == SCHEDULED then return call('ZSCORE', QUEUE, key) end
-  if task.place == WAITING_FOR_SLOT then
+  if task.location == SCHEDULED then return call('ZSCORE', QUEUE, key) end
+  if task.location == WAITING_FOR_SLOT then
     local limits = parked_at(key)
     return #limits > 0 and call('ZSCORE', WAITERS .. limits[#limits], key)
   end
-  if task.place == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
+  if task.location == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
   return can_be_reached(task)
 end
 

@@ -31,7 +31,7 @@ if functions then
     for i = 1, #found, 2 do
       local bytes = call('HGET', TASKS, found[i])
       local task = bytes and unpack_task(bytes)
-      if task and task.place == UNKNOWN_FUNCTION then
+      if task and task.location == UNKNOWN_FUNCTION then
         to_front(found[i], task)
         call('HSET', TASKS, found[i], pack_task(task))
         moved = moved + 1

@@ -52,13 +52,13 @@ end
 local function give_back(taken, epoch, comes_back)
   local RATE, COOLDOWN = 1, 2
   for _, t in ipairs(taken) do
-    local kind, place, submission = t[1], t[2], t[3]
+    local kind, counter, submission = t[1], t[2], t[3]
     if kind == RATE then
-      call('ZREM', place, submission)
+      call('ZREM', counter, submission)
     elseif kind == COOLDOWN then
-      close_window(place, epoch)
+      close_window(counter, epoch)
     elseif comes_back then
-      mark_submission(place, 'again', submission)
+      mark_submission(counter, 'again', submission)
     end
   end
 end

@@ -31,7 +31,7 @@ end
 -- Puts a delivered task back: on `front` for another worker, or off for a moment, never the same for two of them.
 local function put_back(key, task, delay)
   if delay then
-    task.place, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
+    task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
     wait_for_time(key, delay)
   else
     to_front(key, task)
@@ -99,7 +99,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
       local task = bytes and key and unpack_task(bytes)
       if task and task.broken then
         set_entry(task, id)
-        task.place = stream == FRONT and FIRST or QUEUED
+        task.location = stream == FRONT and IN_FRONT or QUEUED
         bytes = pack_task(task)
         call('HSET', TASKS, key, bytes)
       end
@@ -127,11 +127,11 @@ local function claim_entries(worker, worker_json, entries, suspects)
 
   for i, e in ipairs(entries) do
     local stream, id, key, bytes = e[1], e[2], e[3], tasks[i]
-    local place, losses, due, ms, seq, length, _
+    local location, losses, due, ms, seq, length, _
     if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
-      _, place, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
+      _, location, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if place == QUEUED and stream == STREAM and losses == 0 and not is_taken and due > -MOST and due < MOST
+    if location == QUEUED and stream == STREAM and losses == 0 and not is_taken and due > -MOST and due < MOST
       and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
       begin(key, bytes, ms, seq, 0)
     else

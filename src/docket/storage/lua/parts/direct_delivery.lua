@@ -8,11 +8,11 @@ local function name_json(worker)
 end
 
 -- The oldest entry of the stream, claimed for the worker: key, task record, epoch. What this script has written itself needs no look-up.
-local function claim_oldest(worker, fields, place_of, now, now_us)
+local function claim_oldest(worker, fields, index_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, {})
   if #entries == 0 then return nil end
   local id, key = entries[1][2], entries[1][3]
-  local at, bytes, losses, ms, seq = key and place_of[key], nil, 0, 0, 0
+  local at, bytes, losses, ms, seq = key and index_of[key], nil, 0, 0, 0
   if at then
     bytes = fields[at + 1]
     losses, ms, seq = losses_and_entry(bytes)
@@ -45,7 +45,7 @@ end
 
 -- A worker that has no lease, or does not listen, loses its offer and nothing else. A task that waits on `front` goes first, and may
 -- have harmed a worker before: it goes only to a worker that asks for it.
-local function deliver_directly(ready, fields, place_of, now, now_us)
+local function deliver_directly(ready, fields, index_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
   if front_waits() then return end
   for _ = 1, math.min(ready, MOST_DIRECT) do
@@ -58,7 +58,7 @@ local function deliver_directly(ready, fields, place_of, now, now_us)
     end
     local channel = CHANNELS .. 'hand/' .. worker
     if call('ZSCORE', LEASES, worker) and call('PUBSUB', 'NUMSUB', channel)[2] ~= 0 then
-      local key, bytes, epoch = claim_oldest(worker, fields, place_of, now, now_us)
+      local key, bytes, epoch = claim_oldest(worker, fields, index_of, now, now_us)
       if not key then
         call('ZADD', OFFERS, offer[2], worker)
         return
@@ -72,10 +72,10 @@ end
 -- Not for large arguments, which would be sent twice. It is no part of what the caller asked for, so that must not fail with it.
 local LARGEST_DIRECT = 32768
 
--- `fields` has keys and the records that this script has written for them, `place_of` where in there a key is.
-local function try_direct_delivery(ready, size, fields, place_of, now, now_us)
+-- `fields` has keys and the records that this script has written for them, `index_of` where in there a key is.
+local function try_direct_delivery(ready, size, fields, index_of, now, now_us)
   if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS) == 1 then
     --- parts
-    pcall(deliver_directly, ready, fields, place_of, now, now_us)
+    pcall(deliver_directly, ready, fields, index_of, now, now_us)
   end
 end

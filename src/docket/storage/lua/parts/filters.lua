@@ -8,7 +8,7 @@ local function has_prefix(key, filter)
 end
 
 local function is_chosen(filter, task, is_running)
-  local state = is_running and 2 or (task.place == SCHEDULED and 0 or 1)
+  local state = is_running and 2 or (task.location == SCHEDULED and 0 or 1)
   if filter[1] >= 0 and filter[1] ~= state then return false end
   if filter[2] and filter[2] ~= task.name then return false end
   return task.due >= filter[4] and task.due < filter[5]

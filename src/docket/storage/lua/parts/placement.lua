@@ -16,13 +16,13 @@ local function pending_of(worker, stream, most)
 end
 
 local function to_stream(key, task)
-  task.place = QUEUED
+  task.location = QUEUED
   set_entry(task, call('XADD', STREAM, '*', 'k', key))
 end
 
 -- For a task that had its turn before (recovered, handed back, woken in a line): not behind a million newer ones.
 local function to_front(key, task)
-  task.place = FIRST
+  task.location = IN_FRONT
   set_entry(task, call('XADD', FRONT, '*', 'k', key))
 end
 
@@ -35,7 +35,7 @@ local function wait_for_time(key, due)
 end
 
 local function to_queue(key, task)
-  task.place, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
+  task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
   wait_for_time(key, task.due)
 end
 
@@ -44,6 +44,6 @@ local function put(key, task, now)
 end
 
 local function waiting_event(task)
-  local state = task.place == SCHEDULED and 'scheduled' or 'queued'
+  local state = task.location == SCHEDULED and 'scheduled' or 'queued'
   return '{"type":"state","state":"' .. state .. '","when":' .. string.format('%.0f', task.due) .. '}'
 end

@@ -6,7 +6,7 @@ local TASK_HEADER_SIZE = 38
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
 -- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new tasks), the wait for a worker that
 -- knows the function.
-local SCHEDULED, QUEUED, WAITING_FOR_SLOT, FIRST, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+local SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 -- In the byte that counts the lost workers: the body has begun before.
 local BEGUN = 128
 -- In the flags of a run: a limit has let it in. In the flags of a task: a run of this submission was let in and then lost or
@@ -24,7 +24,7 @@ end
 
 -- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
 local function broken_task()
-  return {version = 1, place = QUEUED, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
+  return {version = 1, location = QUEUED, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
     entry_ms = 0, entry_seq = 0, name = '', call = '', broken = true}
 end
 
@@ -34,7 +34,7 @@ local function unpack_task(bytes)
   if #bytes < TASK_HEADER_SIZE then return broken_task() end
   local task = {}
   local name_length
-  task.version, task.place, task.flags, task.attempt, task.losses, task.generation, task.submission, task.due,
+  task.version, task.location, task.flags, task.attempt, task.losses, task.generation, task.submission, task.due,
     task.entry_ms, task.entry_seq, name_length = struct.unpack(TASK_HEADER, bytes)
   local sound = task.entry_ms >= 0 and task.entry_ms < MOST and task.due > -MOST and task.due < MOST
   if not sound or TASK_HEADER_SIZE + name_length > #bytes then return broken_task() end
@@ -45,7 +45,7 @@ end
 
 -- A record of another release keeps its version: all versions share this header, so that any release can move any record.
 local function pack_task(task)
-  return struct.pack(TASK_HEADER, task.version or 1, task.place, task.flags, task.attempt, task.losses, task.generation,
+  return struct.pack(TASK_HEADER, task.version or 1, task.location, task.flags, task.attempt, task.losses, task.generation,
     task.submission, task.due, task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
 end
 
@@ -66,7 +66,7 @@ end
 
 -- A place that only a newer release knows: its workers see to the task, and no script here changes its record.
 local function is_foreign(task)
-  return task.place > UNKNOWN_FUNCTION
+  return task.location > UNKNOWN_FUNCTION
 end
 
 local function entry_id(record)
@@ -111,12 +111,12 @@ local function stream_of_run(run)
 end
 
 local function stream_of_task(task)
-  return task.place == FIRST and FRONT or STREAM
+  return task.location == IN_FRONT and FRONT or STREAM
 end
 
 -- The entry is live only if the task's record names it.
 local function is_at(task, stream, id)
-  return (task.place == QUEUED or task.place == FIRST) and stream_of_task(task) == stream and entry_id(task) == id
+  return (task.location == QUEUED or task.location == IN_FRONT) and stream_of_task(task) == stream and entry_id(task) == id
 end
 
 -- The states of finished records (model/states.py).

@@ -36,11 +36,11 @@ local function withdraw(key, task)
   if run_bytes then
     end_run(key, unpack_run(run_bytes), true)
     call('HDEL', PROGRESS, key)
-  elseif task.place == SCHEDULED then
+  elseif task.location == SCHEDULED then
     call('ZREM', QUEUE, key)
-  elseif task.place == UNKNOWN_FUNCTION then
+  elseif task.location == UNKNOWN_FUNCTION then
     leave_unknown(key, task)
-  elseif task.place ~= WAITING_FOR_SLOT then
+  elseif task.location ~= WAITING_FOR_SLOT then
     drop_entries(stream_of_task(task), {entry_id(task)})
   end
   if losses_of(task) >= SUSPECT_AFTER then

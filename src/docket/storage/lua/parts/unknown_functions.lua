@@ -3,7 +3,7 @@
 
 -- In the order of their claims.
 local function to_unknown(key, task, epoch, now)
-  task.place, task.entry_ms, task.entry_seq = UNKNOWN_FUNCTION, 0, 0
+  task.location, task.entry_ms, task.entry_seq = UNKNOWN_FUNCTION, 0, 0
   call('ZADD', UNKNOWN_TASKS .. segment(task.name), epoch, key)
   call('HSETNX', UNKNOWN_SINCE, task.name, string.format('%.0f', now))
 end
