@@ -137,13 +137,13 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
 ) -> None:
     """However many wait, one connection at a time is tried, and none of them waits for the attempts of the others."""
     attempts: list[float] = []
-    real = connection.open_wire
+    real = connection.open_pipeline
 
     async def counted(*args: Any) -> Any:
         attempts.append(asyncio.get_running_loop().time())
         return await real(*args)
 
-    monkeypatch.setattr(connection, "open_wire", counted)
+    monkeypatch.setattr(connection, "open_pipeline", counted)
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
     server = stage.server(tcp=True)
     if opened == "while":
@@ -177,13 +177,13 @@ async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_tha
     await counted.add("before")
     server.pause()
     attempts: list[Any] = []
-    real = connection.open_wire
+    real = connection.open_pipeline
 
     async def counted(*args: Any) -> Any:
         attempts.append(args)
         return await real(*args)
 
-    monkeypatch.setattr(connection, "open_wire", counted)
+    monkeypatch.setattr(connection, "open_pipeline", counted)
 
     async def add(key: str) -> ServerUnreachable:
         with pytest.raises(ServerUnreachable) as raised:
@@ -229,13 +229,13 @@ async def test_large_arguments_wait_for_one_failure_and_not_for_one_each(
     await docket.add(keep)(large)
     server.pause()
     attempts: list[Any] = []
-    real = connection.open_wire
+    real = connection.open_pipeline
 
     async def counted(*args: Any) -> Any:
         attempts.append(args)
         return await real(*args)
 
-    monkeypatch.setattr(connection, "open_wire", counted)
+    monkeypatch.setattr(connection, "open_pipeline", counted)
 
     async def add() -> bool:
         with pytest.raises(ServerUnreachable) as raised:

@@ -42,7 +42,7 @@ class DeliveryReader:
         if self._line is None:
             server = self._ledger.server
             try:
-                self._line = await server.blocking_line(self._ledger.keys.stream)
+                self._line = await server.blocking_connection(self._ledger.keys.stream)
             except SERVER_ERRORS as error:
                 raise server.explain(error) from error
 

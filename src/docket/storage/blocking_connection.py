@@ -26,8 +26,8 @@ class BlockingConnection:
     moment is lost then, which `was_cut` tells.
     """
 
-    def __init__(self, line: Connection, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
-        self._line = line
+    def __init__(self, connection: Connection, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
+        self._connection = connection
         self._ask_elsewhere = ask_elsewhere
         self._identified: Pipeline | None = None
         self._id: int | None = None
@@ -45,7 +45,7 @@ class BlockingConnection:
                 return None
             self._commands += 1
             self._waiting = True
-            return await self._line.ask(*words, patience=patience)
+            return await self._connection.ask(*words, patience=patience)
         except RedisConnectionError:
             if not self.was_cut:
                 raise
@@ -69,19 +69,19 @@ class BlockingConnection:
     async def aclose(self) -> None:
         if self._interrupting is not None:
             self._interrupting.cancel()
-        await self._line.aclose()
+        await self._connection.aclose()
 
     async def _identify(self) -> None:
         """Once per connection."""
-        wire = self._line.wire
-        if wire is not None and wire is self._identified and wire.trouble is None:
+        pipeline = self._connection.pipeline
+        if pipeline is not None and pipeline is self._identified and pipeline.trouble is None:
             return
         try:
-            self._id = await self._line.ask("CLIENT", "ID")
+            self._id = await self._connection.ask("CLIENT", "ID")
         except ResponseError:
             # Forbidden here.
             self._id = None
-        self._identified = self._line.wire
+        self._identified = self._connection.pipeline
 
     async def _interrupt(self, command: int) -> None:
         for _ in range(_TRIES if self._id is not None else 0):
@@ -93,9 +93,9 @@ class BlockingConnection:
             await asyncio.sleep(_PAUSE_SECONDS)
             if not self._is_waiting_for(command):
                 return
-        if self._is_waiting_for(command) and self._line.wire is not None:
+        if self._is_waiting_for(command) and self._connection.pipeline is not None:
             self.was_cut = True
-            self._line.wire.close()
+            self._connection.pipeline.close()
 
     def _is_waiting_for(self, command: int) -> bool:
         return self._waiting and self._commands == command

@@ -24,14 +24,14 @@ class Connection:
     def __init__(self, client: Any, answer_seconds: float) -> None:
         self._client = client
         self._answer_seconds = answer_seconds
-        self._wire: Pipeline | None = None
+        self._pipeline: Pipeline | None = None
         self._connecting = SharedAttempt(self._connect, answer_seconds, "docket - connecting")
         self._given_up = self._closed = False
 
     @property
-    def wire(self) -> Pipeline | None:
+    def pipeline(self) -> Pipeline | None:
         """The connection that is open now."""
-        return self._wire
+        return self._pipeline
 
     async def run(
         self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], patience: float | None = None
@@ -44,22 +44,22 @@ class Connection:
 
     async def ask(self, *words: bytes | str | int, patience: float | None = None) -> Any:
         """One command, answered as the server answers it."""
-        wire = self._wire
-        if wire is None or wire.trouble is not None:
-            wire = await self.connect()
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.trouble is not None:
+            pipeline = await self.connect()
         try:
-            return await wire.ask(words, patience or self._answer_seconds)
+            return await pipeline.ask(words, patience or self._answer_seconds)
         except ReadOnlyError:
             # A master that became a replica: a new connection may find the new one behind the same name.
-            self._retire(wire)
+            self._retire(pipeline)
             raise
 
     async def connect(self) -> Pipeline:
         """The connection, which is opened if there is none. All callers share one attempt."""
-        wire = self._wire
-        if wire is None or wire.trouble is not None:
-            wire = await self._connecting.join()
-        return wire
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.trouble is not None:
+            pipeline = await self._connecting.join()
+        return pipeline
 
     async def ask_alone(self, *words: bytes | str | int, patience: float = 1.0) -> Any:
         """One command with a large value, or for one, with so many times the usual patience. If the caller gives it up, so
@@ -67,9 +67,9 @@ class Connection:
         try:
             return await self.ask(*words, patience=self._answer_seconds * patience)
         except asyncio.CancelledError:
-            wire, self._wire = self._wire, None
-            if wire is not None:
-                wire.close()
+            pipeline, self._pipeline = self._pipeline, None
+            if pipeline is not None:
+                pipeline.close()
             raise
 
     async def move(self, host: str, port: int) -> None:
@@ -78,42 +78,42 @@ class Connection:
         if (options.get("host"), options.get("port")) == (host, port):
             return
         options.update(host=host, port=port)
-        self.hang_up()
+        self.disconnect()
 
     async def aclose(self) -> None:
         self._closed = True
         self._connecting.stop()
-        if self._wire is not None:
-            self._wire.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
         await self._client.aclose()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """The next call opens a new connection."""
         self._given_up = True
-        if self._wire is not None:
-            self._retire(self._wire)
+        if self._pipeline is not None:
+            self._retire(self._pipeline)
 
-    def _retire(self, wire: Pipeline) -> None:
-        wire.close_when_idle()
-        if self._wire is wire:
-            self._wire = None
+    def _retire(self, pipeline: Pipeline) -> None:
+        pipeline.close_when_idle()
+        if self._pipeline is pipeline:
+            self._pipeline = None
 
     async def _connect(self) -> Pipeline:
-        while self._wire is None or self._wire.trouble is not None:
+        while self._pipeline is None or self._pipeline.trouble is not None:
             self._given_up = False
-            wire = await open_wire(self._client, self._answer_seconds)
+            pipeline = await open_pipeline(self._client, self._answer_seconds)
             if self._closed:
-                wire.close()
+                pipeline.close()
                 raise RedisConnectionError("the connection was closed")
             if self._given_up:
                 # Moved or hung up meanwhile: it may lead to the wrong address.
-                wire.close()
+                pipeline.close()
             else:
-                self._wire = wire
-        return self._wire
+                self._pipeline = pipeline
+        return self._pipeline
 
 
-async def open_wire(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Pipeline:
+async def open_pipeline(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Pipeline:
     """A connection as that client makes them."""
     connection = client.connection_pool.make_connection()
     # In a task of its own: it ends in time for the caller, also where a single cancel does not end it.

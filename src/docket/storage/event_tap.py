@@ -39,15 +39,15 @@ async def tap_events(server: Server, keys: Keys, hear: Hear, ready: asyncio.Even
             ready.set()
 
     while True:
-        wire = None
+        pipeline = None
         try:
-            wire = await server.subscription_wire(on_message)
-            wire.tell("PSUBSCRIBE", pattern)
-            await stay(wire, SILENCE_SECONDS)
+            pipeline = await server.subscription_pipeline(on_message)
+            pipeline.tell("PSUBSCRIBE", pattern)
+            await stay(pipeline, SILENCE_SECONDS)
         except (TimeoutError, RedisError, OSError, ValueError) as error:
             # ValueError: somebody else says things on our channels that are no events.
             logger.debug("overhearing: %s; connecting again", error)
             await asyncio.sleep(PAUSE_SECONDS)
         finally:
-            if wire is not None:
-                wire.close()
+            if pipeline is not None:
+                pipeline.close()

@@ -192,16 +192,16 @@ class Pipeline(asyncio.Protocol):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def stay(wire: Pipeline, silence: float) -> None:
+async def stay(pipeline: Pipeline, silence: float) -> None:
     """Raises what ended a connection that listens. After so many seconds without a word it has to prove that it lives,
     within the same time."""
     loop = asyncio.get_running_loop()
-    while wire.trouble is None:
-        heard_at = wire.heard_at
-        await asyncio.wait([wire.ended], timeout=max(heard_at + silence - loop.time(), 0))
-        if wire.trouble is None and wire.heard_at == heard_at:
-            wire.tell("PING")
-            await asyncio.wait([wire.ended], timeout=silence)
-            if wire.trouble is None and wire.heard_at == heard_at:
+    while pipeline.trouble is None:
+        heard_at = pipeline.heard_at
+        await asyncio.wait([pipeline.ended], timeout=max(heard_at + silence - loop.time(), 0))
+        if pipeline.trouble is None and pipeline.heard_at == heard_at:
+            pipeline.tell("PING")
+            await asyncio.wait([pipeline.ended], timeout=silence)
+            if pipeline.trouble is None and pipeline.heard_at == heard_at:
                 raise RedisTimeoutError("the subscription connection does not answer")
-    raise wire.trouble
+    raise pipeline.trouble

@@ -29,7 +29,7 @@ from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
 from .greeting import engine_of
 from .keys import text_bytes
-from .connection import Connection, open_wire
+from .connection import Connection, open_pipeline
 from .nodes import Nodes, NodeAddress, nodes_of
 from .outages import Outages
 from .scripts import load
@@ -81,9 +81,9 @@ class Server:
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._nodes: Nodes | None = None
-        self._lines: dict[int, Connection] = {}
+        self._connections: dict[int, Connection] = {}
         # By way, for large values: one request at a time.
-        self._bulk_lines: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
+        self._bulk_connections: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
         self._bulk_turns = (Turns(), Turns())
         self._addresses: dict[int, NodeAddress] = {}
         # The threads have the same time; a little more is for them to say why they failed.
@@ -107,8 +107,8 @@ class Server:
                 self._credentials = bounded(self.credential_provider, ANSWER_SECONDS * _CREDENTIALS_SHARE)
             await self._locate()
             self._nodes = nodes_of(self.address, self._options(ANSWER_SECONDS))
-            self._lines, self._addresses = {}, {}
-            self._bulk_lines, self._bulk_turns = ({}, {}), (Turns(), Turns())
+            self._connections, self._addresses = {}, {}
+            self._bulk_connections, self._bulk_turns = ({}, {}), (Turns(), Turns())
             self._stack.callback(self._greeting.stop)
             self._stack.callback(self._locating.stop)
             await self._reach()
@@ -132,22 +132,22 @@ class Server:
         if self.clock.script_keys:
             keys = [*keys, *self.clock.script_keys]
         loaded = load(script)
-        return self._on_node(keys[0], lambda line: line.run(loaded, keys, args, patience))
+        return self._on_node(keys[0], lambda connection: connection.run(loaded, keys, args, patience))
 
     async def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """One command on the node that has the key, answered as the server answers it."""
-        return await self._on_node(key, lambda line: line.ask(*words))
+        return await self._on_node(key, lambda connection: connection.ask(*words))
 
     async def connect(self, key: bytes, way: int | None = None) -> None:
         """Returns when there is a connection to the node that has the key, for large values if a `way` is given."""
-        lines = None if way is None else self._bulk_lines[way]
-        await self._on_node(key, lambda line: line.connect(), lines)
+        connections = None if way is None else self._bulk_connections[way]
+        await self._on_node(key, lambda connection: connection.connect(), connections)
 
     async def ask_alone(self, way: int, key: bytes, *words: bytes | str | int, patience: float = 1.0) -> Any:
         """One command with a large value (STORING), or for one (FETCHING): nothing small waits behind it."""
-        lines = self._bulk_lines[way]
+        connections = self._bulk_connections[way]
         return await self._bulk_turns[way].call(
-            lambda: self._on_node(key, lambda line: line.ask_alone(*words, patience=patience), lines)
+            lambda: self._on_node(key, lambda connection: connection.ask_alone(*words, patience=patience), connections)
         )
 
     async def run_alone(
@@ -158,39 +158,39 @@ class Server:
         return await self.ask_alone(way, keys[0], *words, patience=patience)
 
     async def _on_node(
-        self, key: bytes, call: Callable[[Connection], Awaitable[Any]], lines: dict[int, Connection] | None = None
+        self, key: bytes, call: Callable[[Connection], Awaitable[Any]], connections: dict[int, Connection] | None = None
     ) -> Any:
         if not self._is_usable:
             await self._greet()
         nodes = self._nodes
         slot = nodes.slot(key) if nodes is not None else 0
-        lines = self._lines if lines is None else lines
-        # Nearly always the line is there: asking for it in a coroutine would cost more than the rest of this function.
-        line = lines.get(slot) if nodes is None or slot in self._addresses else None
+        connections = self._connections if connections is None else connections
+        # Nearly always the connection is there: asking for it in a coroutine would cost more than the rest of this function.
+        connection = connections.get(slot) if nodes is None or slot in self._addresses else None
         try:
             try:
-                return await call(await self._line_to(slot, lines) if line is None else line)
+                return await call(await self._connection_to(slot, connections) if connection is None else connection)
             except MovedError:
                 # The slot has a new home, and nothing was done at the old one.
                 self._addresses.pop(slot, None)
-                return await call(await self._line_to(slot, lines))
+                return await call(await self._connection_to(slot, connections))
         except SERVER_ERRORS as error:
             if self._nodes is not None and is_from_the_wrong_node(error):
                 self._addresses.pop(slot, None)
             raise self.explain(error) from error
 
-    async def _line_to(self, slot: int, lines: dict[int, Connection]) -> Connection:
-        line = lines.get(slot)
-        if line is not None and (self._nodes is None or slot in self._addresses):
-            return line
+    async def _connection_to(self, slot: int, connections: dict[int, Connection]) -> Connection:
+        connection = connections.get(slot)
+        if connection is not None and (self._nodes is None or slot in self._addresses):
+            return connection
         address = await self._address(slot)
-        line = lines.get(slot)
-        if line is None:
-            line = lines[slot] = Connection(self._plain_client(1, None, address), ANSWER_SECONDS)
-            self._stack.push_async_callback(line.aclose)
+        connection = connections.get(slot)
+        if connection is None:
+            connection = connections[slot] = Connection(self._plain_client(1, None, address), ANSWER_SECONDS)
+            self._stack.push_async_callback(connection.aclose)
         elif address is not None:
-            await line.move(*address)
-        return line
+            await connection.move(*address)
+        return connection
 
     async def _address(self, slot: int) -> NodeAddress | None:
         """Where the slot is, as far as we know; asks the cluster or the sentinels if we do not."""
@@ -241,9 +241,9 @@ class Server:
         """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
         again with its data."""
         self._addresses.clear()
-        for lines in (self._lines, *self._bulk_lines):
-            for line in lines.values():
-                line.hang_up()
+        for connections in (self._connections, *self._bulk_connections):
+            for connection in connections.values():
+                connection.disconnect()
         if self._engine is None:
             return
         found = await in_thread(self._engine.ensure)
@@ -267,23 +267,23 @@ class Server:
         self._pools.add(pool)
         return aioredis.Redis.from_pool(pool)
 
-    async def blocking_line(self, key: str) -> BlockingConnection:
-        """A line for blocking reads of one key, to the node that has it."""
+    async def blocking_connection(self, key: str) -> BlockingConnection:
+        """A connection for blocking reads of one key, to the node that has it."""
         if not self._is_usable:
             await self._greet()
         name = text_bytes(key)
         slot = self._nodes.slot(name) if self._nodes is not None else 0
-        line = Connection(self._plain_client(1, None, await self._address(slot)), ANSWER_SECONDS)
-        return BlockingConnection(line, lambda *words: self.ask(name, *words))
+        connection = Connection(self._plain_client(1, None, await self._address(slot)), ANSWER_SECONDS)
+        return BlockingConnection(connection, lambda *words: self.ask(name, *words))
 
-    async def subscription_wire(self, on_message: Callable[[list[Any]], None]) -> Pipeline:
+    async def subscription_pipeline(self, on_message: Callable[[list[Any]], None]) -> Pipeline:
         """A connection for subscriptions; any node of a cluster hears all channels."""
         if not self._is_usable:
             await self._greet()
         address = None
         if self._nodes is not None:
             address = self._nodes.any() or await in_thread(self._nodes.locate, ANSWER_SECONDS)
-        return await open_wire(self._plain_client(1, None, address), ANSWER_SECONDS, on_message)
+        return await open_pipeline(self._plain_client(1, None, address), ANSWER_SECONDS, on_message)
 
     def threaded_client(self, patience: Callable[[], float], key: str = "") -> ThreadedClient:
         """A blocking client for use in a thread, of the node that has the key. Each command, connecting and looking for the
@@ -336,13 +336,13 @@ class Server:
     async def _introduce(self) -> bytes:
         """What a server that answers says of itself."""
         if self._nodes is None:
-            return await (await self._line_to(0, self._lines)).ask("INFO", "server")
+            return await (await self._connection_to(0, self._connections)).ask("INFO", "server")
         address = await in_thread(self._nodes.locate, ANSWER_SECONDS)
-        line = Connection(self._plain_client(1, None, address), ANSWER_SECONDS)
+        connection = Connection(self._plain_client(1, None, address), ANSWER_SECONDS)
         try:
-            return await line.ask("INFO", "server")
+            return await connection.ask("INFO", "server")
         finally:
-            await line.aclose()
+            await connection.aclose()
 
     @property
     def is_reached(self) -> bool:

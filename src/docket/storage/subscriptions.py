@@ -36,7 +36,7 @@ class Subscriptions:
         self._name = name
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
-        self._wire: Pipeline | None = None
+        self._pipeline: Pipeline | None = None
         self._reader: asyncio.Task[None] | None = None
         # Per channel: subscribe commands that are not answered yet, and the future of those who wait for the answer.
         self._asked: dict[bytes, int] = {}
@@ -98,7 +98,7 @@ class Subscriptions:
             if reader is not None:
                 await cancel_and_wait([reader], "docket closes")
         finally:
-            self._hang_up()
+            self._disconnect()
 
     def _start_reading(self) -> None:
         if self._reader is None:
@@ -106,37 +106,37 @@ class Subscriptions:
 
     def _ask(self, command: str, *channels: bytes) -> None:
         """Sends a command if there is a connection; else the reader, once it has one, asks for all that is wanted."""
-        wire = self._wire
-        if wire is None or wire.trouble is not None:
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.trouble is not None:
             return
         if command == "SUBSCRIBE":
             for channel in channels:
                 self._asked[channel] = self._asked.get(channel, 0) + 1
-        wire.tell(command, *channels)
+        pipeline.tell(command, *channels)
 
     async def _read_forever(self) -> None:
         backoff = Backoff(most=_LONGEST_PAUSE)
         while True:
             try:
-                wire = await self._open()
+                pipeline = await self._open()
                 backoff.reset()
-                await stay(wire, SILENCE_SECONDS)
+                await stay(pipeline, SILENCE_SECONDS)
             except Exception as error:
                 # Whatever it was, the answer is a new connection.
                 self._note_trouble(error)
             finally:
-                self._hang_up()
+                self._disconnect()
             await self._server.outages.pause(backoff.next_pause())
 
     async def _open(self) -> Pipeline:
-        wire = await self._server.subscription_wire(self._dispatch)
+        pipeline = await self._server.subscription_pipeline(self._dispatch)
         # Nothing may happen between these: who comes later finds the connection and asks for itself.
-        self._wire, self._asked = wire, {}
+        self._pipeline, self._asked = pipeline, {}
         channels = list(self._listeners)
         self._missed = {channel for channel in channels if channel not in self._confirmed}
         if channels:
             self._ask("SUBSCRIBE", *channels)
-        return wire
+        return pipeline
 
     def _dispatch(self, message: list[Any]) -> None:
         if isinstance(message, Exception):
@@ -174,10 +174,10 @@ class Subscriptions:
             for confirmation in self._confirmed.values():
                 _fail(confirmation, error)
 
-    def _hang_up(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+    def _disconnect(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
 
 
 async def may_be_heard(server: Server, channel: bytes) -> bool:

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from docket.storage.connection import Connection, open_wire
+from docket.storage.connection import Connection, open_pipeline
 from docket.storage.scripts import Script
 from docket.storage.pipeline import stay
 from tests.waiting import eventually
@@ -189,7 +189,7 @@ async def test_answers_that_came_while_the_event_loop_was_blocked_count(hasty_li
 async def test_hanging_up_lets_calls_under_way_finish(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
     waiting = await under_way(line, "BLPOP", "list", 0)
-    line.hang_up()
+    line.disconnect()
     assert await line.ask("CLIENT", "ID") != number
     assert await line.ask("RPUSH", "list", "a") == 1
     assert await waiting == [b"list", b"a"]
@@ -198,7 +198,7 @@ async def test_hanging_up_lets_calls_under_way_finish(line: Connection, blocking
 
 async def test_hanging_up_an_idle_line_closes_its_connection(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
-    line.hang_up()
+    line.disconnect()
     await until_gone(blocking, number)
 
 
@@ -285,29 +285,29 @@ async def test_a_server_that_hangs_up_on_the_greeting_is_a_lost_connection(scrip
 
 async def test_a_listening_connection_that_is_silent_is_pinged_and_given_up(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: b"" if words == [b"PING"] else plainly(words)]
-    wire = await open_wire(client_of(scripted_server.url), SECONDS, lambda message: None)
+    pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
     with pytest.raises(RedisTimeoutError, match="does not answer"):
-        await stay(wire, 0.02)
+        await stay(pipeline, 0.02)
     assert [b"PING"] in scripted_server.heard
-    wire.close()
+    pipeline.close()
 
 
 async def test_a_listening_connection_that_is_cut_says_so(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: None if words == [b"SUBSCRIBE", b"a"] else plainly(words)]
-    wire = await open_wire(client_of(scripted_server.url), SECONDS, lambda message: None)
-    wire.tell("SUBSCRIBE", "a")
+    pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
+    pipeline.tell("SUBSCRIBE", "a")
     with pytest.raises(RedisConnectionError, match="the server closed the connection"):
-        await stay(wire, SECONDS)
+        await stay(pipeline, SECONDS)
 
 
 async def test_a_listener_that_fails_ends_the_connection_with_its_error(scripted_server: ScriptedServer) -> None:
     def fail(message: list[Any]) -> None:
         raise KeyError(message[1])
 
-    wire = await open_wire(client_of(scripted_server.url), SECONDS, fail)
-    wire.tell("SUBSCRIBE", "a")
+    pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, fail)
+    pipeline.tell("SUBSCRIBE", "a")
     with pytest.raises(KeyError, match="a"):
-        await stay(wire, SECONDS)
+        await stay(pipeline, SECONDS)
 
 
 # What was once wrong
@@ -321,14 +321,14 @@ async def test_words_that_cannot_be_sent_do_not_shift_the_answers_of_others(line
 
 
 async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server: ScriptedServer) -> None:
-    wire = await open_wire(client_of(scripted_server.url), SECONDS, lambda message: None)
-    staying = asyncio.create_task(stay(wire, 0.1))
+    pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
+    staying = asyncio.create_task(stay(pipeline, 0.1))
     await asyncio.sleep(0)
     time.sleep(0.3)
     await eventually(lambda: [b"PING"] in scripted_server.heard, "the server has heard a ping")
     await asyncio.wait([staying], timeout=0.05)
     assert not staying.done()
-    wire.close()
+    pipeline.close()
     with pytest.raises(RedisConnectionError):
         await staying
 
@@ -336,7 +336,7 @@ async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server:
 async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(line: Connection, blocking: Any) -> None:
     number = await line.ask("CLIENT", "ID")
     waiting = await under_way(line, "BLPOP", "list", 0)
-    line.hang_up()
+    line.disconnect()
     waiting.cancel()
     await asyncio.wait([waiting])
     blocking.rpush("list", "a")
