@@ -13,7 +13,7 @@ from docket.dependencies import argument_check
 from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
-from docket.execution.hand_runs import HandRuns
+from docket.execution.manual_runs import ManualRuns
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
@@ -112,7 +112,7 @@ class Docket(PydocketKeys):
         self.attached: AttachedWorkers = AttachedWorkers()
         self._ledger: Ledger | None = None
         self._subscriptions: Subscriptions | None = None
-        self._hand_runs: HandRuns | None = None
+        self._manual_runs: ManualRuns | None = None
         self._stack: AsyncExitStack | None = None
         self._closing: asyncio.Task[None] | None = None
         self._scheduling: Scheduler | None = None
@@ -148,8 +148,8 @@ class Docket(PydocketKeys):
             )
             stack.push_async_callback(self._scheduling.drain)
             stack.push_async_callback(self._progressing.drain)
-            self._hand_runs = HandRuns(self._ledger, self._hand_lease_ms(), self.name)
-            stack.push_async_callback(self._hand_runs.aclose)
+            self._manual_runs = ManualRuns(self._ledger, self._manual_lease_ms(), self.name)
+            stack.push_async_callback(self._manual_runs.aclose)
             self.attached.open()
             self._stack = stack.pop_all()
         return self
@@ -189,12 +189,12 @@ class Docket(PydocketKeys):
         return self._subscriptions
 
     @property
-    def hand_runs(self) -> HandRuns:
-        if self._stack is None or self._hand_runs is None:
+    def manual_runs(self) -> ManualRuns:
+        if self._stack is None or self._manual_runs is None:
             raise _not_open()
-        return self._hand_runs
+        return self._manual_runs
 
-    def _hand_lease_ms(self) -> int:
+    def _manual_lease_ms(self) -> int:
         return max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
 
     @property

@@ -302,7 +302,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     # Offers end by themselves: that of a worker who is gone harms nobody.
     values.pop("offers", None)
     # So do the leases of runs by hand.
-    values.pop("hand-leases", None)
+    values.pop("manual-leases", None)
     stored_state.others |= set(values)
     return stored_state
 
@@ -579,7 +579,7 @@ def _kind(suffix: bytes) -> str:
             return "hash"
         case "dead-records":
             return "hash"
-        case "scheduled" | "leases" | "lost" | "dead" | "line" | "offers" | "hand-leases" | "unknown":
+        case "scheduled" | "leases" | "lost" | "dead" | "line" | "offers" | "manual-leases" | "unknown":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from docket.storage.subscriptions import Subscriptions
 
     from .execution import Execution
-    from .hand_runs import HandRuns
+    from .manual_runs import ManualRuns
     from .progress import ProgressEvent
     from .waiting import StateEvent
 
@@ -30,7 +30,7 @@ class DocketView(Protocol):
     def subscriptions(self) -> Subscriptions: ...
 
     @property
-    def hand_runs(self) -> HandRuns: ...
+    def manual_runs(self) -> ManualRuns: ...
 
     @property
     def result_storage(self) -> Any: ...

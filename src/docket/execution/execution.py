@@ -164,7 +164,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
         The run has a lease that is renewed while this docket is open; if the process dies, the task is put back. It ends
         with `mark_as_completed`, `mark_as_failed` or `mark_as_cancelled`.
         """
-        started_ms, epoch = await self.docket.hand_runs.claim(self.key, worker)
+        started_ms, epoch = await self.docket.manual_runs.claim(self.key, worker)
         if not epoch:
             return False
         self.epoch = epoch
@@ -200,10 +200,10 @@ class Execution(TaskIdentity, Generic[Result_co]):
         if self.next_run is not None:
             told = run_ending(ending, state, as_json(self.worker or ""), now.timestamp() * 1000)
             settlement = await self._following(self.next_run, told)
-        settlement.worker = self.docket.hand_runs.id_of(self.epoch)
+        settlement.worker = self.docket.manual_runs.id_of(self.epoch)
         _, (answer,) = await ledger.settle([settlement])
         epoch, self.epoch, self.next_run = self.epoch, 0, None
-        self.docket.hand_runs.release(epoch)
+        self.docket.manual_runs.release(epoch)
         if answer is SettleResult.LOST and not await self._has_ended(epoch):
             raise LeaseLost(
                 f"this run of task {self.key!r} no longer counts: it was replaced, or its lease ended and the task was put back"

@@ -142,7 +142,7 @@ def worker_id(name: str, suffix: str) -> str:
     return f"{segment(name)}~{suffix}"
 
 
-def hand_id(name: str) -> str:
+def manual_run_id(name: str) -> str:
     """The id of a lease for one run by hand, as the scripts know it."""
     return worker_id(name, f"hand-{secrets.token_hex(6)}")
 

@@ -40,7 +40,7 @@ _FIXED = (
     "sweep-cursor",
     "offers",
     "last-direct",
-    "hand-leases",
+    "manual-leases",
     "payload:=",
     "kept:=",
     "unknown:=",

@@ -11,7 +11,7 @@ local task = unpack_task(bytes)
 if is_foreign(task) then return {now, 0} end
 withdraw(key, task)
 local run = {epoch = next_epochs(1, now_us), started = now, entry_ms = 0, entry_seq = 0, flags = 0, worker = worker, limits = ''}
-call('ZADD', HAND_LEASES, real_ms() + lease, worker)
+call('ZADD', MANUAL_LEASES, real_ms() + lease, worker)
 call('HSET', RUNNING, key, pack_run(run))
 publish(key, running_event(worker_json, now))
 return {now, run.epoch}

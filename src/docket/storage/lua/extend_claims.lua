@@ -5,5 +5,5 @@
 local lease, ids = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 permit_when_full()
-for _, id in ipairs(ids) do call('ZADD', HAND_LEASES, now + lease, id) end
+for _, id in ipairs(ids) do call('ZADD', MANUAL_LEASES, now + lease, id) end
 return now

@@ -10,7 +10,7 @@ permit_when_full()
 local page = call('HSCAN', TASKS, state[2] or '0', 'COUNT', size)
 call('HSET', SWEEP_CURSOR, 'at', string.format('%.0f', now), 'cursor', page[1])
 local mended = 0
-call('ZREMRANGEBYSCORE', HAND_LEASES, '-inf', (real_ms()))
+call('ZREMRANGEBYSCORE', MANUAL_LEASES, '-inf', (real_ms()))
 
 local function delivered_up_to(stream)
   local groups = redis.pcall('XINFO', 'GROUPS', stream)
@@ -39,7 +39,7 @@ end
 
 local function is_well(key, task, run)
   if run and not may_live(run.worker) then return false end
-  if run and is_hand(run.worker) then return true end
+  if run and is_manual(run.worker) then return true end
   if task.location == SCHEDULED then return call('ZSCORE', QUEUE, key) end
   if task.location == WAITING_FOR_SLOT then
     local limits = parked_at(key)

@@ -38,7 +38,7 @@ local PAYLOADS = P .. 'payload:='
 local UNKNOWN_TASKS = P .. 'unknown:='
 local UNKNOWN_SINCE = P .. 'unknown-functions'
 local SETTINGS = P .. 'settings'
-local HAND_LEASES = P .. 'hand-leases'
+local MANUAL_LEASES = P .. 'manual-leases'
 local FOREIGN = P .. 'foreign'
 local GROUP = 'docket-workers'
 -- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.

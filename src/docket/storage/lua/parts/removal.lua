@@ -2,16 +2,16 @@
 -- uses: keys, records, suspects, unknown_functions, placement, slots
 
 -- A caller that runs a task by hand: its lease is not a worker's.
-local function is_hand(worker)
+local function is_manual(worker)
   return string.find(worker, '~hand%-%x+$')
 end
 
-local function holds_by_hand(worker)
-  return tonumber(call('ZSCORE', HAND_LEASES, worker) or '0') > (real_ms())
+local function has_manual_lease(worker)
+  return tonumber(call('ZSCORE', MANUAL_LEASES, worker) or '0') > (real_ms())
 end
 
 local function may_live(worker)
-  if is_hand(worker) then return holds_by_hand(worker) end
+  if is_manual(worker) then return has_manual_lease(worker) end
   return call('ZSCORE', LEASES, worker) or call('SISMEMBER', DYING, worker) == 1
 end
 

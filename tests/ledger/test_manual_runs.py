@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from docket.ledger import SettleResult, Delivery
-from docket.ledger.workers import hand_id
+from docket.ledger.workers import manual_run_id
 
 from .ledger_client import LEASE_MS, LedgerClient, completed
 
 
 async def claim(ledger_client: LedgerClient, key: str, lease_ms: int = LEASE_MS) -> tuple[str, Delivery]:
-    hand = hand_id("somebody")
+    hand = manual_run_id("somebody")
     now_ms, epoch = await ledger_client.ledger.seize(key, "somebody", hand, lease_ms)
     assert epoch
     return hand, Delivery(key, b"", epoch, now_ms)
 
 
 def end_lease(ledger_client: LedgerClient, hand: str) -> None:
-    ledger_client.client.zadd(ledger_client.ledger.keys.key("hand-leases"), {hand: 1}, xx=True)
+    ledger_client.client.zadd(ledger_client.ledger.keys.key("manual-leases"), {hand: 1}, xx=True)
 
 
 async def test_a_run_by_hand_is_left_alone_while_its_lease_holds(ledger_client: LedgerClient) -> None:
@@ -64,4 +64,4 @@ async def test_the_sweep_forgets_leases_by_hand_that_have_ended(ledger_client: L
     await ledger_client.settle(completed(run))
     end_lease(ledger_client, hand)
     ledger_client.sweep()
-    assert not ledger_client.client.exists(ledger_client.ledger.keys.key("hand-leases"))
+    assert not ledger_client.client.exists(ledger_client.ledger.keys.key("manual-leases"))

@@ -7,10 +7,10 @@ import asyncio
 from docket._aio import cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger import Ledger
-from docket.ledger.workers import hand_id
+from docket.ledger.workers import manual_run_id
 
 
-class HandRuns:
+class ManualRuns:
     """Renews the leases of the runs by hand of one docket, as long as there are any.
 
     A run whose process dies, or whose event loop is blocked for longer than the lease, is put back by the sweep.
@@ -26,7 +26,7 @@ class HandRuns:
     async def claim(self, key: str, worker: str) -> tuple[float, int]:
         """Server ms and the epoch of the new run; 0 if the task does not wait."""
         # A lease for each run: that of a claim whose answer is lost ends by itself.
-        hand = hand_id(worker)
+        hand = manual_run_id(worker)
         now_ms, epoch = await self._ledger.seize(key, worker, hand, self._lease_ms)
         if epoch:
             self._hands[epoch] = hand
