@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from docket._aio import Backoff
 from docket.errors import ServerUnreachable
-from docket.ledger import NewTask, Receipt
+from docket.ledger import NewTask, EnqueueResult
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
@@ -17,7 +17,7 @@ _SPARE_SECONDS = 5.0
 
 
 Connect = Callable[[], Awaitable[None]]
-Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[Receipt]]]
+Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[EnqueueResult]]]
 
 
 class Repeater:
@@ -33,9 +33,9 @@ class Repeater:
         self._connect = connect
         self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
-    async def repeat(self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable) -> list[Receipt | Exception]:
+    async def repeat(self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable) -> list[EnqueueResult | Exception]:
         """What became of each call after all."""
-        answers: dict[int, Receipt | Exception] = {}
+        answers: dict[int, EnqueueResult | Exception] = {}
         left = list(range(len(orders)))
         made_up = [order.fresh for order in orders]
         deadline = time.monotonic() + self._patience
@@ -68,7 +68,7 @@ class Repeater:
                 break
         return [answers[at] for at in range(len(orders))]
 
-    async def _attempt(self, send: Send, orders: Sequence[NewTask], last: float) -> Sequence[Receipt]:
+    async def _attempt(self, send: Send, orders: Sequence[NewTask], last: float) -> Sequence[EnqueueResult]:
         """Connects first: an attempt that ends before there is a connection has stored nothing."""
         seconds = max(last - time.monotonic(), _FIRST_PAUSE)
         may_be_sent = False

@@ -10,7 +10,7 @@ from docket.declaring import Declaring
 from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
-from docket.ledger import Batcher, Ledger, NewTask, Receipt
+from docket.ledger import Batcher, Ledger, NewTask, EnqueueResult
 from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
@@ -35,7 +35,7 @@ class Scheduler:
     def __init__(self, docket: Docket, ledger: Ledger) -> None:
         self._docket = docket
         self._ledger = ledger
-        self._batcher: Batcher[NewTask, Receipt] = Batcher(
+        self._batcher: Batcher[NewTask, EnqueueResult] = Batcher(
             ledger.enqueue, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
         self._declaring = Declaring(docket, ledger)
@@ -63,7 +63,7 @@ class Scheduler:
     async def _connect(self) -> None:
         await self._docket.server.connect(self._ledger.keys.root)
 
-    async def _enqueue(self, order: NewTask) -> Receipt:
+    async def _enqueue(self, order: NewTask) -> EnqueueResult:
         for _ in range(TRIES):
             receipt = await self._batcher.call(order)
             if order.payload is None or not receipt.payload_missing:
@@ -120,21 +120,21 @@ class Scheduler:
             else:
                 self._note(execution, receipt, replace)
 
-    async def _enqueue_many(self, orders: Sequence[NewTask]) -> list[Receipt | Exception]:
-        answers: list[Receipt | Exception]
+    async def _enqueue_many(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
+        answers: list[EnqueueResult | Exception]
         try:
             answers = list(await self._ledger.enqueue(orders))
         except ServerUnreachable as error:
             answers = await self._repeater.repeat(self._ledger.enqueue, orders, error)
         for at, answer in enumerate(answers):
-            if isinstance(answer, Receipt) and answer.payload_missing:
+            if isinstance(answer, EnqueueResult) and answer.payload_missing:
                 try:
                     answers[at] = await self._enqueue(orders[at])
                 except Exception as error:
                     answers[at] = error
         return answers
 
-    async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[Receipt]:
+    async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
         """With their neighbours: after an outage many calls are repeated at once."""
         return [await self._enqueue(order) for order in orders]
 
@@ -180,7 +180,7 @@ class Scheduler:
         TASKS_STRICKEN.add(1, {**self._labels(execution), "docket.where": "docket"})
         logger.warning("🗙 %s is not scheduled", execution.call_repr())
 
-    def _note(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
+    def _note(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
         execution.state, execution.generation = receipt.state, receipt.generation
         if receipt.scheduled:
             execution.disposition = Disposition.SCHEDULED
@@ -189,7 +189,7 @@ class Scheduler:
         if is_measured():
             self._count(execution, receipt, replace)
 
-    def _count(self, execution: Execution, receipt: Receipt, replace: bool) -> None:
+    def _count(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
         labels = self._labels(execution)
         if not replace:
             # A key that is there already counts, too: added − scheduled are the duplicates.

@@ -195,4 +195,4 @@ async def test_ten_thousand_calls_take_a_few_round_trips(docket: Docket) -> None
         stats = await redis.info("commandstats")
     scripts = sum(stats.get(name, {"calls": 0})["calls"] for name in ("cmdstat_evalsha", "cmdstat_eval"))
     assert scripts <= 55  # in batches of 200, which keep the server busy for a few milliseconds
-    assert (await docket.ledger.census()).scheduled == 10_000
+    assert (await docket.ledger.count()).scheduled == 10_000

@@ -56,7 +56,7 @@ async def cut_off(docket: Docket, proxy: Proxy) -> None:
 
 
 async def stored(docket: Docket) -> int:
-    return (await docket.ledger.census()).unfinished
+    return (await docket.ledger.count()).unfinished
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

@@ -15,7 +15,7 @@ from docket.ledger import (
     Entry,
     Ledger,
     NewTask,
-    Receipt,
+    EnqueueResult,
     Reclaimed,
     Renewal,
     Settlement,
@@ -93,7 +93,7 @@ class LedgerClient:
         await self.ledger.register(worker, LEASE_MS, list(max_losses), max_losses)
         return worker
 
-    async def add(self, *keys: str, **options: Any) -> list[Receipt]:
+    async def add(self, *keys: str, **options: Any) -> list[EnqueueResult]:
         return await self.ledger.enqueue([order(key, **options) for key in keys])
 
     async def take(self, worker: str, count: int = 100) -> list[Delivery]:

@@ -411,12 +411,12 @@ class LedgerMachine(RuleBasedStateMachine):
             self.group_was_lost = True
 
     def look_around(self) -> None:
-        census = self._run(self.ledger_client.ledger.census())
+        census = self._run(self.ledger_client.ledger.count())
         assert census.unfinished == len(self.model.tasks)
         assert census.running == len(self.model.running)
         assert census.scheduled == len(self.model.queue)
         assert census.dead == len(self.model.dead)
-        assert {row.id for row in self._run(self.ledger_client.ledger.roster())} == set(self.model.workers)
+        assert {row.id for row in self._run(self.ledger_client.ledger.list_workers())} == set(self.model.workers)
         pages = self._run(self._pages())
         assert {row.key for row in pages} == set(self.model.tasks)
         assert {row.key: row.run.epoch for row in pages if row.run} == {

@@ -208,7 +208,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("claim_by_key", "claim_by_key")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
-    assert (await ledger_client.ledger.seize("k", "somebody", "somebody~hand-1", 1000))[1] == 0
+    assert (await ledger_client.ledger.claim_by_key("k", "somebody", "somebody~hand-1", 1000))[1] == 0
     return record
 
 

@@ -126,10 +126,10 @@ async def test_pages_show_every_key(ledger_client: LedgerClient) -> None:
 async def test_function_names_may_be_odd_too(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire(*KEYS)
     other = await ledger_client.hire("f")
-    (row,) = [row for row in await ledger_client.ledger.roster() if row.id == worker]
+    (row,) = [row for row in await ledger_client.ledger.list_workers() if row.id == worker]
     assert row.tasks == set(KEYS)
     for name in KEYS[:100]:
-        assert [row.id for row in await ledger_client.ledger.roster(name)] == [worker]
+        assert [row.id for row in await ledger_client.ledger.list_workers(name)] == [worker]
     await ledger_client.ledger.leave(worker)
     await ledger_client.ledger.leave(other)
     assert ledger_client.checked_state().leftovers == set()
@@ -192,7 +192,7 @@ async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: An
             assert record is not None
             assert read_call(record.call) == (name, key)
             assert (look.finished is not None) == (i % 2 == 0)
-        assert (await ledger_client.ledger.census()).unfinished == len(keys) // 2
+        assert (await ledger_client.ledger.count()).unfinished == len(keys) // 2
 
 
 async def test_clearing_one_docket_leaves_the_others_alone(server: Server, blocking: Any) -> None:

@@ -10,7 +10,7 @@ from .ledger_client import LEASE_MS, LedgerClient, completed
 
 async def claim(ledger_client: LedgerClient, key: str, lease_ms: int = LEASE_MS) -> tuple[str, Delivery]:
     hand = manual_run_id("somebody")
-    now_ms, epoch = await ledger_client.ledger.seize(key, "somebody", hand, lease_ms)
+    now_ms, epoch = await ledger_client.ledger.claim_by_key(key, "somebody", hand, lease_ms)
     assert epoch
     return hand, Delivery(key, b"", epoch, now_ms)
 
@@ -47,7 +47,7 @@ async def test_a_lease_by_hand_can_be_extended(ledger_client: LedgerClient) -> N
     await ledger_client.add("k")
     hand, _ = await claim(ledger_client, "k")
     end_lease(ledger_client, hand)
-    await ledger_client.ledger.hold([hand], LEASE_MS)
+    await ledger_client.ledger.extend_claims([hand], LEASE_MS)
     assert ledger_client.sweep() == 0
 
 
@@ -55,7 +55,7 @@ async def test_a_caller_that_runs_a_task_by_hand_is_not_on_the_roster(ledger_cli
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     await claim(ledger_client, "k")
-    assert [row.id for row in await ledger_client.ledger.roster()] == [worker]
+    assert [row.id for row in await ledger_client.ledger.list_workers()] == [worker]
 
 
 async def test_the_sweep_forgets_leases_by_hand_that_have_ended(ledger_client: LedgerClient) -> None:

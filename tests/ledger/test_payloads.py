@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from docket.errors import Undecodable
-from docket.ledger import SettleResult, Delivery, NewTask, Receipt, finish, requeue, reschedule
+from docket.ledger import SettleResult, Delivery, NewTask, EnqueueResult, finish, requeue, reschedule
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
@@ -32,7 +32,7 @@ def fat_order(key: str, payload: Payload, **options: Any) -> NewTask:
     return NewTask(key, "f", payload.reference, payload=payload, **options)
 
 
-async def add(ledger_client: LedgerClient, key: str, payload: Payload | None = None, **options: Any) -> Receipt:
+async def add(ledger_client: LedgerClient, key: str, payload: Payload | None = None, **options: Any) -> EnqueueResult:
     (receipt,) = await ledger_client.ledger.enqueue([fat_order(key, payload or await store(ledger_client), **options)])
     return receipt
 

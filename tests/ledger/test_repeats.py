@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from docket.errors import ServerUnreachable
-from docket.ledger import NewTask, Receipt
+from docket.ledger import NewTask, EnqueueResult
 from docket.model.states import ExecutionState
 from docket.repeater import Repeater
 
@@ -22,13 +22,13 @@ async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stor
     error.maybe_stored = maybe_stored
     sent: list[tuple[bool, bool]] = []
 
-    async def send(orders: Sequence[NewTask]) -> list[Receipt]:
+    async def send(orders: Sequence[NewTask]) -> list[EnqueueResult]:
         sent.extend((order.fresh, order.unanswered) for order in orders)
-        return [Receipt(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in orders]
+        return [EnqueueResult(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in orders]
 
     (receipt,) = await Repeater(2.0, FIFTEEN_MINUTES, connected).repeat(
         send, [NewTask("k", "work", b"", fresh=True)], error
     )
 
-    assert isinstance(receipt, Receipt)
+    assert isinstance(receipt, EnqueueResult)
     assert sent == [(False, maybe_stored)]

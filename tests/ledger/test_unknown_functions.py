@@ -129,12 +129,12 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
     look = await ledger_client.ledger.get("cancelled")
     assert look.task is not None
     assert look.task.state is ExecutionState.QUEUED
-    census = await ledger_client.ledger.census()
+    census = await ledger_client.ledger.count()
     assert (census.unknown, census.ready, census.queued) == (4, 0, 4)
     assert await ledger_client.ledger.cancel("cancelled") == 1
     (receipt,) = await ledger_client.ledger.enqueue([order("replaced", replace=True)])
     assert (receipt.generation, receipt.replaced_another) == (2, True)
-    assert (await ledger_client.ledger.seize("seized", "hand", "hand~hand-1", 1000))[1] > 0
+    assert (await ledger_client.ledger.claim_by_key("seized", "hand", "hand~hand-1", 1000))[1] > 0
     stored_state = ledger_client.stored_state()
     assert stored_state.unknown == {"f": ["cleared"]}
     assert stored_state.tasks["replaced"].location == QUEUED

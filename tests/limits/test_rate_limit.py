@@ -107,7 +107,7 @@ async def test_places_of_tasks_that_were_cleared_are_given_out_again(run_log: Ru
         await add_all(docket, call, 1200)
 
         async def are_put_off() -> bool:
-            return (await docket.ledger.census()).scheduled == 1199
+            return (await docket.ledger.count()).scheduled == 1199
 
         await eventually(are_put_off, "all but one are put off")
         assert await docket.clear() == 1199
@@ -137,7 +137,7 @@ async def test_the_limit_holds_also_when_all_come_back_late(run_log: RunLog) -> 
             await eventually(lambda: len(run_log.began) >= 2, "the first two have begun")
 
             async def are_put_off() -> bool:
-                return (await docket.ledger.census()).scheduled >= 6
+                return (await docket.ledger.count()).scheduled >= 6
 
             await eventually(are_put_off, "the others are put off")
         await asyncio.sleep(3.2)

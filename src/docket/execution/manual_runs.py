@@ -27,7 +27,7 @@ class ManualRuns:
         """Server ms and the epoch of the new run; 0 if the task does not wait."""
         # A lease for each run: that of a claim whose answer is lost ends by itself.
         hand = manual_run_id(worker)
-        now_ms, epoch = await self._ledger.seize(key, worker, hand, self._lease_ms)
+        now_ms, epoch = await self._ledger.claim_by_key(key, worker, hand, self._lease_ms)
         if epoch:
             self._hands[epoch] = hand
             if self._renewing is None:
@@ -59,7 +59,7 @@ class ManualRuns:
 
     async def _hold(self) -> None:
         try:
-            await self._ledger.hold(list(self._hands.values()), self._lease_ms)
+            await self._ledger.extend_claims(list(self._hands.values()), self._lease_ms)
             self._ledger.server.outages.passed(self)
         except TRANSIENT as error:
             self._ledger.server.outages.failed(self, "renewing the leases of runs by hand", error)

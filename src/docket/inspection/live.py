@@ -17,7 +17,7 @@ from docket._aio import cancel_and_wait
 from docket.errors import DocketError
 from docket.ledger.queries import TaskRow
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.ledger.values import Census
+from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -89,7 +89,7 @@ class Rates:
 class LiveState:
     """All that a live view shows."""
 
-    census: Census | None = None
+    census: TaskCounts | None = None
     workers: list[WorkerInfo] = field(default_factory=list[WorkerInfo])
     unknown: list[UnknownFunction] = field(default_factory=list[UnknownFunction])
     running: list[Running] = field(default_factory=list[Running])
@@ -170,7 +170,7 @@ class Observer:
         docket, state = self._docket, self.state
         running = [ExecutionState.RUNNING]
         state.census, state.workers, listing = await asyncio.gather(
-            docket.ledger.census(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
+            docket.ledger.count(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
         )
         state.unknown = await unknown_functions(docket.ledger) if state.census.unknown else []
         await asyncio.gather(*(self._learn_progress(row) for row in listing.rows))

@@ -115,7 +115,7 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
 async def read_workers(ledger: Ledger, task: str | None = None) -> list[WorkerInfo]:
     """Workers by name; two of one name are shown as one."""
     found: dict[str, WorkerInfo] = {}
-    for row in await ledger.roster(task):
+    for row in await ledger.list_workers(task):
         name, seen = worker_name(row.id), from_ms(row.last_seen_ms)
         known = found.get(name)
         if known is None:

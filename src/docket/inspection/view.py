@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from docket.ledger.queries import FunctionCount, TaskRow, tally
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.ledger.values import Census
+from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -27,7 +27,7 @@ class View:
     """The state of a docket at one moment. `stats` counts the tasks of each function; None if nobody asked for it."""
 
     taken: datetime
-    census: Census
+    census: TaskCounts
     listing: Listing
     workers: Sequence[WorkerInfo]
     strikes: list[str]
@@ -49,7 +49,7 @@ async def read_view(
     ledger = docket.ledger
     listing, census, workers = await asyncio.gather(
         list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),
-        ledger.census(),
+        ledger.count(),
         read_workers(ledger),
     )
     counts = await tally(ledger) if stats else None

@@ -3,7 +3,7 @@
 from .batcher import Batcher
 from .endings import Ending, read_ending
 from .ledger import Ledger
-from .rows import TaskStatus, Receipt, WorkerRow
+from .rows import TaskStatus, EnqueueResult, WorkerRow
 from .settlements import (
     SettleResult,
     RunEnding,
@@ -16,7 +16,7 @@ from .settlements import (
     unknown_function,
 )
 from .values import (
-    Census,
+    TaskCounts,
     Delivery,
     Duty,
     Entry,
@@ -38,7 +38,7 @@ from .values import (
 __all__ = [
     "SettleResult",
     "Batcher",
-    "Census",
+    "TaskCounts",
     "Delivery",
     "Duty",
     "Ending",
@@ -48,7 +48,7 @@ __all__ = [
     "TaskStatus",
     "NewTask",
     "ProgressChange",
-    "Receipt",
+    "EnqueueResult",
     "Reclaimed",
     "RegistrationReply",
     "Renewal",

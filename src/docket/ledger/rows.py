@@ -9,7 +9,7 @@ from docket.storage.records import FinishedRecord, RunRecord, TaskRecord
 
 
 @dataclass(slots=True)
-class Receipt:
+class EnqueueResult:
     """What became of an order."""
 
     scheduled: bool

@@ -8,10 +8,10 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
-from .rows import TaskStatus, Receipt
+from .rows import TaskStatus, EnqueueResult
 from .script_calls import ScriptCalls
 from .settlements import SETTLE_RESULTS, SettleResult, Settlement
-from .values import Census, Duty, NewTask, ProgressChange, Seed, Staged, Unwritten
+from .values import TaskCounts, Duty, NewTask, ProgressChange, Seed, Staged, Unwritten
 from .workers import as_json
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
@@ -24,7 +24,7 @@ _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
 class TaskVerbs(ScriptCalls):
     """The verbs about tasks."""
 
-    async def enqueue(self, orders: Sequence[NewTask]) -> list[Receipt]:
+    async def enqueue(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
         reply = await self.ask(
             "enqueue",
             [
@@ -40,7 +40,7 @@ class TaskVerbs(ScriptCalls):
             ],
         )
         return [
-            Receipt(
+            EnqueueResult(
                 reply[i] in (1, 2),
                 reply[i + 1],
                 reply[i + 2],
@@ -96,12 +96,12 @@ class TaskVerbs(ScriptCalls):
         reply = await self.ask("progress", [change.row() for change in changes])
         return [answer if isinstance(answer, bytes) else Unwritten(answer) for answer in reply]
 
-    async def seize(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
+    async def claim_by_key(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
         """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch (0: it does not wait)."""
         now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
         return now, epoch
 
-    async def hold(self, hands: Sequence[str], lease_ms: int) -> None:
+    async def extend_claims(self, hands: Sequence[str], lease_ms: int) -> None:
         """Extends the leases of runs that were claimed by hand."""
         await self.ask("extend_claims", (lease_ms, [text_bytes(hand) for hand in hands]))
 
@@ -114,13 +114,13 @@ class TaskVerbs(ScriptCalls):
             read_finished(finished) if finished else None,
         )
 
-    async def census(self) -> Census:
+    async def count(self) -> TaskCounts:
         now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown = await self.ask("count", ())
         oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
-        return Census(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown)
+        return TaskCounts(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown)
 
     async def unfinished(self) -> int:
-        return (await self.census()).unfinished
+        return (await self.count()).unfinished
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
         """What is to be done about automatic tasks, for a worker of this deploy."""

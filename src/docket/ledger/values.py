@@ -82,7 +82,7 @@ class Unwritten(enum.IntEnum):
 
 
 @dataclass(slots=True)
-class Census:
+class TaskCounts:
     """How much there is of what. `unknown` are tasks that wait for a worker that knows their function."""
 
     server_ms: float

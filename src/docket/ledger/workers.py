@@ -46,7 +46,7 @@ class WorkerVerbs(ScriptCalls):
     async def leave(self, worker: str) -> bool:
         return bool(await self.ask("leave", (worker.encode(),)))
 
-    async def roster(self, task: str | None = None) -> list[WorkerRow]:
+    async def list_workers(self, task: str | None = None) -> list[WorkerRow]:
         reply = await self.ask("list_workers", (text_bytes(task) if task is not None else False,))
         return [WorkerRow(id.decode(), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply]
 

@@ -32,10 +32,10 @@ async def wait_until_finished(docket: Docket, staff: Staff) -> None:
 
 async def _nothing_is_left(docket: Docket, staff: Staff) -> bool:
     try:
-        census = await docket.ledger.census()
-        if census.unknown:
+        counts = await docket.ledger.count()
+        if counts.unknown:
             await staff.unknown_functions.fail_waiting()
-        return census.unfinished == 0
+        return counts.unfinished == 0
     except TRANSIENT:
         # The server cannot be reached: the worker asks again. The services log the reason.
         return False

@@ -16,7 +16,7 @@ from docket.instrumentation import (
     UNKNOWN_FUNCTION_TASKS,
     somebody_listens,
 )
-from docket.ledger import Census, Ledger
+from docket.ledger import TaskCounts, Ledger
 
 from .service import Service
 from .registration import Identity
@@ -55,22 +55,22 @@ class Sampler(Service):
         if somebody_listens():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
             if await self._ledger.lead("sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
-                self._show(await self._ledger.census())
+                self._show(await self._ledger.count())
             else:
                 self.clear()
         self.is_well()
         await asyncio.sleep(EVERY_SECONDS)
 
-    def _show(self, census: Census) -> None:
-        waited = census.server_ms - census.oldest_waiting_ms if census.oldest_waiting_ms is not None else 0.0
+    def _show(self, counts: TaskCounts) -> None:
+        waited = counts.server_ms - counts.oldest_waiting_ms if counts.oldest_waiting_ms is not None else 0.0
         values = (
-            census.ready + census.parked,
-            census.scheduled,
-            census.running,
+            counts.ready + counts.parked,
+            counts.scheduled,
+            counts.running,
             max(waited, 0.0) / 1000,
-            census.dead,
-            census.slots_in_use,
-            census.unknown,
+            counts.dead,
+            counts.slots_in_use,
+            counts.unknown,
         )
         for gauge, value in zip(_GAUGES, values, strict=True):
             gauge.set(value, self._docket_labels)
