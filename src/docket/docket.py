@@ -28,7 +28,7 @@ from docket.ledger.tasks import BATCH
 from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.task_keys import new_key
 from docket.model.times import check_durations, duration_ms
-from docket.pending_call import PendingCall, check_place
+from docket.pending_call import PendingCall, check_when_and_key
 from docket._compat import PydocketKeys
 from docket.registry import Registry, TaskCollection, name_of
 from docket.result_store import ResultStore
@@ -307,7 +307,7 @@ class Docket(PydocketKeys):
     ) -> Callable[..., TaskCall]:
         """A call to be scheduled later, by `add_many` or `replace_many`. Sent again while it waits or runs, it changes nothing."""
         found, name = self.registry.find(function)
-        check_place(when, key, name)
+        check_when_and_key(when, key, name)
         check = argument_check(found)
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
@@ -342,7 +342,7 @@ class Docket(PydocketKeys):
         self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None, key: str | None, *, replace: bool
     ) -> PendingCall:
         found, name = self.registry.find(function)
-        check_place(when, key, name)
+        check_when_and_key(when, key, name)
         return PendingCall(self, found, name, when, key, replace, argument_check(found))
 
     async def _schedule_many(self, calls: Iterable[TaskCall], chunk_size: Batch, *, replace: bool) -> list[Execution]:

@@ -82,7 +82,7 @@ class PendingCall:
         return execution
 
 
-def check_place(when: object, key: object, name: str) -> None:
+def check_when_and_key(when: object, key: object, name: str) -> None:
     """Refuses arguments of the task itself, which are easily passed in the place of time and key."""
     if when is not None and not isinstance(when, datetime):
         raise TypeError(

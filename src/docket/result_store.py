@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
-from docket.execution.opening import stored_ending
-from docket.ledger.kept_values import KeptValues
+from docket.execution.stored_endings import stored_ending
+from docket.ledger.stored_values import StoredValues
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -27,7 +27,7 @@ class ResultStore:
 
     def __init__(self, docket: Docket) -> None:
         self._docket = docket
-        self._kept = KeptValues(docket.server, docket.keys)
+        self._kept = StoredValues(docket.server, docket.keys)
 
     async def get(self, key: str, *, collection: str | None = None) -> Value | None:
         place = collection or _DEFAULT_COLLECTION

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from docket.declaring import Declaring
+from docket.declaration import SettingsDeclaration
 from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
@@ -38,7 +38,7 @@ class Scheduler:
         self._batcher: Batcher[NewTask, EnqueueResult] = Batcher(
             ledger.enqueue, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
-        self._declaring = Declaring(docket, ledger)
+        self._declaring = SettingsDeclaration(docket, ledger)
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms, self._connect)
         self._labels_by_function: dict[str, dict[str, str]] = {}
 

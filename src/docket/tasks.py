@@ -9,7 +9,7 @@ from typing import Annotated
 from docket.annotations import Logged
 from docket.dependencies import CurrentDocket, CurrentExecution, CurrentWorker, Retry, TaskLogger, WorkerView
 from docket.execution import Execution, TaskFunction
-from docket.execution.context import DocketView
+from docket.execution.docket_view import DocketView
 
 Logger = logging.LoggerAdapter[logging.Logger]
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, Worker
-from docket.worker.agreement import Agreement
+from docket.worker.settings_check import SettingsCheck
 from tests.waiting import ends
 
 
@@ -56,15 +56,15 @@ async def test_workers_that_disagree_say_so(docket: Docket, producer: Docket, ca
 async def test_the_leader_notices_a_producer_that_comes_later(
     docket: Docket, producer: Docket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("docket.worker.agreement.EVERY_SECONDS", 0.01)
-    compared = Agreement.compare
+    monkeypatch.setattr("docket.worker.settings_check.EVERY_SECONDS", 0.01)
+    compared = SettingsCheck.compare
 
-    async def compare(agreement: Agreement) -> None:
+    async def compare(agreement: SettingsCheck) -> None:
         await compared(agreement)
         if warnings(caplog):
             worker.stop()
 
-    monkeypatch.setattr(Agreement, "compare", compare)
+    monkeypatch.setattr(SettingsCheck, "compare", compare)
     started = []
 
     async def add_it() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docket.storage.embedded import EngineError, find_server
-from docket.storage.embedded import server as server_module
+from docket.storage.embedded import server_commands as server_module
 from tests.waiting import eventually_blocking
 
 USER = """

@@ -26,7 +26,7 @@ from docket import (
 )
 from docket.codec.packing import pack
 from docket.errors import Unserializable
-from docket.ledger.strikes import StrikeStore
+from docket.ledger.strike_store import StrikeStore
 from docket.strikelist import LiteralOperator, StrikeList
 from tests.running import at_work
 from tests.waiting import eventually

@@ -9,33 +9,33 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from docket._version import __version__
-from docket.cli.group import Entry, LazyCommands
+from docket.cli.group import CommandEntry, LazyCommands
 
 INTERRUPTED = 130
 
 WORK, LOOK, TRY = "Work", "TaskStatus and steer", "Try it"
 
 COMMANDS = {
-    "worker": Entry("docket.cli.worker:app", "Run a worker.", WORK),
-    "snapshot": Entry("docket.cli.snapshot:app", "Show what waits, what runs and who works.", LOOK),
-    "top": Entry("docket.cli.top:app", "Watch a docket live: queues, rates, running tasks, failures.", LOOK),
-    "watch": Entry("docket.cli.watch:app", "Follow one task to its end.", LOOK),
-    "workers": Entry("docket.cli.workers:app", "See who works on a docket.", LOOK),
-    "strike": Entry("docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", LOOK),
-    "restore": Entry("docket.cli.strikes:restore_app", "Lift a strike.", LOOK),
-    "clear": Entry("docket.cli.clear:app", "Remove every task that waits; running tasks go on.", LOOK),
-    "import": Entry(
+    "worker": CommandEntry("docket.cli.worker:app", "Run a worker.", WORK),
+    "snapshot": CommandEntry("docket.cli.snapshot:app", "Show what waits, what runs and who works.", LOOK),
+    "top": CommandEntry("docket.cli.top:app", "Watch a docket live: queues, rates, running tasks, failures.", LOOK),
+    "watch": CommandEntry("docket.cli.watch:app", "Follow one task to its end.", LOOK),
+    "workers": CommandEntry("docket.cli.workers:app", "See who works on a docket.", LOOK),
+    "strike": CommandEntry("docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", LOOK),
+    "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", LOOK),
+    "clear": CommandEntry("docket.cli.clear:app", "Remove every task that waits; running tasks go on.", LOOK),
+    "import": CommandEntry(
         "docket.cli.importing:app", "Take over the tasks that pydocket left under this docket's name.", LOOK
     ),
-    "tasks": Entry("docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in one.", TRY),
-    "demo": Entry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
-    "bench": Entry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),
-    "version": Entry("docket.cli.version:app", "Show the version of docket.", TRY),
+    "tasks": CommandEntry("docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in one.", TRY),
+    "demo": CommandEntry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
+    "bench": CommandEntry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),
+    "version": CommandEntry("docket.cli.version:app", "Show the version of docket.", TRY),
 }
 
 
 class Commands(LazyCommands):
-    entries: ClassVar[Mapping[str, Entry]] = COMMANDS
+    entries: ClassVar[Mapping[str, CommandEntry]] = COMMANDS
 
 
 class Application(typer.Typer):

@@ -19,7 +19,7 @@ class CommandFailed(Exception):
     code = FAILED
 
 
-class ToldToStop(SystemExit):
+class StopRequested(SystemExit):
     """A signal came before there was anything to finish."""
 
 

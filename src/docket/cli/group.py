@@ -17,7 +17,7 @@ from docket.cli.streams import accept_every_character, discard_output
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """Where a command is (`module:typer_app`), what it does in one line, and under which heading it is listed."""
 
     path: str
@@ -40,7 +40,7 @@ def _unwrapped(text: str) -> str:
 class LazyCommands(TyperGroup):
     """Lists commands by what the table says, and imports only the one that is called."""
 
-    entries: ClassVar[Mapping[str, Entry]] = {}
+    entries: ClassVar[Mapping[str, CommandEntry]] = {}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

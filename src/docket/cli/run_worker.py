@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from docket.cli.banner import announce
 from docket.cli.docket_options import DocketOptions
-from docket.cli.failures import ToldToStop, WrongUsage
+from docket.cli.failures import StopRequested, WrongUsage
 from docket.cli.event_loop import loop_factory
 from docket.cli.health_pipe import HealthPipe
 from docket.cli.task_modules import check_tasks, load_dependencies
@@ -57,7 +57,7 @@ def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> No
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
-    raise ToldToStop(0)
+    raise StopRequested(0)
 
 
 def _arguments(options: WorkerOptions) -> dict[str, Any]:

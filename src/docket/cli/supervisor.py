@@ -36,7 +36,7 @@ class Supervisor:
         self._when_up = when_up
         self._orders = 0
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
-        self._seats = [WorkerProcess(_for_seat(options, base, index, processes), patient=reload) for index in range(processes)]
+        self._seats = [WorkerProcess(_for_process(options, base, index, processes), patient=reload) for index in range(processes)]
 
     def run(self) -> int:
         """Runs until told to stop, until nothing is left to do, or until the processes cannot start; the exit code."""
@@ -51,26 +51,26 @@ class Supervisor:
     async def _run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_stop)
+            loop.add_signal_handler(number, self._stop_requested)
         with healthcheck_server(port=self._health_port, health=self.problem):
             watching = asyncio.create_task(self._watch_sources()) if self._reload else None
             try:
-                return await self._keep_all_filled()
+                return await self._keep_all_running()
             finally:
                 if watching is not None:
                     watching.cancel()
                     with contextlib.suppress(asyncio.CancelledError):
                         await watching
 
-    async def _keep_all_filled(self) -> int:
+    async def _keep_all_running(self) -> int:
         """The first process goes ahead: what keeps it from starting would keep the others too, and is said once."""
-        running = [asyncio.create_task(self._seats[0].keep_filled())]
+        running = [asyncio.create_task(self._seats[0].keep_running())]
         up = asyncio.create_task(self._seats[0].well_once.wait())
         await asyncio.wait([*running, up], return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
         if not running[0].done() and not self._orders:
             self._when_up()
-            running += [asyncio.create_task(seat.keep_filled()) for seat in self._seats[1:]]
+            running += [asyncio.create_task(seat.keep_running()) for seat in self._seats[1:]]
         try:
             codes = await asyncio.gather(*running)
         except GaveUp as failure:
@@ -79,7 +79,7 @@ class Supervisor:
             return failure.code
         return max((1 if code not in (0, -signal.SIGTERM) else 0 for code in codes), default=0)
 
-    def _told_to_stop(self) -> None:
+    def _stop_requested(self) -> None:
         self._orders += 1
         if self._orders == 1:
             logger.info("stopping: running tasks are finished first; told again, they are handed back")
@@ -98,7 +98,7 @@ class Supervisor:
             await asyncio.gather(*(seat.reload() for seat in self._seats))
 
 
-def _for_seat(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
+def _for_process(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
     """Names and metrics ports are each process's own, the health port is the supervisor's; one introduction will do."""
     return options.changed(
         name=f"{base}-{index + 1}" if processes > 1 else base,

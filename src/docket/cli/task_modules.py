@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from docket.cli.failures import ToldToStop, WrongUsage
+from docket.cli.failures import StopRequested, WrongUsage
 from docket.docket import Docket
 from docket.registry import did_you_mean
 from docket.worker.own_dependencies import worker_dependencies
@@ -70,7 +70,7 @@ def load(option: str, path: str) -> Any:
 def _import(option: str, path: str, name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ToldToStop:
+    except StopRequested:
         raise
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None

@@ -85,7 +85,7 @@ class WorkerProcess:
 
     # Its life
 
-    async def keep_filled(self) -> int:
+    async def keep_running(self) -> int:
         """Returns the exit code of the last process, when it was told to stop or nothing is left to do."""
         while True:
             began = time.monotonic()

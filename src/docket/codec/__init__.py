@@ -6,7 +6,7 @@ signing and for encryption without a change to the ledger.
 
 from .codecs import Codec
 from .envelope import open_envelope, seal
-from .payloads import (
+from .task_values import (
     decode_call,
     decode_error,
     decode_result,

@@ -26,7 +26,7 @@ from .admission import Parked
 from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
-from .context import WorkerView, current_docket, current_execution, current_worker
+from .worker_view import WorkerView, current_docket, current_execution, current_worker
 from .current import (
     CurrentDocket,
     CurrentExecution,
@@ -40,7 +40,7 @@ from .cooldown import Cooldown
 from .cron import Cron
 from .debounce import Debounce
 from .max_losses import MaxLosses, max_losses_of
-from .passed import governing
+from .passed_behaviours import governing
 from .perpetual import Perpetual
 from .plan import (
     Plan,
@@ -48,7 +48,7 @@ from .plan import (
     get_single_dependency_parameter_of_type,
     plan_for,
 )
-from .ratelimit import RateLimit
+from .rate_limit import RateLimit
 from .resolution import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
 from .timeout import Timeout

@@ -17,7 +17,7 @@ from docket.execution.arguments import arguments_by_name
 from docket.model.times import check_durations, duration_ms
 
 from .base import AdmissionBlocked
-from .context import current_docket
+from .worker_view import current_docket
 from .fingerprints import fingerprint
 
 if TYPE_CHECKING:

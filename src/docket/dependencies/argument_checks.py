@@ -14,7 +14,7 @@ from uncalled_for.introspection import (
 )
 
 from .admission import Admission
-from .passed import BEHAVIOURS
+from .passed_behaviours import BEHAVIOURS
 from .plan import plan_for
 
 Check = Callable[..., None]

@@ -13,7 +13,7 @@ from uncalled_for import get_signature
 from docket.ledger.limits import Limits, Verdict
 
 from .admission import Admission, Parked, call_arguments, name_of, patiently, positive_count, superseded
-from .context import current_docket, current_execution, current_worker
+from .worker_view import current_docket, current_execution, current_worker
 from .plan import plan_for
 
 if TYPE_CHECKING:

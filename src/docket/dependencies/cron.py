@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cronsim import CronSim, CronSimError
 
 from .base import TaskOutcome
-from .context import WorkerView
+from .worker_view import WorkerView
 from .perpetual import Perpetual
 
 if TYPE_CHECKING:

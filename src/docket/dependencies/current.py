@@ -12,7 +12,7 @@ from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUs
 from docket.execution.arguments import arguments_by_name
 from docket.execution.progress import ExecutionProgress
 
-from .context import WorkerView, current_docket, current_execution, current_worker
+from .worker_view import WorkerView, current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -10,7 +10,7 @@ from docket.model.times import format_duration
 
 from .admission import Admission, Parked, keep, patiently, positive_ms, superseded
 from .base import AdmissionBlocked
-from .context import current_docket, current_execution
+from .worker_view import current_docket, current_execution
 
 
 class Debounce(Admission):

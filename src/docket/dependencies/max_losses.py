@@ -9,7 +9,7 @@ from uncalled_for import Dependency
 
 from docket.model.losses import check_max_losses
 
-from .context import WorkerView
+from .worker_view import WorkerView
 from .plan import plan_for
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from uncalled_for.introspection import (
 from docket.execution.arguments import positions_of
 
 from .admission import Admission
-from .context import Immediate
+from .worker_view import Immediate
 
 D = TypeVar("D", bound=Dependency[Any])
 

@@ -16,8 +16,8 @@ from docket.execution.arguments import arguments_by_name, positions_of
 
 from .admission import Admission, call_arguments
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
-from .context import Immediate, WorkerView, current_worker
-from .passed import passed_behaviours
+from .worker_view import Immediate, WorkerView, current_worker
+from .passed_behaviours import passed_behaviours
 from .plan import Plan
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from docket.errors import DocketError
 from docket.model.times import check_durations
 
 from .base import FailureHandler, TaskOutcome
-from .context import WorkerView, current_execution
+from .worker_view import WorkerView, current_execution
 
 if TYPE_CHECKING:
     from typing import Self

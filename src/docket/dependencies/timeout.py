@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from docket.model.times import check_durations, format_duration
 
 from .base import Runtime
-from .context import WorkerView
+from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self

@@ -28,10 +28,10 @@ from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, Fini
 from .display import show_call
 from .identity import TaskIdentity
 from .next_run import NextRun
-from .opening import open_ending
+from .stored_endings import open_ending
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
-from .stand_in import stand_in
+from .unregistered import unregistered_function
 from .task_call import TaskFunction
 from .waiting import StateEvent, wait_finished, watch
 
@@ -56,7 +56,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
     epoch: int = 0
     fresh_key: bool = False
     seed: bool = False
-    has_stand_in: bool = False
+    is_unregistered: bool = False
     next_run: NextRun | None = None
     _progress: ExecutionProgress | None = None
 
@@ -340,7 +340,7 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
     # Every run begins here: arguments by position and fields that are not properties cost it least.
     execution = Execution(
         docket,
-        function or stand_in(task.function_name),
+        function or unregistered_function(task.function_name),
         args,
         kwargs,
         key,
@@ -355,5 +355,5 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
     if task.location != SCHEDULED:
         execution.state = ExecutionState.QUEUED
     if function is None:
-        execution.has_stand_in = True
+        execution.is_unregistered = True
     return execution

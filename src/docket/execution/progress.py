@@ -15,7 +15,7 @@ from docket.ledger import ProgressChange, Unwritten
 from docket.model.times import from_ms
 
 if TYPE_CHECKING:
-    from .context import DocketView
+    from .docket_view import DocketView
 
 
 logger: logging.Logger = logging.getLogger("docket.execution")

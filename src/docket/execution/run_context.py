@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from docket.dependencies import WorkerView
 
-    from .context import DocketView
+    from .docket_view import DocketView
     from .execution import Execution
 
 current_docket: ContextVar[DocketView] = ContextVar("current_docket")

@@ -21,7 +21,7 @@ from .progress import ProgressEvent, progress_event, read_progress
 from .run_context import note_wait
 
 if TYPE_CHECKING:
-    from .context import DocketView
+    from .docket_view import DocketView
 
 # A waiter looks for itself this often, in case the message it waits for was lost with a connection.
 SAFETY_SECONDS = 15.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record
-from docket.execution.stand_in import stand_in
+from docket.execution.unregistered import unregistered_function
 from docket.model.times import from_ms
 from docket.storage.records import TaskRecord
 
@@ -41,7 +41,7 @@ async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
 
 def _undecodable(docket: Docket, key: str, task: TaskRecord, error: Undecodable) -> Execution:
     name, due = task.function_name, from_ms(task.due_ms)
-    execution = Execution(docket, docket.tasks.get(name) or stand_in(name), (), {}, key, due, function_name=name)
+    execution = Execution(docket, docket.tasks.get(name) or unregistered_function(name), (), {}, key, due, function_name=name)
     execution.apply_task(task)
     execution.schedule_exception = error
     return execution

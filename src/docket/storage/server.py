@@ -27,7 +27,7 @@ from .connections import ThreadedClient, async_class
 from .credentials import bounded
 from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
-from .greeting import engine_of
+from .server_version import server_version
 from .keys import text_bytes
 from .connection import Connection, open_pipeline
 from .nodes import Nodes, NodeAddress, nodes_of
@@ -390,6 +390,6 @@ class Server:
     async def _examine(self) -> None:
         """Finds out whether this is a server that docket can use."""
         said = await self._introduce()
-        self.engine_name, self.engine_version = engine_of(said, self.shown_url)
+        self.engine_name, self.engine_version = server_version(said, self.shown_url)
         self._is_usable = not self._closed
         self.outages.passed(self)

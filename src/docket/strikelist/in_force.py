@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from docket.errors import Undecodable
 from docket.instrumentation import STRIKES_IN_EFFECT
-from docket.ledger.strikes import read_message
+from docket.ledger.strike_store import read_message
 
 from .instructions import Restore, Strike, StrikeInstruction, decode, encode
-from .matching import Index, is_same
+from .conditions import Index, is_same
 
 logger: logging.Logger = logging.getLogger("docket.strikelist")
 

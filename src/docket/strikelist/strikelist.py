@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
-from docket.ledger.strikes import StrikeStore
+from docket.ledger.strike_store import StrikeStore
 from docket.storage.keys import Keys
 from docket.storage.outages import Outages
 from docket.storage.server import Server
@@ -20,8 +20,8 @@ from docket.storage.urls import Kind, parse
 
 from .in_force import StrikesInForce, as_strike
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
-from .matching import Call
-from .overview import ParameterStrikes, by_function, by_parameter
+from .conditions import TaskToMatch
+from .summary import ParameterStrikes, by_function, by_parameter
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
@@ -180,7 +180,7 @@ class StrikeList:
 
     # Answers
 
-    def is_stricken(self, target: Call | Mapping[str, Any] | str) -> bool:
+    def is_stricken(self, target: TaskToMatch | Mapping[str, Any] | str) -> bool:
         """Whether a task, some values by parameter, or a function as a whole is blocked."""
         if isinstance(target, str):
             return self._in_force.index.has_function(target)

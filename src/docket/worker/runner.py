@@ -129,7 +129,7 @@ class Runner:
             execution = self._open(run)
             if execution is None or self._is_turned_away(run, execution):
                 return
-            if not execution.has_stand_in or await self._is_left_to_us(run, execution):
+            if not execution.is_unregistered or await self._is_left_to_us(run, execution):
                 current_execution.set(execution)
                 self._limits.begin(run.key)
                 self._report.started(execution)

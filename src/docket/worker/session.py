@@ -49,7 +49,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._phase = Phase.SETTING_UP
-        self._told_to_stop = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._on_abandoned = on_abandoned
         self._attached = attached
         self._over = asyncio.Event()
@@ -72,7 +72,7 @@ class Session:
     @property
     def is_stopping(self) -> bool:
         """Whether the worker drains, or was told to stop. Safe to call from any thread."""
-        return self._told_to_stop.is_set() or self._phase is Phase.DRAINING
+        return self._stop_requested.is_set() or self._phase is Phase.DRAINING
 
     def begin(self, draining: Drain) -> None:
         """Set-up is done: the worker serves."""
@@ -80,14 +80,14 @@ class Session:
         self._draining = draining
 
     async def wait_for_stop(self) -> None:
-        await self._told_to_stop.wait()
+        await self._stop_requested.wait()
 
     def stop(self) -> None:
         """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
-        if self._told_to_stop.is_set() and self.is_working:
+        if self._stop_requested.is_set() and self.is_working:
             self.requeue()
         self._end_set_up()
-        self._told_to_stop.set()
+        self._stop_requested.set()
 
     def begin_end(self) -> None:
         """The worker stops: the grace period begins."""
@@ -169,7 +169,7 @@ class Session:
             self._task.cancel()
 
     def _tell(self, at_once: bool) -> None:
-        self._told_to_stop.set()
+        self._stop_requested.set()
         if at_once:
             self.requeue()
         self._end_set_up()

@@ -15,8 +15,8 @@ from docket.errors import NotOpen
 from docket.model.times import duration_ms
 from docket.storage.eviction import warn_of_eviction
 
-from .agreement import Agreement
-from .cancels import forget_cancels
+from .settings_check import SettingsCheck
+from .cancel_notice import forget_cancels
 from .drain import Drain
 from .duties import Duties
 from .fetcher import Fetcher
@@ -90,7 +90,7 @@ class Staff:
         self.orders: CancelListener = CancelListener(ledger, subscriptions, self.runs, events.function_waits)
         self.stager: Stager = Stager(ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause)
         self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
-        self.agreement: Agreement = Agreement(docket, worker.name, self.duties, labels, pause)
+        self.agreement: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
         self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)
         self._services: list[Service] = [
             self.fetcher,

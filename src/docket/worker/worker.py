@@ -15,12 +15,12 @@ from docket.dependencies import Dependency, current_docket, current_worker, vali
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
-from docket.execution.context import DocketView
+from docket.execution.docket_view import DocketView
 from docket.ledger.workers import as_json
 from docket.model.times import check_durations, duration_ms, from_ms
 
 from .block_context import BlockContext
-from .cancels import forget_cancels, notice_cancel
+from .cancel_notice import forget_cancels, notice_cancel
 from .finished import wait_until_finished
 from .health import health_problem, readiness_problem
 from .options import WorkerOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docket.storage.embedded.errors import EngineError
 from docket.storage.embedded.processes import no_forks
-from docket.storage.embedded.server import Patience
+from docket.storage.embedded.server_commands import Patience
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:

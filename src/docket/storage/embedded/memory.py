@@ -13,7 +13,7 @@ from docket.storage.embedded.address import EngineAddress, short_temporary_folde
 from docket.storage.embedded.binary import find_server
 from docket.storage.embedded.errors import EngineError, explained, failed_to_start
 from docket.storage.embedded.processes import no_forks, spawn_detached
-from docket.storage.embedded.server import (
+from docket.storage.embedded.server_commands import (
     LOG,
     SOCKET,
     Answer,

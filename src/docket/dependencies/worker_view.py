@@ -12,7 +12,7 @@ from docket.execution.run_context import current_docket, current_execution, curr
 
 if TYPE_CHECKING:
     from docket.execution import Execution
-    from docket.execution.context import DocketView
+    from docket.execution.docket_view import DocketView
 
 
 class WorkerView(Protocol):

@@ -15,7 +15,7 @@ from .instructions import Operator, Strike, StrikeInstruction, shown
 logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 
-class Call(Protocol):
+class TaskToMatch(Protocol):
     """A task as far as strikes look at it."""
 
     @property
@@ -151,7 +151,7 @@ class Index:
         """Whether a strike on a parameter, whatever the function, is about one of these."""
         return _any_match(self._parameters.get(None), values)
 
-    def match_call(self, call: Call) -> bool:
+    def match_call(self, call: TaskToMatch) -> bool:
         if call.function_name in self._functions:
             return True
         own, general = self._parameters.get(call.function_name), self._parameters.get(None)
@@ -167,7 +167,7 @@ def _any_match(parameters: Mapping[str, Conditions] | None, values: Mapping[str,
     return any(name in values and conditions.match(values[name]) for name, conditions in parameters.items())
 
 
-def arguments_of(call: Call) -> dict[str, Any]:
+def arguments_of(call: TaskToMatch) -> dict[str, Any]:
     """The arguments by name, defaults included; what docket provides itself is no argument.
 
     Never fails: a call that does not fit its signature is the task's own failure, later.

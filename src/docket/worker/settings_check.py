@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from docket.declaring import shared_settings
+from docket.declaration import shared_settings
 from docket.errors import TRANSIENT
 from docket.ledger.settings import WORKER, Declaration, declare_settings
 
@@ -24,7 +24,7 @@ EVERY_SECONDS = 30.0
 _OF_WORKERS = frozenset({"max_losses"})
 
 
-class Agreement(Service):
+class SettingsCheck(Service):
     """Compares when the worker starts; after that the leader does so for the fleet."""
 
     name = "comparing settings"

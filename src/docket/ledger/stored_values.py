@@ -6,7 +6,7 @@ from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
 
-class KeptValues:
+class StoredValues:
     """Bytes by collection and key, with a time to live."""
 
     def __init__(self, server: Server, keys: Keys) -> None:

@@ -32,7 +32,7 @@ def shared_settings(docket: Docket) -> dict[str, Any]:
     }
 
 
-class Declaring:
+class SettingsDeclaration:
     """Declares a producer's settings when it schedules its first task, and now and then after that.
 
     Timers rather than a task that goes on: an event loop that is closed under the docket leaves nothing behind.

@@ -11,7 +11,7 @@ from .task_call import TaskFunction
 
 
 @functools.lru_cache(maxsize=1024)
-def stand_in(name: str) -> TaskFunction:
+def unregistered_function(name: str) -> TaskFunction:
     """A function of that name, which can be shown and not be run."""
 
     async def unknown(*args: Any, **kwargs: Any) -> None:

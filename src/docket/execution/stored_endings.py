@@ -14,7 +14,7 @@ from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
 
 if TYPE_CHECKING:
-    from .context import DocketView
+    from .docket_view import DocketView
 
 
 async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> Any:
