@@ -7,7 +7,7 @@ permit_when_full()
 local bytes = call('HGET', TASKS, key)
 if not bytes then return 0 end
 local task, run_bytes = unpack_task(bytes), call('HGET', RUNNING, key)
-if not run_bytes and is_foreign(task) then return 0 end
+if not run_bytes and is_unknown_location(task) then return 0 end
 keep_chain_cancelled(key)
 if run_bytes then
   local run = unpack_run(run_bytes)

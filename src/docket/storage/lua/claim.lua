@@ -9,7 +9,7 @@ if not has_lease(worker) then
   if #delivered > 0 and call('ZSCORE', LOST, worker) then
     -- It was given up while its read was under way: the others must hear of what that brought.
     call('SADD', DYING, worker)
-    call_for_reclaiming(0)
+    schedule_reclaim(0)
   end
   return {-1}
 end

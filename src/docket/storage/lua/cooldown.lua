@@ -17,12 +17,12 @@ local left = tonumber(closes or now) - now
 -- A window that closes later than any window can was opened before the server's clock was set back.
 local is_open = left > 0 and left <= window_ms
 -- The body may have begun in an earlier run, so the task is not dropped and nothing is given back.
-local is_newcomer = not was_let_in(task)
+local is_newcomer = not was_admitted(task)
 if is_open and holder ~= ours then
   if is_newcomer then return {DROP, left, ''} end
   return {ADMIT, 0, ''}
 end
 closes = is_open and tonumber(closes) or now + window_ms
 call('SET', window, string.format('%.0f %.0f ', closes, epoch) .. ours, 'PX', closes - now + SPARE_MS)
-let_in(key, run)
+admit(key, run)
 return {ADMIT, 0, is_newcomer and ours or ''}

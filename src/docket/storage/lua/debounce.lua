@@ -12,12 +12,12 @@ permit_when_full()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
 -- A retry belongs to a run that was let through, and so does a run whose predecessor was let through and lost.
-if task.attempt > 1 or was_let_in(task) then return {ADMIT, 0, ''} end
+if task.attempt > 1 or was_admitted(task) then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
 local leader, due, leaders_order, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
 if found[5] == ours then
-  let_in(key, run)
+  admit(key, run)
   return {ADMIT, 0, ours}
 end
 -- A perpetual task that comes back sooner would keep the others waiting, or overtake them in turn.
@@ -27,7 +27,7 @@ if found[7] then return {DROP, away, 'overtaken'} end
 local function let_through()
   call('HSET', state, 'winner', ours)
   call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
-  let_in(key, run)
+  admit(key, run)
   return {ADMIT, 0, ours}
 end
 
@@ -48,7 +48,7 @@ if leader == ours then
 end
 
 -- When it was submitted, as the server saw it. One that was put back has a new entry; its due time is older.
-local function our_order()
+local function our_rank()
   local order = run.entry_ms + math.min(run.entry_seq, 4095) / 4096
   return has_flag(run, FROM_FRONT) and math.min(order, task.due) or order
 end
@@ -66,7 +66,7 @@ local function overtake()
   end
 end
 
-local order = our_order()
+local order = our_rank()
 if leader and is_current(leader) then
   call('HSET', state, 'last', now)
   local overtakes

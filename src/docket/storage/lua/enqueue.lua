@@ -42,7 +42,7 @@ local function write_known(c)
   local key, due, mode = c[1], c[2], c[3]
   local before = known[key] and unpack_task(known[key])
   local payload = band(mode, STORED) ~= 0 and named_payload(c[5])
-  if before and (band(mode, REPLACE) == 0 or is_foreign(before)) then
+  if before and (band(mode, REPLACE) == 0 or is_unknown_location(before)) then
     -- It may be the task's own: a call that is repeated because its answer was lost.
     if payload and payload ~= payload_of(known[key]) then free_payload(payload) end
     return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.location

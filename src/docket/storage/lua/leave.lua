@@ -12,10 +12,10 @@ call('ZADD', LOST, now, worker)
 note_gone(now)
 if #pending_of(worker, STREAM, 1) + #pending_of(worker, FRONT, 1) > 0 then
   call('SADD', DYING, worker)
-  call_for_reclaiming(0)
+  schedule_reclaim(0)
   call('SADD', STOPPING, worker)
   return 1
 end
 delete_consumer(worker)
-call_for_second_look(now)
+schedule_second_reclaim(now)
 return 0

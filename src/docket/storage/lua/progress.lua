@@ -27,7 +27,7 @@ for i, item in ipairs(items) do
   local task = epoch == 0 and call('HGET', TASKS, key)
   if epoch ~= 0 and (not run or unpack_run(run).epoch ~= epoch) then
     answer[i] = NOT_RUNNING
-  elseif epoch == 0 and (not task or is_foreign(unpack_task(task))) then
+  elseif epoch == 0 and (not task or is_unknown_location(unpack_task(task))) then
     answer[i] = NOT_FOUND
   else
     local current, total, message = string.match(call('HGET', PROGRESS, key) or '',

@@ -18,8 +18,8 @@ for _, other in ipairs(call('ZRANGEBYSCORE', log, '(' .. string.format('%.0f', n
 
 -- A place in which a body may have begun is not given back.
 local function go()
-  let_in(key, run)
-  return {ADMIT, 0, was_let_in(task) and '' or ours}
+  admit(key, run)
+  return {ADMIT, 0, was_admitted(task) and '' or ours}
 end
 
 -- Delivered again: its place was counted when it began first.
@@ -55,7 +55,7 @@ local function prune_end()
 end
 
 -- A window after the one who is `most` places before us.
-local function next_place(position)
+local function next_start(position)
   local before
   if position >= most then
     before = call('ZRANGE', line, position - most, position - most, 'WITHSCORES')
@@ -66,11 +66,11 @@ local function next_place(position)
   return math.max(tonumber(before[2] or now) + per, now + 1)
 end
 
-if drop == 1 then return {DROP, next_place(0) - now, ''} end
+if drop == 1 then return {DROP, next_start(0) - now, ''} end
 local rank = call('ZRANK', line, key)
 local at
 if rank or prune_end() then
-  at = next_place(rank or call('ZCARD', line))
+  at = next_start(rank or call('ZCARD', line))
   call('ZADD', line, at, key)
   call('PEXPIRE', line, at - now + per + SPARE_MS)
 else

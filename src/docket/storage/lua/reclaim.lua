@@ -28,8 +28,8 @@ if marks[1] == RENEWED and marks[3] == GRACE then
   if now - last > late_ms or last > now then grace_until = note_gap(now, last, grace_until, lease) end
 end
 
-local call_came = tonumber(call('ZSCORE', LEASES, CALL) or 'inf') <= now
-if call_came then call('ZREM', LEASES, CALL) end
+local call_came = tonumber(call('ZSCORE', LEASES, RECLAIM_DUE) or 'inf') <= now
+if call_came then call('ZREM', LEASES, RECLAIM_DUE) end
 local more = 0
 if not is_grace(now, grace_until) then
   local ended = call('ZRANGEBYSCORE', LEASES, AFTER_MARKS, now, 'LIMIT', 0, MOST_DECLARED + 1)
@@ -156,7 +156,7 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
       if key then
         recover(key, stream, p[1], worker, stopping, had_one_run)
       else
-        set_aside(stream, p[1])
+        keep_foreign(stream, p[1])
         drop_entries(stream, {p[1]})
       end
     end
@@ -186,13 +186,13 @@ local duty = NO_DUTY
 if is_willing == 1 and call('ZSCORE', LEASES, asking) then duty = take_duty(asking) end
 local left = call('SCARD', DYING) + more
 if left > 0 then
-  call_for_reclaiming(0)
+  schedule_reclaim(0)
   call('HSET', FLEET, 'reclaiming', string.format('%.0f', now + 1000))
 else
   call('HDEL', FLEET, 'reclaiming')
-  call('ZREM', LEASES, CALL)
-  call_for_second_look(now)
+  call('ZREM', LEASES, RECLAIM_DUE)
+  schedule_second_reclaim(now)
   -- The worker that asks has a duty now, or takes none: another may.
-  call_for_vacancy(now + 2000)
+  announce_vacancy(now + 2000)
 end
 return {declared, requeued, buried, cancelled, left, call_came and 1 or 0, duty}

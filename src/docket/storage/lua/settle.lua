@@ -73,7 +73,7 @@ local function otherwise()
       task.attempt = s.attempt
       if not s.same_submission then
         task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32
-        if was_let_in(task) then task.flags = task.flags - WAS_LET_IN end
+        if was_admitted(task) then task.flags = task.flags - WAS_LET_IN end
       end
       if s.name then
         local payload = s.is_stored and named_payload(s.call)

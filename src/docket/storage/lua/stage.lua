@@ -25,7 +25,7 @@ if #due > 0 then
     for i = moved + 1, last do
       local key, bytes = due[i], records[i - moved]
       local task = bytes and unpack_task(bytes)
-      if task and not is_foreign(task) then
+      if task and not is_unknown_location(task) then
         if losses_of(task) > 0 then
           --- parts
           to_front(key, task)

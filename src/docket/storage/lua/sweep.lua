@@ -55,7 +55,7 @@ for i = 1, #page[2], 2 do
   local task = bytes and unpack_task(bytes)
   local run_bytes = call('HGET', RUNNING, key)
   local run = run_bytes and unpack_run(run_bytes)
-  if task and not is_foreign(task) and not is_well(key, task, run) then
+  if task and not is_unknown_location(task) and not is_well(key, task, run) then
     mended = mended + 1
     withdraw(key, task)
     if run and has_flag(run, CANCEL_ASKED) then

@@ -37,7 +37,7 @@ local function mark_submission(state, mark, submission)
 end
 
 -- Kept with the run: if it is lost, the task's next run is not judged as a newcomer.
-local function let_in(key, run)
+local function admit(key, run)
   if has_flag(run, LET_IN) then return end
   run.flags = run.flags + LET_IN
   call('HSET', RUNNING, key, pack_run(run))

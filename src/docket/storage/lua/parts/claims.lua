@@ -104,7 +104,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         call('HSET', TASKS, key, bytes)
       end
       if not task or not is_at(task, stream, id) then
-        if not key or key == '' then set_aside(stream, id) end
+        if not key or key == '' then keep_foreign(stream, id) end
         table.insert(stale[stream], id)
       elseif run_bytes then
         -- Claimed before: our own claim whose answer was lost, or the group was made anew while another runs it.

@@ -3,15 +3,15 @@
 -- uses: keys
 
 -- Whoever renews after this time looks for lost workers.
-local function call_for_reclaiming(at)
-  call('ZADD', LEASES, math.min(tonumber(call('ZSCORE', LEASES, CALL) or at), at), CALL)
+local function schedule_reclaim(at)
+  call('ZADD', LEASES, math.min(tonumber(call('ZSCORE', LEASES, RECLAIM_DUE) or at), at), RECLAIM_DUE)
 end
 
 -- The two marks below lie among the leases.
 local MARKS = 2
 
 local function workers_with_lease()
-  return call('ZCARD', LEASES) - MARKS - (call('ZSCORE', LEASES, CALL) and 1 or 0)
+  return call('ZCARD', LEASES) - MARKS - (call('ZSCORE', LEASES, RECLAIM_DUE) and 1 or 0)
 end
 
 -- Both lie before all leases: they are no workers, and their scores are times far below any.
@@ -61,10 +61,10 @@ local function take_duty(worker)
 end
 
 -- A duty that is vacant is for whoever renews after this time, where there is a worker without a duty.
-local function call_for_vacancy(at)
+local function announce_vacancy(at)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   local holders = (held[1] and 1 or 0) + (held[2] and 1 or 0)
-  if holders < 2 and workers_with_lease() > holders then call_for_reclaiming(at) end
+  if holders < 2 and workers_with_lease() > holders then schedule_reclaim(at) end
 end
 
 -- A worker that is gone, or stops, has no duty: its deputy leads at once, and whoever renews next takes what is vacant.
@@ -76,7 +76,7 @@ local function give_up_duty(worker)
     if held[2] then call('HSET', FLEET, 'leader', held[2]) else call('HDEL', FLEET, 'leader') end
   end
   call('PUBLISH', CHANNELS .. 'wake/', '0')
-  call_for_vacancy(0)
+  announce_vacancy(0)
 end
 
 -- The duty of a worker that wants to stage. Where a task is overdue the leader is held up or gone: its deputy leads from now on,

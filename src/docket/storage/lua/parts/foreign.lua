@@ -5,7 +5,7 @@
 local FOREIGN_QUEUE = P .. 'queue'
 
 -- Keeps an entry that another program wrote, before it is dropped (docs/design/foreign-tasks.md). An entry of ours is not kept.
-local function set_aside(stream, id)
+local function keep_foreign(stream, id)
   local entry = call('XRANGE', stream, id, id)[1]
   if entry and entry[2][1] ~= 'k' then call('XADD', FOREIGN, '*', unpack(entry[2])) end
 end

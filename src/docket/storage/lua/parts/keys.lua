@@ -42,7 +42,7 @@ local MANUAL_LEASES = P .. 'manual-leases'
 local FOREIGN = P .. 'foreign'
 local GROUP = 'docket-workers'
 -- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
-local CALL = ''
+local RECLAIM_DUE = ''
 local CHANNELS = ARGV[1]
 local call = redis.call
 

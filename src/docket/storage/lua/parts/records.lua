@@ -65,7 +65,7 @@ local function losses_of(task)
 end
 
 -- A place that only a newer release knows: its workers see to the task, and no script here changes its record.
-local function is_foreign(task)
+local function is_unknown_location(task)
   return task.location > UNKNOWN_FUNCTION
 end
 
@@ -97,13 +97,13 @@ local function has_flag(run, flag)
   return math.floor(run.flags / flag) % 2 == 1
 end
 
-local function was_let_in(task)
+local function was_admitted(task)
   return math.floor(task.flags / WAS_LET_IN) % 2 == 1
 end
 
 -- The run is over and the task waits for its next run, which keeps the admission of this one.
 local function remember_admission(task, run)
-  if has_flag(run, LET_IN) and not was_let_in(task) then task.flags = task.flags + WAS_LET_IN end
+  if has_flag(run, LET_IN) and not was_admitted(task) then task.flags = task.flags + WAS_LET_IN end
 end
 
 local function stream_of_run(run)

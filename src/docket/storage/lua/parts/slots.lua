@@ -20,7 +20,7 @@ local function wake_waiters(limit)
     local key = first[1]
     local bytes = call('HGET', TASKS, key)
     local task = bytes and unpack_task(bytes)
-    if task and not is_foreign(task) then
+    if task and not is_unknown_location(task) then
       call('SADD', slots, 'w' .. key)
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))

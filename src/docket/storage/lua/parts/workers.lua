@@ -43,12 +43,12 @@ local function deregister(worker)
 end
 
 -- Once more a while after the last worker is gone, for what its last read brought. Who leads next looks anyway.
-local function call_for_second_look(now)
+local function schedule_second_reclaim(now)
   local gone_at = tonumber(call('HGET', FLEET, 'gone-at') or '0')
   if workers_with_lease() <= 0 then
     if call('EXISTS', DYING) == 0 then call('DEL', LEASES, FLEET) end
   elseif gone_at <= now and gone_at + AFTERMATH_MS > now then
-    call_for_reclaiming(gone_at + AFTERMATH_MS)
+    schedule_reclaim(gone_at + AFTERMATH_MS)
   else
     call('HDEL', FLEET, 'gone-at')
   end
