@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
+from docket._compat import PydocketKeys
 from docket.attached import AttachedWorkers
 from docket.dependencies import argument_check
 from docket.errors import NotOpen
@@ -29,7 +30,6 @@ from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.task_keys import new_key
 from docket.model.times import check_durations, duration_ms
 from docket.pending_call import PendingCall, check_when_and_key
-from docket._compat import PydocketKeys
 from docket.registry import Registry, TaskCollection, name_of
 from docket.result_store import ResultStore
 from docket.scheduler import Scheduler

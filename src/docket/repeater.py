@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from docket._aio import Backoff
 from docket.errors import ServerUnreachable
-from docket.ledger import NewTask, EnqueueResult
+from docket.ledger import EnqueueResult, NewTask
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
@@ -33,7 +33,9 @@ class Repeater:
         self._connect = connect
         self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
-    async def repeat(self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable) -> list[EnqueueResult | Exception]:
+    async def repeat(
+        self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable
+    ) -> list[EnqueueResult | Exception]:
         """What became of each call after all."""
         answers: dict[int, EnqueueResult | Exception] = {}
         left = list(range(len(orders)))

@@ -10,7 +10,7 @@ from docket.declaration import SettingsDeclaration
 from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
-from docket.ledger import Batcher, Ledger, NewTask, EnqueueResult
+from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
 from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import IN_FRONT, WAITING_FOR_SLOT, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
+from docket.storage.records import IN_FRONT, QUEUED, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
 from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
 from .model import Group, Model, Run, Task, Waiting
 
-PLACES = {SCHEDULED: "queue", QUEUED: "stream", WAITING_FOR_SLOT: "line", IN_FRONT: "front", UNKNOWN_FUNCTION: "unknown"}
+PLACES = {
+    SCHEDULED: "queue",
+    QUEUED: "stream",
+    WAITING_FOR_SLOT: "line",
+    IN_FRONT: "front",
+    UNKNOWN_FUNCTION: "unknown",
+}
 
 
 def assert_same(m: Model, b: StoredState) -> None:

@@ -11,10 +11,10 @@ from docket.ledger import Ledger
 from docket.storage.keys import bytes_text, segment
 from docket.storage.records import (
     IN_FRONT,
-    WAITING_FOR_SLOT,
     QUEUED,
     SCHEDULED,
     UNKNOWN_FUNCTION,
+    WAITING_FOR_SLOT,
     FinishedRecord,
     TaskRecord,
     read_finished,

@@ -10,15 +10,15 @@ import redis
 
 from docket.codec import encode_call
 from docket.ledger import (
-    SettleResult,
     Delivery,
+    EnqueueResult,
     Entry,
     Ledger,
     NewTask,
-    EnqueueResult,
     Reclaimed,
     Renewal,
     Settlement,
+    SettleResult,
     SuspectNotes,
     finish,
 )

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from docket.ledger import (
-    SettleResult,
     Delivery,
     Entry,
     NewTask,
     ProgressChange,
+    SettleResult,
     SuspectNotes,
     WaitingFunctions,
     requeue,

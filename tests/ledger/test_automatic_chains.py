@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from docket.ledger import SettleResult, Seed, ending_its_chain, requeue
+from docket.ledger import Seed, SettleResult, ending_its_chain, requeue
 
 from .ledger_client import LedgerClient, completed
 

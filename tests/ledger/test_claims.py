@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.ledger import SettleResult, Entry
+from docket.ledger import Entry, SettleResult
 from docket.ledger.tasks import BATCH
 
 from .ledger_client import LedgerClient, completed, order

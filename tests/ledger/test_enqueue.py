@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docket.codec import decode_call, encode_call
-from docket.ledger import SettleResult, ProgressChange, Unwritten
+from docket.ledger import ProgressChange, SettleResult, Unwritten
 from docket.model.states import ExecutionState
 
 from .ledger_client import LedgerClient, completed, order

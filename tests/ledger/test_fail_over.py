@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from docket.ledger import SettleResult, Delivery, Settlement, requeue, reschedule
+from docket.ledger import Delivery, Settlement, SettleResult, requeue, reschedule
 
 from .ledger_client import LedgerClient, completed
 

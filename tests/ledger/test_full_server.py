@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from docket.errors import ServerFull
-from docket.ledger import SettleResult, ProgressChange, requeue, reschedule
+from docket.ledger import ProgressChange, SettleResult, requeue, reschedule
 from docket.ledger.payloads import call_payload, result_payload
 from docket.model.states import ExecutionState
 

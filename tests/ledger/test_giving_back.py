@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import SettleResult, Delivery, Taken, giving_back, requeue, reschedule
+from docket.ledger import Delivery, SettleResult, Taken, giving_back, requeue, reschedule
 from docket.ledger.limits import Decision, Limits, Verdict
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
@@ -22,9 +22,7 @@ async def cool(ledger_client: LedgerClient, run: Delivery, taken: list[Taken] | 
 async def pace(
     ledger_client: LedgerClient, run: Delivery, taken: list[Taken] | None = None, *, drop: bool = False
 ) -> Decision:
-    return await Limits(ledger_client.ledger).rate(
-        run.key, run.epoch, "R", 1, WINDOW_MS, drop=drop, taken=taken or []
-    )
+    return await Limits(ledger_client.ledger).rate(run.key, run.epoch, "R", 1, WINDOW_MS, drop=drop, taken=taken or [])
 
 
 async def settle_down(

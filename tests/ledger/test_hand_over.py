@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import unpack_from_script
-from docket.ledger import SettleResult, Delivery, ReservedSlot, requeue
+from docket.ledger import Delivery, ReservedSlot, SettleResult, requeue
 from docket.ledger.values import OFFER_MS
 from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import SettleResult, Delivery, requeue, reschedule
+from docket.ledger import Delivery, SettleResult, requeue, reschedule
 
 from .ledger_client import LedgerClient, completed
 

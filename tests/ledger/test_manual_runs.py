@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.ledger import SettleResult, Delivery
+from docket.ledger import Delivery, SettleResult
 from docket.ledger.workers import manual_run_id
 
 from .ledger_client import LEASE_MS, LedgerClient, completed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from docket.errors import Undecodable
-from docket.ledger import SettleResult, Delivery, NewTask, EnqueueResult, finish, requeue, reschedule
+from docket.ledger import Delivery, EnqueueResult, NewTask, SettleResult, finish, requeue, reschedule
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState

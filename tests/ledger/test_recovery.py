@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import SettleResult, ProgressChange, Unwritten, requeue
+from docket.ledger import ProgressChange, SettleResult, Unwritten, requeue
 from docket.ledger.queries import Query, find_all
 from docket.storage.records import read_task
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from docket.errors import ServerUnreachable
-from docket.ledger import NewTask, EnqueueResult
+from docket.ledger import EnqueueResult, NewTask
 from docket.model.states import ExecutionState
 from docket.repeater import Repeater
 

@@ -6,7 +6,7 @@ import pytest
 
 from docket.codec import decode_call, encode_call
 from docket.errors import Undecodable
-from docket.ledger import SettleResult, Delivery, ProgressChange, Unwritten, requeue, reschedule, unknown_function
+from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, requeue, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task

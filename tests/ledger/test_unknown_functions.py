@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docket.ledger import SettleResult, Delivery, WaitingFunctions, requeue, unknown_function
+from docket.ledger import Delivery, SettleResult, WaitingFunctions, requeue, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState

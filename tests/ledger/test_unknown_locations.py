@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from docket.ledger import SettleResult, Delivery, ProgressChange, Unwritten, WaitingFunctions, finish, unknown_function
+from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.limits import Limits
 from docket.ledger.queries import Query, find, tally
@@ -245,7 +245,9 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("list_unfinished", "list_unfinished", "list_scheduled", "list_scheduled", "count_by_function", "count_by_function")
+@situation(
+    "list_unfinished", "list_unfinished", "list_scheduled", "list_scheduled", "count_by_function", "count_by_function"
+)
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     (row,) = (await find(ledger_client.ledger, Query(function="f"))).rows

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import redis
 
-from docket.storage.embedded import find_server
 from docket.storage.connection import Connection
+from docket.storage.embedded import find_server
 
 from .scripted_server import ScriptedServer, client_of
 

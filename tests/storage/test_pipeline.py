@@ -13,8 +13,8 @@ from redis.exceptions import MovedError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from docket.storage.connection import Connection, open_pipeline
-from docket.storage.scripts import Script
 from docket.storage.pipeline import stay
+from docket.storage.scripts import Script
 from tests.waiting import eventually
 
 from .conftest import HASTE, SECONDS, RealServer
@@ -151,7 +151,9 @@ async def test_a_cut_connection_does_not_wait_for_a_call_that_was_given_up(line:
     assert isinstance((await outcomes(given_up, kept))[1], RedisConnectionError)
 
 
-async def test_a_silent_server_is_given_up_when_patience_ends_and_called_anew(hasty_line: Connection, blocking: Any) -> None:
+async def test_a_silent_server_is_given_up_when_patience_ends_and_called_anew(
+    hasty_line: Connection, blocking: Any
+) -> None:
     number = await hasty_line.ask("CLIENT", "ID")
     silent = await under_way(hasty_line, "BLPOP", "nothing", 0)
     found = await outcomes(silent, hasty_line.ask("ECHO", "a"))
@@ -333,7 +335,9 @@ async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server:
         await staying
 
 
-async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(line: Connection, blocking: Any) -> None:
+async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(
+    line: Connection, blocking: Any
+) -> None:
     number = await line.ask("CLIENT", "ID")
     waiting = await under_way(line, "BLPOP", "list", 0)
     line.disconnect()

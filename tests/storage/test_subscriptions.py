@@ -10,8 +10,8 @@ import pytest
 
 from docket.errors import NotOpen, ServerUnsuitable
 from docket.storage import event_tap, subscriptions
-from docket.storage.keys import Keys
 from docket.storage.event_tap import tap_events
+from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 

@@ -16,11 +16,11 @@ import pytest
 from docket import CurrentWorker, Docket, ExecutionState, Worker
 from docket.codec.packing import pack_for_script
 from docket.execution import TaskFunction
-from docket.ledger import Delivery, ReservedSlot, Ledger
+from docket.ledger import Delivery, Ledger, ReservedSlot
 from docket.storage.server import Server
 from docket.testing import Clock
 from docket.worker import fetcher, renewer, unknown_deliveries
-from docket.worker.direct_delivery import Offer, DirectDelivery
+from docket.worker.direct_delivery import DirectDelivery, Offer
 from docket.worker.slots import Slots
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work

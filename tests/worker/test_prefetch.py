@@ -22,7 +22,9 @@ class Line:
         self.lapsed = False
         self.begun: list[str] = []
         self.handed_back: list[str] = []
-        self.prefetch = Prefetcher(self.slots, lambda: self.lapsed, self._begin, lambda run: self.handed_back.append(run.key))
+        self.prefetch = Prefetcher(
+            self.slots, lambda: self.lapsed, self._begin, lambda run: self.handed_back.append(run.key)
+        )
 
     def _begin(self, run: Run) -> bool:
         if run.reason is None:

@@ -27,7 +27,9 @@ COMMANDS = {
     "import": CommandEntry(
         "docket.cli.importing:app", "Take over the tasks that pydocket left under this docket's name.", LOOK
     ),
-    "tasks": CommandEntry("docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in one.", TRY),
+    "tasks": CommandEntry(
+        "docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in one.", TRY
+    ),
     "demo": CommandEntry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
     "bench": CommandEntry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),
     "version": CommandEntry("docket.cli.version:app", "Show the version of docket.", TRY),

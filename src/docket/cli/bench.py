@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from docket._version import __version__
+from docket.cli.connect import run
 from docket.cli.docket_options import on_server
-from docket.cli.logs import Level, docket_logs_only
 from docket.cli.event_loop import loop_factory
+from docket.cli.logs import Level, docket_logs_only
 from docket.cli.measurement import Bench, Rate, Times
 from docket.cli.numbers import positive
-from docket.cli.connect import run
 from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from docket.cli.docket_options import on_docket
 from docket.cli.connect import opened, run
+from docket.cli.docket_options import on_docket
 from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from docket.cli.banner import announce
 from docket.cli.docket_options import DocketOptions
-from docket.cli.failures import StopRequested, WrongUsage
 from docket.cli.event_loop import loop_factory
+from docket.cli.failures import StopRequested, WrongUsage
 from docket.cli.health_pipe import HealthPipe
 from docket.cli.task_modules import check_tasks, load_dependencies
 from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
 from docket.cli.numbers import positive
-from docket.cli.connect import opened, run
 from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.dependencies import format_duration

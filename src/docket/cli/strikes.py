@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from docket.cli import values
+from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.connect import opened, run
 from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from docket.cli.source_watcher import SourceWatcher
-from docket.cli.worker_process import GaveUp, WorkerProcess
 from docket.cli.worker_options import WorkerOptions
+from docket.cli.worker_process import GaveUp, WorkerProcess
 from docket.instrumentation import healthcheck_server
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
@@ -36,7 +36,9 @@ class Supervisor:
         self._when_up = when_up
         self._orders = 0
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
-        self._seats = [WorkerProcess(_for_process(options, base, index, processes), patient=reload) for index in range(processes)]
+        self._seats = [
+            WorkerProcess(_for_process(options, base, index, processes), patient=reload) for index in range(processes)
+        ]
 
     def run(self) -> int:
         """Runs until told to stop, until nothing is left to do, or until the processes cannot start; the exit code."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
-from docket.cli.connect import opened, run
 from docket.cli.options import Json
 from docket.cli.output import write_json, write_table
 from docket.cli.task_functions import describe_task

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
+from docket.cli.connect import opened, run
 from docket.cli.dashboard import Dashboard
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.keyboard import quitting
 from docket.cli.numbers import positive
-from docket.cli.connect import opened, run
 from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
 from docket.docket import Docket
@@ -39,7 +39,12 @@ Interval = Annotated[
 Count = Annotated[
     int | None,
     typer.Option(
-        "--count", "-n", parser=positive, envvar="DOCKET_TOP_COUNT", metavar="NUMBER", help="TaskStatus so often, then stop."
+        "--count",
+        "-n",
+        parser=positive,
+        envvar="DOCKET_TOP_COUNT",
+        metavar="NUMBER",
+        help="TaskStatus so often, then stop.",
     ),
 ]
 

@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
+from docket.cli.event_loop import has_uvloop
 from docket.cli.failures import WrongUsage
 from docket.cli.logs import logging_to_stdout
-from docket.cli.event_loop import has_uvloop
 from docket.cli.numbers import positive, whole_number
+from docket.cli.run_worker import check_can_be_shared, run_worker, warn_of_tasks
 from docket.cli.supervisor import Supervisor
 from docket.cli.worker_options import DEVELOPING, WorkerOptions, flag, number, switch, with_worker_options
-from docket.cli.run_worker import check_can_be_shared, run_worker, warn_of_tasks
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.docket_options import on_docket
 from docket.cli.connect import opened, run
+from docket.cli.docket_options import on_docket
 from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.docket import Docket, WorkerInfo

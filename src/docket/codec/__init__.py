@@ -6,6 +6,7 @@ signing and for encryption without a change to the ledger.
 
 from .codecs import Codec
 from .envelope import open_envelope, seal
+from .pickle_codec import PickleCodec
 from .task_values import (
     decode_call,
     decode_error,
@@ -15,7 +16,6 @@ from .task_values import (
     encode_result,
     error_text,
 )
-from .pickle_codec import PickleCodec
 
 __all__ = [
     "Codec",

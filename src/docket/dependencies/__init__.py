@@ -26,7 +26,8 @@ from .admission import Parked
 from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
-from .worker_view import WorkerView, current_docket, current_execution, current_worker
+from .cooldown import Cooldown
+from .cron import Cron
 from .current import (
     CurrentDocket,
     CurrentExecution,
@@ -36,8 +37,6 @@ from .current import (
     TaskKey,
     TaskLogger,
 )
-from .cooldown import Cooldown
-from .cron import Cron
 from .debounce import Debounce
 from .max_losses import MaxLosses, max_losses_of
 from .passed_behaviours import governing
@@ -53,6 +52,7 @@ from .resolution import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
 from .timeout import Timeout
 from .validation import validate_dependencies
+from .worker_view import WorkerView, current_docket, current_execution, current_worker
 
 __all__ = [
     "AdmissionBlocked",
@@ -75,10 +75,10 @@ __all__ = [
     "FailureHandler",
     "ForcedRetry",
     "MaxLosses",
+    "Parked",
     "Perpetual",
     "Plan",
     "Progress",
-    "Parked",
     "RateLimit",
     "Resolved",
     "Retry",

@@ -17,8 +17,8 @@ from docket.execution.arguments import arguments_by_name
 from docket.model.times import check_durations, duration_ms
 
 from .base import AdmissionBlocked
-from .worker_view import current_docket
 from .fingerprints import fingerprint
+from .worker_view import current_docket
 
 if TYPE_CHECKING:
     from typing import Self

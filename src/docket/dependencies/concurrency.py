@@ -13,8 +13,8 @@ from uncalled_for import get_signature
 from docket.ledger.limits import Limits, Verdict
 
 from .admission import Admission, Parked, call_arguments, name_of, patiently, positive_count, superseded
-from .worker_view import current_docket, current_execution, current_worker
 from .plan import plan_for
+from .worker_view import current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cronsim import CronSim, CronSimError
 
 from .base import TaskOutcome
-from .worker_view import WorkerView
 from .perpetual import Perpetual
+from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self

@@ -9,8 +9,8 @@ from uncalled_for import Dependency
 
 from docket.model.losses import check_max_losses
 
-from .worker_view import WorkerView
 from .plan import plan_for
+from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,8 +10,8 @@ from docket.model.times import check_durations
 
 from .argument_checks import argument_check
 from .base import CompletionHandler, TaskOutcome
-from .worker_view import WorkerView, current_execution, current_worker
 from .passed_behaviours import BEHAVIOURS
+from .worker_view import WorkerView, current_execution, current_worker
 
 if TYPE_CHECKING:
     from typing import Self

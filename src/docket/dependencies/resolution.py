@@ -16,9 +16,9 @@ from docket.execution.arguments import arguments_by_name, positions_of
 
 from .admission import Admission, call_arguments
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
-from .worker_view import Immediate, WorkerView, current_worker
 from .passed_behaviours import passed_behaviours
 from .plan import Plan
+from .worker_view import Immediate, WorkerView, current_worker
 
 if TYPE_CHECKING:
     from docket.execution import Execution

@@ -17,7 +17,7 @@ from docket.errors import (
     UnknownVersion,
     Unserializable,
 )
-from docket.ledger import SettleResult, Ending, TaskStatus, RunEnding, Settlement, Taken, finish, read_ending
+from docket.ledger import Ending, RunEnding, Settlement, SettleResult, Taken, TaskStatus, finish, read_ending
 from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.workers import as_json, worker_name
@@ -28,11 +28,11 @@ from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, Fini
 from .display import show_call
 from .identity import TaskIdentity
 from .next_run import NextRun
-from .stored_endings import open_ending
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
-from .unregistered import unregistered_function
+from .stored_endings import open_ending
 from .task_call import TaskFunction
+from .unregistered import unregistered_function
 from .waiting import StateEvent, wait_finished, watch
 
 if TYPE_CHECKING:

@@ -41,7 +41,9 @@ async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
 
 def _undecodable(docket: Docket, key: str, task: TaskRecord, error: Undecodable) -> Execution:
     name, due = task.function_name, from_ms(task.due_ms)
-    execution = Execution(docket, docket.tasks.get(name) or unregistered_function(name), (), {}, key, due, function_name=name)
+    execution = Execution(
+        docket, docket.tasks.get(name) or unregistered_function(name), (), {}, key, due, function_name=name
+    )
     execution.apply_task(task)
     execution.schedule_exception = error
     return execution

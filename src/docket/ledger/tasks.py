@@ -8,10 +8,10 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
-from .rows import TaskStatus, EnqueueResult
+from .rows import EnqueueResult, TaskStatus
 from .script_calls import ScriptCalls
-from .settlements import SETTLE_RESULTS, SettleResult, Settlement
-from .values import TaskCounts, Duty, NewTask, ProgressChange, Seed, Staged, Unwritten
+from .settlements import SETTLE_RESULTS, Settlement, SettleResult
+from .values import Duty, NewTask, ProgressChange, Seed, Staged, TaskCounts, Unwritten
 from .workers import as_json
 
 # Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.

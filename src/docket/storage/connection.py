@@ -14,8 +14,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from docket._aio import cancel_and_wait
 
 from .attempts import SharedAttempt
-from .scripts import Script
 from .pipeline import Pipeline
+from .scripts import Script
 
 
 class Connection:
@@ -113,7 +113,9 @@ class Connection:
         return self._pipeline
 
 
-async def open_pipeline(client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None) -> Pipeline:
+async def open_pipeline(
+    client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None
+) -> Pipeline:
     """A connection as that client makes them."""
     connection = client.connection_pool.make_connection()
     # In a task of its own: it ends in time for the caller, also where a single cancel does not end it.

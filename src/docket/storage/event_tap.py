@@ -10,8 +10,8 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from .keys import Keys, bytes_text
-from .server import Server
 from .pipeline import stay
+from .server import Server
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 

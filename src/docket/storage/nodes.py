@@ -101,7 +101,9 @@ class ClusterNodes:
 
 
 class SentinelNodes:
-    def __init__(self, sentinels: Sequence[NodeAddress], service: str, options: Mapping[str, Any], *, tls: bool) -> None:
+    def __init__(
+        self, sentinels: Sequence[NodeAddress], service: str, options: Mapping[str, Any], *, tls: bool
+    ) -> None:
         self._sentinels = list(sentinels)
         self._service = service
         self._options = options

@@ -23,20 +23,20 @@ from docket.model.clock import TaskClock, shared_clock
 
 from .attempts import SharedAttempt, SharedAttempts, Turns
 from .blocking_connection import BlockingConnection
+from .connection import Connection, open_pipeline
 from .connections import ThreadedClient, async_class
 from .credentials import bounded
 from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
-from .server_version import server_version
 from .keys import text_bytes
-from .connection import Connection, open_pipeline
-from .nodes import Nodes, NodeAddress, nodes_of
+from .nodes import NodeAddress, Nodes, nodes_of
 from .outages import Outages
+from .pipeline import Pipeline
 from .scripts import load
+from .server_version import server_version
 from .threads import in_thread
 from .urls import Address, Kind, hide_password, parse
 from .user_client import user_client
-from .pipeline import Pipeline
 
 if TYPE_CHECKING:
     from .embedded import FolderEngine

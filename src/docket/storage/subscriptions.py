@@ -12,8 +12,8 @@ from redis.exceptions import RedisError, ResponseError
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import DocketError, NotOpen, ServerUnsuitable
 
-from .server import ANSWER_SECONDS, Server
 from .pipeline import Pipeline, stay
+from .server import ANSWER_SECONDS, Server
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 

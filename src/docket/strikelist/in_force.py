@@ -10,8 +10,8 @@ from docket.errors import Undecodable
 from docket.instrumentation import STRIKES_IN_EFFECT
 from docket.ledger.strike_store import read_message
 
-from .instructions import Restore, Strike, StrikeInstruction, decode, encode
 from .conditions import Index, is_same
+from .instructions import Restore, Strike, StrikeInstruction, decode, encode
 
 logger: logging.Logger = logging.getLogger("docket.strikelist")
 

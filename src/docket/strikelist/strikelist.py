@@ -18,9 +18,9 @@ from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 from docket.storage.urls import Kind, parse
 
+from .conditions import TaskToMatch
 from .in_force import StrikesInForce, as_strike
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
-from .conditions import TaskToMatch
 from .summary import ParameterStrikes, by_function, by_parameter
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from docket.dependencies import (
     AdmissionBlocked,
     CompletionHandler,
-    Perpetual,
     Parked,
+    Perpetual,
     Resolved,
     TaskOutcome,
     governing,

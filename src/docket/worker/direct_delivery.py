@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from docket.codec.packing import unpack_from_script
 from docket.errors import TRANSIENT
-from docket.ledger import Delivery, ReservedSlot, Ledger
+from docket.ledger import Delivery, Ledger, ReservedSlot
 from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Subscriptions
 

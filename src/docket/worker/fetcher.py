@@ -11,9 +11,9 @@ from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
 from .claiming_service import Claimed, ClaimingService
+from .direct_delivery import DirectDelivery, Offer
 from .intake import Intake, LeaseView
 from .isolation import Isolation
-from .direct_delivery import Offer, DirectDelivery
 from .runner import Runner
 from .runs import Runs
 from .slots import Slots

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from docket.execution import Execution
-from docket.ledger import SettleResult, Settlement, requeue
+from docket.ledger import Settlement, SettleResult, requeue
 
 from .reporter import CANCELLED, RunCounts
 from .runs import CancelReason, Run
@@ -33,7 +33,9 @@ class RunSettler:
         # Runs that were given up while the server could not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
 
-    def settle(self, run: Run, execution: Execution | None, settlement: Settlement, counts: RunCounts | None = None) -> None:
+    def settle(
+        self, run: Run, execution: Execution | None, settlement: Settlement, counts: RunCounts | None = None
+    ) -> None:
         """Counts only what is written down: the success or failure of a run that no longer counts is nobody's concern."""
         self._over(run)
         if execution is not None:

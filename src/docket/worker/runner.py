@@ -25,8 +25,8 @@ from docket.execution import Execution
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import (
-    SettleResult,
     Delivery,
+    SettleResult,
     requeue,
     unknown_function,
 )

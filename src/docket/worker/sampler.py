@@ -16,10 +16,10 @@ from docket.instrumentation import (
     UNKNOWN_FUNCTION_TASKS,
     somebody_listens,
 )
-from docket.ledger import TaskCounts, Ledger
+from docket.ledger import Ledger, TaskCounts
 
-from .service import Service
 from .registration import Identity
+from .service import Service
 
 EVERY_SECONDS = 5.0
 _GAUGES = (

@@ -16,8 +16,8 @@ from docket.execution import TaskCall, TaskFunction
 from docket.ledger import Seed
 
 from .deploys import deploy_fingerprint
-from .service import Service
 from .registration import Identity
+from .service import Service
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
-from docket.ledger import SettleResult, Ledger, Settlement, requeue
+from docket.ledger import Ledger, Settlement, SettleResult, requeue
 from docket.ledger.batcher import BATCH_BYTES, batch_end
 from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS

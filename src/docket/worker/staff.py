@@ -15,25 +15,25 @@ from docket.errors import NotOpen
 from docket.model.times import duration_ms
 from docket.storage.eviction import warn_of_eviction
 
-from .settings_check import SettingsCheck
 from .cancel_notice import forget_cancels
+from .cancellations import CancelListener
 from .drain import Drain
 from .duties import Duties
 from .fetcher import Fetcher
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
 from .lifecycles import lifecycles
-from .cancellations import CancelListener
+from .registration import Registration
 from .runner import Runner
 from .runs import Runs
 from .sampler import Sampler
 from .seeder import Seeder
 from .service import Service
 from .session import Session
+from .settings_check import SettingsCheck
 from .settler import Settler
 from .slots import Slots
 from .stager import Stager
-from .registration import Registration
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
 from .write_limits import WriteLimits
@@ -88,7 +88,9 @@ class Staff:
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
         self.orders: CancelListener = CancelListener(ledger, subscriptions, self.runs, events.function_waits)
-        self.stager: Stager = Stager(ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause)
+        self.stager: Stager = Stager(
+            ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause
+        )
         self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
         self.agreement: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
         self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)

@@ -12,9 +12,9 @@ from docket.ledger import Duty, Ledger
 from docket.storage.subscriptions import Subscriptions
 
 from .duties import Duties
+from .registration import Identity
 from .server_clock import steady_seconds
 from .service import Service
-from .registration import Identity
 
 # A backstop. A message about an earlier time may be lost, but a subscription that was deaf for a while wakes us too.
 LONGEST_SLEEP = 30.0

@@ -10,8 +10,8 @@ from docket.ledger import Ledger, UnknownEntry
 from docket.storage.subscriptions import Subscriptions
 
 from .claiming_service import ClaimingService
-from .intake import Intake, LeaseView
 from .direct_delivery import DirectDelivery
+from .intake import Intake, LeaseView
 
 LOOK_SECONDS = 30.0
 # An entry that was unknown once is looked at again soon.

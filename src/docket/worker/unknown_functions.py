@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from docket.codec import encode_error, error_text
 from docket.errors import TaskNotRegistered
 from docket.instrumentation import TASKS_FAILED
-from docket.ledger import SettleResult, Ending
+from docket.ledger import Ending, SettleResult
 from docket.ledger.endings import ERROR, ending_event
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from docket._aio import cancel_and_wait
+from docket.cli.connect import run
 from docket.cli.demo import shop
 from docket.cli.demo.stages import LineStage, ScreenStage, Stage
 from docket.cli.demo.story import Story
@@ -24,7 +25,6 @@ from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed
 from docket.cli.keyboard import quitting
 from docket.cli.logs import Level, docket_logs_only
-from docket.cli.connect import run
 from docket.cli.output import is_terminal
 from docket.docket import Docket
 from docket.inspection.live import Observer
