@@ -62,9 +62,9 @@ def test_only_the_ledger_and_storage_send_commands_and_scripts() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        'await self._line.ask("XREADGROUP", "GROUP", group)',
+        'await self._connection.ask("XREADGROUP", "GROUP", group)',
         'await server.ask(key, "ZSCORE", key, name)',
-        'await ledger.ask("outlook", ())',
+        'await ledger.ask("next_due", ())',
         'await client.execute_command("PING")',
     ],
 )

@@ -250,7 +250,7 @@ async def test_a_follower_that_outlives_the_docket_is_cancelled_quietly(name: st
 async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event that arrives between the subscription and the lookup tells what the lookup shows."""
     execution = await docket.add(noop, when=later(), key="k")()
-    look, has_changed = docket.ledger.look, asyncio.Event()
+    look, has_changed = docket.ledger.get, asyncio.Event()
 
     async def late(key: str) -> TaskStatus:
         if not has_changed.is_set():

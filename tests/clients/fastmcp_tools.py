@@ -155,7 +155,7 @@ async def test_a_tool_of_fastmcp_that_runs_out_of_time_says_so(client: Any) -> N
 
 
 async def test_a_tool_of_fastmcp_is_given_what_it_depends_on(desk: Desk, client: Any) -> None:
-    found = (await within(client.call_tool("get"))).data
+    found = (await within(client.call_tool("look"))).data
 
     assert found[0].startswith("docket")
     assert found[1].startswith("docket")

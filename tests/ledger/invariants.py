@@ -31,10 +31,10 @@ SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
-_WINDOWS = {b"rate_limit", b"rate-waiters", b"cooldown", b"debounce"}
+_WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce"}
 _STAYS = {
     "streams",
-    "list_finished",
+    "finished",
     "finished_ttl",
     "lost",
     "dead",
@@ -277,13 +277,13 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         lengths={text(k) for k in one("lease-lengths", {})},
         fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
         handed={text(k) for k in one("last-direct", {})},
-        orders={text(k): v for k, v in values.pop("orders", {}).items()},
+        orders={text(k): v for k, v in values.pop("cancel-requests", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
         task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
         limits={k: int(v) for k, v in one("limits", {}).items()},
         parked={bytes_text(k): v.split(b"\n") for k, v in one("parked", {}).items()},
         slots=values.pop("slots", {}),
-        lines={k: [bytes_text(m) for m in v] for k, v in values.pop("line", {}).items()},
+        lines={k: [bytes_text(m) for m in v] for k, v in values.pop("waiters", {}).items()},
         unknown={_unsegment(k): [bytes_text(m) for m in v] for k, v in values.pop("unknown", {}).items()},
         unknown_functions={bytes_text(k) for k in one("unknown-functions", {})},
         finished=finished,
@@ -457,7 +457,7 @@ def _workers(b: StoredState, group_was_lost: bool) -> Iterator[str]:
         ("the number of runs", set(b.suspects.had_one_run)),
         ("a suspect that it runs alone", set(b.alone)),
         ("word that it stops", b.stopping),
-        ("orders", set(b.orders)),
+        ("cancel-requests", set(b.orders)),
         ("a list of tasks", set(b.worker_tasks)),
         ("replaced-runs", {run.worker for run in b.ghosts.values()}),
     ):
@@ -579,11 +579,11 @@ def _kind(suffix: bytes) -> str:
             return "hash"
         case "dead-records":
             return "hash"
-        case "scheduled" | "leases" | "lost" | "dead" | "line" | "offers" | "manual-leases" | "unknown":
+        case "scheduled" | "leases" | "lost" | "dead" | "waiters" | "offers" | "manual-leases" | "unknown":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"
-        case "orders":
+        case "cancel-requests":
             return "list"
         case _:
             return "string"

@@ -208,7 +208,7 @@ async def test_clearing_one_docket_leaves_the_others_alone(server: Server, block
 async def test_no_two_dockets_share_a_key_or_a_channel(server: Server) -> None:
     ledgers: list[Ledger] = [new_ledger(server, name) for name in DOCKETS]
     names = [bytes_text(name) for ledger in ledgers for name in ledger.keys.all if not name.endswith(b":=")]
-    for family in ("runs", "slots", "line", "orders", "worker-tasks", "task-workers"):
+    for family in ("runs", "slots", "waiters", "cancel-requests", "worker-tasks", "task-workers"):
         names += [ledger.keys.named(family, key) for ledger in ledgers for key in KEYS]
     assert len(names) == len(set(names))
     channels = [ledger.keys.task_channel(key) for ledger in ledgers for key in KEYS]

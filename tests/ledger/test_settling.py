@@ -149,7 +149,7 @@ async def test_a_time_that_has_passed_means_now(ledger_client: LedgerClient) -> 
 
 async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.add("list_finished", "retried", "handed back")
+    await ledger_client.add("finished", "retried", "handed back")
     runs = await ledger_client.take(worker)
     for run in runs:
         assert await ledger_client.ledger.cancel(run.key) == 2
@@ -162,7 +162,7 @@ async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(ledger_
     stored_state = ledger_client.checked_state()
     assert not stored_state.tasks
     assert {k: r.state.value for k, r in stored_state.finished.items()} == {
-        "list_finished": "completed",
+        "finished": "completed",
         "retried": "cancelled",
         "handed back": "cancelled",
     }

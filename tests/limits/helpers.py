@@ -45,7 +45,7 @@ async def assert_nothing_is_left(docket: Docket) -> None:
     async with docket.redis() as redis:
         keys = [key if isinstance(key, bytes) else key.encode() for key in await redis.keys("*")]
         names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in keys}
-        left = names & {"slots", "line", "limits", "parked", "replaced-runs", "tasks", "running", "scheduled"}
+        left = names & {"slots", "waiters", "limits", "parked", "replaced-runs", "tasks", "running", "scheduled"}
         assert not left, f"left behind: {left}"
         for key in keys:
             if any(family in key for family in (b":rate:=", b":rate-waiters:=", b":cooldown:=", b":debounce:=")):

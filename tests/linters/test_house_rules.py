@@ -88,8 +88,8 @@ def test_only_imports_of_our_own_modules_have_to_stand_at_the_top(package: Packa
     "file",
     [
         {"tenure_py": ""},
-        {"worker_py": "registration = 1"},
-        {"worker_py": "class RegistrationEvents: ..."},
+        {"worker_py": "tenure = 1"},
+        {"worker_py": "class TenureEvents: ..."},
         {"worker_py": "self._tenure_of.now()"},
         {"worker_py": "def f(TENURE=None): ..."},
         {"worker_lua": "local function tenure_of(id) end"},
@@ -99,10 +99,10 @@ def test_only_imports_of_our_own_modules_have_to_stand_at_the_top(package: Packa
 def test_an_old_word_in_an_identifier_is_found(
     package: Package, file: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _ban(tmp_path, monkeypatch, registration="registration")
+    _ban(tmp_path, monkeypatch, tenure="registration")
     package(**file)
     (finding,) = words.check()
-    assert "'registration' is an old word; write 'registration'" in finding
+    assert "'tenure' is an old word; write 'registration'" in finding
 
 
 def test_old_words_in_texts_and_comments_and_parts_of_longer_words_are_not_found(
@@ -121,9 +121,9 @@ def test_files_that_a_page_names_exist(tmp_path: Path) -> None:
     (tmp_path / "src" / "worker" / "runner.py").touch()
     (tmp_path / "Makefile").touch()
     page = (
-        "`worker/runner.py`, `runner.py`, `worker/runner.py`, `orker/runner.py`, `src/<name>.py`\n```\n`no.py`\n```\n"
+        "`worker/runner.py`, `runner.py`, `worker/running.py`, `orker/runner.py`, `src/<name>.py`\n```\n`no.py`\n```\n"
     )
-    assert paths.missing(page, paths.existing(tmp_path)) == ["worker/runner.py", "orker/runner.py"]
+    assert paths.missing(page, paths.existing(tmp_path)) == ["worker/running.py", "orker/runner.py"]
 
 
 def _ban(folder: Path, monkeypatch: pytest.MonkeyPatch, **banned: str) -> None:
