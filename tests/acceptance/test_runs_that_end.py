@@ -222,7 +222,7 @@ async def test_a_waiter_that_missed_the_ending_gets_that_of_the_next_run(
         await gates[len(runs) - 1].wait()
         return len(runs)
 
-    connected, connect = asyncio.Event(), docket.server.subscription_wire
+    connected, connect = asyncio.Event(), docket.server.subscription_pipeline
 
     async def connect_later(*arguments: Any) -> Any:
         await connected.wait()
@@ -233,7 +233,7 @@ async def test_a_waiter_that_missed_the_ending_gets_that_of_the_next_run(
         execution = await docket.add(tick, key="k")()
         waiter = await waiting(execution)
         await eventually(lambda: runs == [1], "the first run has begun")
-        monkeypatch.setattr(docket.server, "subscription_wire", connect_later)
+        monkeypatch.setattr(docket.server, "subscription_pipeline", connect_later)
         async with other.redis() as redis:
             await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         gates[0].set()

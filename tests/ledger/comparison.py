@@ -9,7 +9,7 @@ from docket.storage.records import IN_FRONT, QUEUED, SCHEDULED, UNKNOWN_FUNCTION
 from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
 from .model import Group, Model, Run, Task, Waiting
 
-PLACES = {
+LOCATIONS = {
     SCHEDULED: "queue",
     QUEUED: "stream",
     WAITING_FOR_SLOT: "line",
@@ -20,7 +20,7 @@ PLACES = {
 
 def assert_same(m: Model, b: StoredState) -> None:
     assert {k: (t.location, t.generation, t.attempt, t.losses, t.call) for k, t in m.tasks.items()} == {
-        k: (PLACES[t.location], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
+        k: (LOCATIONS[t.location], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
     }
     assert m.running == {k: _run(r) for k, r in b.running.items()}
     assert m.ghosts == {e: _run(r) for e, r in b.ghosts.items()}
@@ -58,7 +58,9 @@ def adopt_front_order(m: Model, b: StoredState) -> None:
 
 def adopt(m: Model, b: StoredState) -> None:
     """The model begins anew with what the server has."""
-    m.tasks = {k: Task(b.call_of(t), t.attempt, t.generation, t.losses, PLACES[t.location]) for k, t in b.tasks.items()}
+    m.tasks = {
+        k: Task(b.call_of(t), t.attempt, t.generation, t.losses, LOCATIONS[t.location]) for k, t in b.tasks.items()
+    }
     m.running = {k: _run(r) for k, r in b.running.items()}
     m.ghosts = {e: _run(r) for e, r in b.ghosts.items()}
     m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}

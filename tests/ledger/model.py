@@ -20,7 +20,7 @@ class Task:
     attempt: int = 1
     generation: int = 1
     losses: int = 0
-    place: str = ""
+    location: str = ""
 
 
 @dataclass
@@ -285,12 +285,12 @@ class Model:
 
     # What they are made of
 
-    def _put(self, key: str, place: str) -> None:
-        self.tasks[key].location = place
-        if place == "queue":
+    def _put(self, key: str, location: str) -> None:
+        self.tasks[key].location = location
+        if location == "queue":
             self.queue.add(key)
         else:
-            self.streams[place].append(Waiting(key))
+            self.streams[location].append(Waiting(key))
 
     def _take_entry(self, key: str) -> None:
         for entries in self.streams.values():
@@ -308,16 +308,16 @@ class Model:
                 entry.holder = run.worker
             elif run:
                 claimed.append(key)
-            elif taken or (place := self._judge(worker, key, idle, gives_up) if suspect else "here") == "front":
+            elif taken or (location := self._judge(worker, key, idle, gives_up) if suspect else "here") == "front":
                 self._take_entry(key)
                 self._put(key, "front")
-            elif place == "queue":
+            elif location == "queue":
                 self._take_entry(key)
                 self._put(key, "queue")
-            elif place != "reserved":
-                self.running[key] = Run(worker, suspect=suspect, alone=place == "alone")
+            elif location != "reserved":
+                self.running[key] = Run(worker, suspect=suspect, alone=location == "alone")
                 claimed.append(key)
-                idle, taken = False, place == "alone"
+                idle, taken = False, location == "alone"
         return claimed
 
     def _judge(self, worker: str, key: str, idle: bool, gives_up: bool) -> str:

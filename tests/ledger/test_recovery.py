@@ -460,23 +460,23 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(ledger_client: Led
 # The sweep mends what no ordinary path leaves behind
 
 
-@pytest.mark.parametrize("place", ["queue", "stream", "front", "delivered", "line"])
-async def test_a_task_that_is_nowhere_is_found_by_the_sweep(ledger_client: LedgerClient, place: str) -> None:
+@pytest.mark.parametrize("location", ["queue", "stream", "front", "delivered", "waiters"])
+async def test_a_task_that_is_nowhere_is_found_by_the_sweep(ledger_client: LedgerClient, location: str) -> None:
     keys, worker = ledger_client.ledger.keys, await ledger_client.hire()
-    await ledger_client.add("k", due_ms=ledger_client.later() if place == "queue" else 0)
-    if place == "queue":
+    await ledger_client.add("k", due_ms=ledger_client.later() if location == "queue" else 0)
+    if location == "queue":
         ledger_client.client.zrem(keys.queue, "k")
-    elif place == "line":
+    elif location == "waiters":
         (run,) = await ledger_client.take(worker)
         holder = await ledger_client.start(worker, "holder")
         await ledger_client.acquire("holder", holder.epoch, [("L", 1)])
         await ledger_client.acquire("k", run.epoch, [("L", 1)])
-        ledger_client.client.delete(keys.key("line:=L"))
-    elif place == "delivered":
+        ledger_client.client.delete(keys.key("waiters:=L"))
+    elif location == "delivered":
         (entry,) = ledger_client.read(worker)
         ledger_client.client.xack(keys.stream, GROUP, entry.id)
     else:
-        if place == "front":
+        if location == "front":
             (run,) = await ledger_client.take(worker)
             await ledger_client.settle(requeue("k", run.epoch))
         for stream in (keys.stream, keys.front):

@@ -107,7 +107,7 @@ async def test_a_connection_that_was_made_anew_can_be_interrupted_too(
     waiting: BlockingConnection, line: Connection, blocking: Any
 ) -> None:
     number = await waiting.ask("CLIENT", "ID", patience=SECONDS)
-    lost = line.wire
+    lost = line.pipeline
     assert lost is not None
     blocking.client_kill_filter(_id=str(number))
     await asyncio.wait_for(asyncio.shield(lost.ended), SECONDS)

@@ -220,9 +220,9 @@ async def add_from_outside(docket: Docket, function: TaskFunction, key: str) -> 
 
 def lose_what_lies_in_the_socket(docket: Docket) -> None:
     """The subscription's connection breaks, and takes with it what was not read yet."""
-    wire = docket.subscriptions._wire  # pyright: ignore[reportPrivateUsage]
-    assert wire is not None
-    wire.close()
+    pipeline = docket.subscriptions._pipeline  # pyright: ignore[reportPrivateUsage]
+    assert pipeline is not None
+    pipeline.close()
 
 
 @pytest.mark.usefixtures("impatient")

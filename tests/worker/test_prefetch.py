@@ -50,20 +50,20 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_nothing_is_taken_ahead_while_slots_do_not_turn_over() -> None:
-    assert Line().ahead.room() == 0
+    assert Line().prefetch.room() == 0
 
 
 async def test_as_many_are_taken_ahead_as_slots_turn_over_within_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(1000)
     monkeypatch.setattr(Prefetcher, "_current_rate", lambda _: 500.0)
-    assert line.ahead.room() == 5
-    line.ahead.add(Run("k", b"", 1, 0))
-    assert line.ahead.room() == 4
+    assert line.prefetch.room() == 5
+    line.prefetch.add(Run("k", b"", 1, 0))
+    assert line.prefetch.room() == 4
 
 
 @pytest.mark.usefixtures("eager")
 async def test_there_is_room_for_a_share_of_the_slots_only() -> None:
-    assert [Line(count).ahead.room() for count in (1, 3, 4, 40, 1000)] == [0, 0, 1, 10, prefetch.MOST]
+    assert [Line(count).prefetch.room() for count in (1, 3, 4, 40, 1000)] == [0, 0, 1, 10, prefetch.MOST]
 
 
 async def test_a_slot_that_is_given_back_goes_to_the_first_in_line() -> None:
