@@ -1,5 +1,6 @@
-"""The package's URLs and description. GitHub tells its workflows the address of the repository, so packages that are built
-there link to it. Packages that are built elsewhere have no URLs, and the relative links of README.md become plain text.
+"""The package's URLs and description. GitHub tells its workflows the address of the repository, so
+packages that are built there link to it. Packages that are built elsewhere have no URLs, and the
+relative links of README.md become plain text.
 """
 
 import os
@@ -10,12 +11,14 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-# `![text](target)` or `[text](target)`, unless the target is an address or a place on the same page.
+# `![text](target)` or `[text](target)`, unless the
+# target is an address or a place on the same page.
 _RELATIVE = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z+]+:|#)([^)\s]+)\)")
 
 
 def description(readme: str, source: str | None) -> str:
-    """Relative links become links into the source's repository or, as long as that has no address, plain text."""
+    """Relative links become links into the source's repository
+    or, as long as that has no address, plain text."""
 
     def absolute(link: re.Match[str]) -> str:
         picture, text, target = link.groups()
@@ -27,7 +30,8 @@ def description(readme: str, source: str | None) -> str:
 
 
 def urls(environment: Mapping[str, str]) -> dict[str, str]:
-    """The pages of the repository that builds the package; none if the build does not know its address."""
+    """The pages of the repository that builds the package;
+    none if the build does not know its address."""
     if not (repository := environment.get("GITHUB_REPOSITORY")):
         return {}
     source = f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}"

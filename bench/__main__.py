@@ -1,4 +1,5 @@
-"""Compares docket with other task systems on one server: `python -m bench [--quick] [--systems docket arq …]`."""
+"""Compares docket with other task systems on one server:
+`python -m bench [--quick] [--systems docket arq …]`."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ def _panel(title: str, hint: str, bars: list[Bar]) -> str:
 
 
 def _longest(bars: list[Bar]) -> float:
-    """The value of a whole bar. One that is out of all proportion is cut, with an arrow, or it would hide the others."""
+    """The value of a whole bar. One that is out of all proportion is cut, with an arrow, or it
+    would hide the others."""
     others = [bar.value for bar in bars if bar.system not in (OURS, LIMIT)] or [bar.value for bar in bars]
     most = max(bar.value for bar in bars)
     usual = max(median(others) * CUT_AT, *(bar.value for bar in bars if bar.system in (OURS, LIMIT)), 0.0)

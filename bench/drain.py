@@ -1,7 +1,9 @@
-"""What one plain task costs: `python -m bench.drain [--tasks 20000] [--concurrency 10 100] [--against TREE --pairs 10]`.
+"""What one plain task costs:
+`python -m bench.drain [--tasks 20000] [--concurrency 10 100] [--against TREE --pairs 10]`.
 
-Prints rates, CPU of worker process and server, and commands, per task from enqueue to end. With `--against`, another checkout of
-docket is measured in turn with this one, each time in a process of its own on a server of its own, and the medians are compared.
+Prints rates, CPU of worker process and server, and commands, per task from enqueue to end. With
+`--against`, another checkout of docket is measured in turn with this one, each time in a process of
+its own on a server of its own, and the medians are compared.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ def measure_tree(tree: Path, tasks: int, concurrency: int) -> Cost:
 
 
 def compare(tree: Path, tasks: int, concurrency: int, pairs: int) -> None:
-    """Old and new in turn; the order within a pair alternates, since the second may find a warmer machine."""
+    """Old and new in turn; the order within a pair
+    alternates, since the second may find a warmer machine."""
     old: list[Cost] = []
     new: list[Cost] = []
     for pair in range(pairs):

@@ -31,7 +31,8 @@ class NotSupported(Exception):
 
 
 class Stage:
-    """Where a system plays: its environment, the server, a folder for logs, and the marks of the present session."""
+    """Where a system plays: its environment, the server, a
+    folder for logs, and the marks of the present session."""
 
     def __init__(self, system: System, environment: Environment, url: str, folder: Path, tasks: int) -> None:
         self.system = system
@@ -81,7 +82,8 @@ class ProducerProcess:
         self._process = stage.start("produce", self._log, settings, pipes=True)
 
     def order(self, name: str, limit: float, **arguments: Any) -> dict[str, Any]:
-        """Raises SessionFailed if there is no good answer within `limit` seconds, NotSupported if there can be none."""
+        """Raises SessionFailed if there is no good answer within
+        `limit` seconds, NotSupported if there can be none."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -174,7 +176,8 @@ def tree(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def end_tree(process: subprocess.Popen[str]) -> None:
-    """How a system shuts down is not measured, so it is not waited for. Children may have sessions of their own."""
+    """How a system shuts down is not measured, so it is not
+    waited for. Children may have sessions of their own."""
     members = tree(process)
     for member in members:
         with contextlib.suppress(psutil.NoSuchProcess):

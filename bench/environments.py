@@ -32,8 +32,8 @@ class Environment:
 def prepare(
     systems: Iterable[System], folder: Path, *, renew: bool, report: Callable[[str], None]
 ) -> dict[str, Environment | InstallFailed]:
-    """An environment for each system, or the reason why there is none. With `renew`, all are made anew with the newest
-    releases."""
+    """An environment for each system, or the reason why there is none. With `renew`, all are made
+    anew with the newest releases."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def one(system: System) -> Environment | InstallFailed:
@@ -63,7 +63,8 @@ def _prepare(system: System, folder: Path, *, renew: bool, report: Callable[[str
 
 
 def _wanted(system: System) -> list[str]:
-    """What an environment depends on: another Python or other requirements need another environment."""
+    """What an environment depends on: another Python
+    or other requirements need another environment."""
     ours = ROOT.joinpath("pyproject.toml").read_text("utf-8") if "-e" in system.requirements else ""
     return [sys.version, *system.requirements, ours]
 

@@ -1,8 +1,9 @@
 """What a fleet of workers asks of its server: `python -m bench.fleet [--workers 1 10 100 1000]`.
 
-Starts a server of its own and whole workers, many per process, and measures them idle, with scheduled tasks, over stalls of
-the server, and when nine of ten are killed at once. The server runs at a higher priority where that is allowed. The worst
-script is by the server's CPU time; what the clock on the wall says is in the details.
+Starts a server of its own and whole workers, many per process, and measures them idle, with
+scheduled tasks, over stalls of the server, and when nine of ten are killed at once. The server runs
+at a higher priority where that is allowed. The worst script is by the server's CPU time; what the
+clock on the wall says is in the details.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ class Fleet:
         self._note_times("idle")
 
     async def scheduled(self, tasks: int) -> None:
-        """Tasks at distinct times. Counted are all scripts but those that workers call whether there is work or not."""
+        """Tasks at distinct times. Counted are all scripts but
+        those that workers call whether there is work or not."""
         self._begin_to_time()
         before = self._scripts()
         async with Docket(DOCKET, self._server.url) as docket:
@@ -217,7 +219,8 @@ class Fleet:
         return float(found.get("p99", 0.0))
 
     def _note_times(self, phase: str, without_ms: float = float("inf")) -> None:
-        """The slowest script since then. By the clock, one that was under way while the server stood still does not count."""
+        """The slowest script since then. By the clock, one that was under way while the server
+        stood still does not count."""
         self.figures.worst[phase] = max(self._log.worst(), self.figures.worst.get(phase, (0.0, "none")))
         times = [
             (entry["duration"] / 1000, script_name(entry["command"].split()[1].decode()))

@@ -1,7 +1,8 @@
 """A process with many workers of one docket: `python -m bench.fleet_host URL NAME WORKERS FOLDER`.
 
-They are whole workers, each with its lease, its renewal thread and its blocking read. They share the docket's connections,
-so that a machine with two cores can hold a thousand. Twice a second the process writes down how often each script was called.
+They are whole workers, each with its lease, its renewal thread and its blocking read. They share
+the docket's connections, so that a machine with two cores can hold a thousand. Twice a second the
+process writes down how often each script was called.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ ASYNC_PEERS = tuple(system.name for system in SYSTEMS if system.kind is Kind.ASY
 
 @dataclass(frozen=True)
 class Goal:
-    """`bound` is the figure to reach, `times_best` how many times as good as the best of `peers` to be."""
+    """`bound` is the figure to reach, `times_best` how
+    many times as good as the best of `peers` to be."""
 
     measure: str
     text: str
@@ -45,7 +46,8 @@ GOALS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """`ratio` and `limit_ratio` say how many times as good we are: above 1 is better, whichever way the measure goes.
+    """`ratio` and `limit_ratio` say how many times as good we
+    are: above 1 is better, whichever way the measure goes.
 
     `reached` is None where it cannot be told.
     """

@@ -1,7 +1,9 @@
-"""How soon workers work again after a restart of their server: `python -m bench.outages [--restarts 20] [--workers 5]`.
+"""How soon workers work again after a restart of their server:
+`python -m bench.outages [--restarts 20] [--workers 5]`.
 
-Each worker has a docket of its own on one server. The server is killed, stays away for a while and is started again with its
-data. From the moment at which it answers, the time until each worker has run a task that was added since is measured.
+Each worker has a docket of its own on one server. The server is killed, stays away for a while and
+is started again with its data. From the moment at which it answers, the time until each worker has
+run a task that was added since is measured.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def _no_notes() -> NOTES:
 
 @dataclass
 class Results:
-    """`samples[measure][system]` has one value per round; `failures` and `gaps` say why there is none."""
+    """`samples[measure][system]` has one value per round;
+    `failures` and `gaps` say why there is none."""
 
     about: dict[str, str]
     versions: dict[str, dict[str, str]]
@@ -77,7 +78,8 @@ class Recorder:
 
     @contextmanager
     def attempt(self, *measures: str) -> Generator[None, None, None]:
-        """What goes wrong inside concerns these measures only; without any named, all that are still open."""
+        """What goes wrong inside concerns these measures
+        only; without any named, all that are still open."""
         try:
             yield
         except (SessionFailed, NotSupported) as error:

@@ -1,4 +1,5 @@
-"""Runs all sessions: rounds one after the other, in each round every session with all systems in turn."""
+"""Runs all sessions: rounds one after the other, in
+each round every session with all systems in turn."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def run(
     report: Report,
     keep: Keep,
 ) -> Results:
-    """Every chosen session of every system. `keep` is given what there is after each session, since a run is long."""
+    """Every chosen session of every system. `keep` is given
+    what there is after each session, since a run is long."""
     began = time.monotonic()
     with running_server(folder) as server:
         results = Results(_about(server, sizes), _versions(environments), {s.name: s.settings for s in systems})
@@ -39,7 +41,8 @@ def run(
             for session in chosen:
                 if session.once and number > 0:
                     continue
-                # Who goes first changes from round to round, so that no system always follows the same neighbour.
+                # Who goes first changes from round to round, so
+                # that no system always follows the same neighbour.
                 turn = number % len(systems)
                 for system in systems[turn:] + systems[:turn]:
                     if session.systems is None or system.name in session.systems:

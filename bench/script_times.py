@@ -1,7 +1,8 @@
 """How much of the server's CPU time each script call takes.
 
-The slow log counts time on the clock: on a busy machine that includes the time in which the server does not run. A script
-can ask for the CPU time of its process, so each one is wrapped: calls that take long write a line to the server's log.
+The slow log counts time on the clock: on a busy machine that includes the time in which the server
+does not run. A script can ask for the CPU time of its process, so each one is wrapped: calls that
+take long write a line to the server's log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The server of a run: one of its own, on a free port of the loopback, with nothing written to disk."""
+"""The server of a run: one of its own, on a free port
+of the loopback, with nothing written to disk."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ class BenchServer:
             time.sleep(0.01)
 
     def clear(self) -> None:
-        """Waits until everybody has left, then forgets everything; the memory is free when this returns."""
+        """Waits until everybody has left, then forgets
+        everything; the memory is free when this returns."""
         self.wait_until_alone()
         self._redis.execute_command("FLUSHALL", "SYNC")
         while self._redis.info("memory")["lazyfree_pending_objects"]:

@@ -24,7 +24,8 @@ from bench.server import BenchServer, Reading
 from bench.sizes import Sizes
 from bench.systems import System
 
-# Ends what still goes on after the last body: settlements and acknowledgements belong to a task's cost.
+# Ends what still goes on after the last body: settlements
+# and acknowledgements belong to a task's cost.
 SETTLE_SECONDS = 0.3
 ONE_HOUR = 3600.0
 SLACK_SECONDS = 30.0

@@ -9,7 +9,8 @@ from bench.measures import BACKLOGS, CONCURRENCIES, PROCESSES
 
 @dataclass(frozen=True)
 class Sizes:
-    """Every loop ends at its count or after its seconds, whichever is sooner, so that slow systems stay affordable."""
+    """Every loop ends at its count or after its seconds,
+    whichever is sooner, so that slow systems stay affordable."""
 
     name: str
     rounds: int

@@ -1,8 +1,10 @@
-"""How long large values hold up another client: `python -m bench.stalls [--seconds 4] [--rounds 1]`.
+"""How long large values hold up another client:
+`python -m bench.stalls [--seconds 4] [--rounds 1]`.
 
-A process of its own sends one PING after another while this one works with large arguments and results. Before each piece of work
-it measures the idle server for as long as `--seconds`. Server and pinger run at a higher priority where that is allowed; without,
-the figures show the machine's load as well.
+A process of its own sends one PING after another while this one works with
+large arguments and results. Before each piece of work it measures the idle
+server for as long as `--seconds`. Server and pinger run at a higher priority
+where that is allowed; without, the figures show the machine's load as well.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class System:
-    """One row of the tables. `requirements` go into an environment of its own; of `packages` the versions are stated;
-    `imports` is what a user's program begins with; with more than `most_slots` it is not run."""
+    """One row of the tables. `requirements` go into an environment of its
+    own; of `packages` the versions are stated; `imports` is what a user's
+    program begins with; with more than `most_slots` it is not run."""
 
     name: str
     kind: Kind

@@ -2,7 +2,8 @@
 
     python -m compat.clients [fastmcp] [prefect] [pydocket]
 
-Exits with 0 and one line if no package index can be reached: then there are no clients to test with.
+Exits with 0 and one line if no package index can
+be reached: then there are no clients to test with.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from compat.environments import PYDOCKET, ROOT, Environment, IndexUnreachable
 TESTS = ROOT / "tests" / "clients"
 TOOLS = ("pytest>=8.4", "pytest-asyncio>=1.2", "pytest-timeout>=2.4", "opentelemetry-sdk>=1.30")
 OURS = ("./compat/pydocket", ".")
-# The files have no `test_` in their names, so that `make test`, which lacks the clients, does not collect them.
+# The files have no `test_` in their names, so that
+# `make test`, which lacks the clients, does not collect them.
 CLIENTS = {
     "fastmcp": (Environment("fastmcp", (*OURS, "fastmcp[tasks]>=4,<5", *TOOLS), ours=True), ("fastmcp_tools.py",)),
     "prefect": (

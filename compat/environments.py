@@ -1,4 +1,5 @@
-"""Virtual environments for the programs that docket is tested with, made once and kept in a folder that git ignores."""
+"""Virtual environments for the programs that docket is tested
+with, made once and kept in a folder that git ignores."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class InstallFailed(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment with these requirements. `ours`: this repository is among them, so it follows the sources."""
+    """A virtual environment with these requirements. `ours`:
+    this repository is among them, so it follows the sources."""
 
     name: str
     requirements: tuple[str, ...]
@@ -48,7 +50,8 @@ class Environment:
         return FOLDER / self.name / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     def prepare(self) -> Path:
-        """Returns the interpreter of the environment and makes the environment first if it is missing or out of date.
+        """Returns the interpreter of the environment and makes
+        the environment first if it is missing or out of date.
 
         Raises IndexUnreachable if there is no package index, InstallFailed for any other reason.
         """
@@ -86,13 +89,15 @@ class Environment:
         (FOLDER / self.name / stamp).write_text(fingerprint, "utf-8")
 
     def _metadata(self) -> str:
-        """The requirements, the Python version and our own metadata: another of them needs another environment."""
+        """The requirements, the Python version and our own
+        metadata: another of them needs another environment."""
         files = [ROOT / "pyproject.toml", ROOT / "compat" / "pydocket" / "pyproject.toml"] if self.ours else []
         return _fingerprint([sys.version, *self.requirements], files)
 
     @property
     def _has_a_copy(self) -> bool:
-        """Whether the environment has a copy of our sources; in editable form it has the sources themselves."""
+        """Whether the environment has a copy of our sources;
+        in editable form it has the sources themselves."""
         return "." in self.requirements
 
     def _sources(self) -> str:

@@ -1,14 +1,15 @@
-"""`python -m lint`: the house rules that no ready-made linter knows. Prints what breaks them; exits with 1 if anything does."""
+"""`python -m lint`: the house rules that no ready-made linter knows. Prints what breaks them; exits
+with 1 if anything does."""
 
 from __future__ import annotations
 
 import sys
 
-from lint import imports, paths, prose, sizes, words
+from lint import comments, imports, paths, prose, sizes, words
 
 
 def main() -> int:
-    findings = [*sizes.check(), *imports.check(), *words.check(), *paths.check(), *prose.check()]
+    findings = [*sizes.check(), *imports.check(), *words.check(), *paths.check(), *prose.check(), *comments.check()]
     for finding in findings:
         print(finding, file=sys.stderr)
     return 1 if findings else 0

@@ -1,7 +1,8 @@
-"""Comments and docstrings wrap at 100 columns, in Python and in Lua. `python -m lint` checks it, `python -m lint.comments`
-wraps them.
+"""Comments and docstrings wrap at 100 columns, in Python and in Lua. `python -m lint` checks it,
+`python -m lint.comments` wraps them.
 
-A paragraph is wrapped only if one of its lines is too long. Lists, tables and examples stay as they are.
+A paragraph is wrapped only if one of its lines is too
+long. Lists, tables and examples stay as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Exceptions to a rule, each with its reason. An exception that nothing needs any more is an error itself."""
+"""Exceptions to a rule, each with its reason. An exception
+that nothing needs any more is an error itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Imports of our own modules stand at the top of a module, where a reader sees what it depends on.
 
-A function may import one of our modules only for laziness that users notice, by `import` or by `import_module("docket…")`.
+A function may import one of our modules only for laziness that users notice, by `import` or by
+`import_module("docket…")`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Pages name files that exist: `worker/service.py` in a page is the end of a path in the repository."""
+"""Pages name files that exist: `worker/service.py`
+in a page is the end of a path in the repository."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def missing(text: str, known: set[str]) -> list[str]:
 
 
 def existing(root: Path) -> set[str]:
-    """Every end of the path of every file: `/src/docket/docket.py`, `/docket/docket.py`, `/docket.py`."""
+    """Every end of the path of every file:
+    `/src/docket/docket.py`, `/docket/docket.py`, `/docket.py`."""
     files = [file for folder in FOLDERS for file in (root / folder).rglob("*.*")]
     files += [file for file in root.iterdir() if file.is_file()]
     ends: set[str] = set()

@@ -1,7 +1,8 @@
-"""Prose in Markdown wraps at 100 columns. `python -m lint` checks it, `python -m lint.prose` wraps the pages.
+"""Prose in Markdown wraps at 100 columns. `python -m lint`
+checks it, `python -m lint.prose` wraps the pages.
 
-Paragraphs and list items are prose. Tables, code, headings and HTML are not. A paragraph is wrapped only if one of
-its lines is too long, so a short change stays a short diff.
+Paragraphs and list items are prose. Tables, code, headings and HTML are not. A paragraph is wrapped
+only if one of its lines is too long, so a short change stays a short diff.
 """
 
 from __future__ import annotations

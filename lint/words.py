@@ -1,4 +1,5 @@
-"""Words that the glossary has replaced do not come back as identifiers or file names (lint/words.toml)."""
+"""Words that the glossary has replaced do not come
+back as identifiers or file names (lint/words.toml)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def check() -> Iterator[str]:
 
 
 def old_words(path: str, text: str, banned: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """Each old word in an identifier of the file, with the first line that has it. Line 0 is the file's name."""
+    """Each old word in an identifier of the file, with the
+    first line that has it. Line 0 is the file's name."""
     seen: set[str] = set()
     identifiers = _python(text) if path.endswith(".py") else _lua(text)
     for line, identifier in [(0, Path(path).stem), *identifiers]:

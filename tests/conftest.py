@@ -14,13 +14,15 @@ from docket import Docket, Worker
 
 from .running import worker_for
 
-# A script's background jobs ignore SIGINT, and what they start inherits that: no test could be interrupted by Ctrl-C.
+# A script's background jobs ignore SIGINT, and what they
+# start inherits that: no test could be interrupted by Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ForWhoeverListens(SpanProcessor):
-    """A provider's processors cannot be taken off again; this one stays, and passes on while a test listens."""
+    """A provider's processors cannot be taken off again;
+    this one stays, and passes on while a test listens."""
 
     def __init__(self) -> None:
         self.listener: SpanProcessor | None = None
@@ -35,7 +37,8 @@ PROCESSOR = ForWhoeverListens()
 
 @pytest.fixture
 def spans() -> Iterator[InMemorySpanExporter]:
-    """Every span that ends during the test. A process has one tracer provider for ever, so all its tests share it."""
+    """Every span that ends during the test. A process has one
+    tracer provider for ever, so all its tests share it."""
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         provider = TracerProvider()
         provider.add_span_processor(PROCESSOR)
@@ -73,6 +76,7 @@ async def docket(name: str, url: str) -> AsyncIterator[Docket]:
 
 @pytest.fixture
 async def worker(docket: Docket) -> AsyncIterator[Worker]:
-    """An open worker on that docket, which looks at the schedule often. It does nothing before it is told to run."""
+    """An open worker on that docket, which looks at the
+    schedule often. It does nothing before it is told to run."""
     async with worker_for(docket) as worker:
         yield worker

@@ -9,7 +9,8 @@ from .waiting import eventually
 
 
 class RunLog:
-    """Tasks write here when they begin and end. The log counts how many run at once, in total or for a group."""
+    """Tasks write here when they begin and end. The log
+    counts how many run at once, in total or for a group."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []

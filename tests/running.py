@@ -53,7 +53,8 @@ async def cancelled(run: "asyncio.Task[None]", seconds: float = SECONDS) -> None
 
 @asynccontextmanager
 async def at_work(*workers: Worker) -> AsyncGenerator[None]:
-    """Workers that run beside the test, from the moment when all of them work. They are told to stop at the end."""
+    """Workers that run beside the test, from the moment when
+    all of them work. They are told to stop at the end."""
     tasks = [asyncio.create_task(worker.run_forever()) for worker in workers]
     try:
         await eventually(

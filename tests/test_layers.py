@@ -1,4 +1,5 @@
-"""Which parts of docket may speak to the server. The import contract in pyproject.toml says which may import which."""
+"""Which parts of docket may speak to the server. The import
+contract in pyproject.toml says which may import which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""docket where something is missing: modules that Windows lacks, packages that a slim install leaves out."""
+"""docket where something is missing: modules that Windows
+lacks, packages that a slim install leaves out."""
 
 from __future__ import annotations
 

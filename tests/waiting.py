@@ -1,6 +1,8 @@
-"""Waiting in tests: for a condition, for an awaitable, for a state of a task. Each wait has a time limit.
+"""Waiting in tests: for a condition, for an awaitable,
+for a state of a task. Each wait has a time limit.
 
-The limit only ends what hangs. It is not a measure: on a busy machine a process takes half a minute to start.
+The limit only ends what hangs. It is not a measure: on
+a busy machine a process takes half a minute to start.
 """
 
 import asyncio
@@ -41,8 +43,8 @@ async def eventually(
 ) -> Any:
     """Returns the first true value of the condition, which may be a coroutine function.
 
-    It polls, so it is for changes that no event announces. The failure names `what` and shows what was seen last:
-    the value of `seen`, or else of the condition.
+    It polls, so it is for changes that no event announces. The failure names `what` and shows what
+    was seen last: the value of `seen`, or else of the condition.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -81,7 +83,8 @@ async def within(awaitable: Awaitable[T], seconds: float = SECONDS) -> T:
 async def ends(run: Awaitable[None], seconds: float = SECONDS) -> None:
     """Waits for a worker's run to end by itself, and passes its exception on.
 
-    A worker takes a cancellation as the wish to stop and returns, so a plain time-out round it would go unnoticed.
+    A worker takes a cancellation as the wish to stop and
+    returns, so a plain time-out round it would go unnoticed.
     """
     task = asyncio.ensure_future(run)
     _, pending = await asyncio.wait([task], timeout=seconds)

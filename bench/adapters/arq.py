@@ -1,6 +1,6 @@
-"""`Worker(max_jobs=…)` with defaults (`poll_delay` 0.5 s, `keep_result` 1 h), except `keep_result=0` where results are
-not measured. No way to enqueue in bulk: 20 calls at a time are under way. `Job.result` polls every 0.5 s by
-default."""
+"""`Worker(max_jobs=…)` with defaults (`poll_delay` 0.5 s, `keep_result` 1 h), except
+`keep_result=0` where results are not measured. No way to enqueue in bulk: 20 calls at a time are
+under way. `Job.result` polls every 0.5 s by default."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""No task system: a stream, a consumer group and a task of asyncio per entry, with redis-py. One read and one pipelined
-acknowledgement for up to 100 entries (10 at concurrency 10). It keeps no state, survives no failure and resolves
-nothing, so it shows what this machine, Redis and asyncio allow."""
+"""No task system: a stream, a consumer group and a task of asyncio per entry,
+with redis-py. One read and one pipelined acknowledgement for up to 100
+entries (10 at concurrency 10). It keeps no state, survives no failure and
+resolves nothing, so it shows what this machine, Redis and asyncio allow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`celery worker --without-gossip --without-mingle`; its default pool, prefork, with 10 slots, and the thread pool (`-P
-threads`, faster here than gevent) with more, since prefork has a process per slot. Redis as broker, JSON. A result
-backend, also Redis, only where results are measured. No way to enqueue in bulk: one after the other, through one
-producer of the pool."""
+"""`celery worker --without-gossip --without-mingle`; its default pool, prefork, with 10 slots, and
+the thread pool (`-P threads`, faster here than gevent) with more, since prefork has a process per
+slot. Redis as broker, JSON. A result backend, also Redis, only where results are measured. No way
+to enqueue in bulk: one after the other, through one producer of the pool."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""This package, with defaults: `Docket(name, url)`, `Worker(docket, concurrency=…)`. In bulk: `add_many`. Every task
-has a record with its state, kept for 15 minutes."""
+"""This package, with defaults: `Docket(name, url)`, `Worker(docket, concurrency=…)`. In bulk:
+`add_many`. Every task has a record with its state, kept for 15 minutes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""`dramatiq --processes 1 --threads …` (faster here than gevent) with the Redis broker and defaults; results
-(`Results` with `RedisBackend`) only where they are measured. No way to enqueue in bulk: one after the other."""
+"""`dramatiq --processes 1 --threads …` (faster here than gevent) with the Redis broker and
+defaults; results (`Results` with `RedisBackend`) only where they are measured. No way to enqueue in
+bulk: one after the other."""
 
 from __future__ import annotations
 

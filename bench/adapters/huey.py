@@ -1,7 +1,8 @@
-"""`huey_consumer --workers …`, thread workers (its default kind, and faster here than greenlets), else defaults:
-blocking reads, the scheduler looks once a second. `RedisHuey` with `notify_result=True`, its option for low latency,
-where results are measured, and without results otherwise. No way to enqueue in bulk: one after the other. It
-acknowledges nothing: a task is gone from Redis when a worker takes it."""
+"""`huey_consumer --workers …`, thread workers (its default kind, and faster here than greenlets),
+else defaults: blocking reads, the scheduler looks once a second. `RedisHuey` with
+`notify_result=True`, its option for low latency, where results are measured, and without results
+otherwise. No way to enqueue in bulk: one after the other. It acknowledges nothing: a task is gone
+from Redis when a worker takes it."""
 
 from __future__ import annotations
 

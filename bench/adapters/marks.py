@@ -1,7 +1,7 @@
 """The work of every task: it marks its own number, and when, in a file shared with the harness.
 
-A mark costs well under a microsecond and no system call, so what is measured is the task system. Because each task
-marks its own number, lost and repeated runs show.
+A mark costs well under a microsecond and no system call, so what is measured is the task system.
+Because each task marks its own number, lost and repeated runs show.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ BYTES_PER_TASK = 8 + 8 + 1
 
 
 class Marks:
-    """When each task began and ended (monotonic nanoseconds, the same clock in all processes) and how often it ran."""
+    """When each task began and ended (monotonic nanoseconds,
+    the same clock in all processes) and how often it ran."""
 
     def __init__(self, path: str | Path) -> None:
         with open(path, "r+b") as file:
@@ -62,7 +63,8 @@ class Marks:
         return min(filter(None, began), default=0), max(ended, default=0)
 
     def later_half_rate(self, first: int, count: int) -> float:
-        """Ends a second among the later half of these tasks, so that whoever started late is not held against them."""
+        """Ends a second among the later half of these tasks, so
+        that whoever started late is not held against them."""
         ended = sorted(filter(None, array("q", bytes(self.ended[first : first + count].cast("B")))))
         later = ended[len(ended) // 2 :]
         return (len(later) - 1) / (later[-1] - later[0]) * 1e9 if len(later) > 1 and later[-1] > later[0] else 0.0

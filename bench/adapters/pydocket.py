@@ -1,6 +1,6 @@
-"""Defaults, except the connection pool: redis-py's default of 100 connections is raised to 2,000 (`max_connections` in
-the URL), since its worker wants about one connection per running task. In bulk: `add_many`. Every task has a record
-with its state, kept for 15 minutes."""
+"""Defaults, except the connection pool: redis-py's default of 100 connections is raised to 2,000
+(`max_connections` in the URL), since its worker wants about one connection per running task. In
+bulk: `add_many`. Every task has a record with its state, kept for 15 minutes."""
 
 from __future__ import annotations
 

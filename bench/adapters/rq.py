@@ -1,8 +1,8 @@
-"""`rq worker-pool` of `SimpleWorker`s, one process per slot, since an RQ worker runs one job at a time (the default
-`Worker`, which also forks for every job, is nine times slower here); with more than 10 slots it is not run. In bulk:
-`enqueue_many`. Where scheduled jobs and results are measured: `rq worker --with-scheduler` with `SimpleWorker`, since a
-pool has no scheduler. `result_ttl=0` where results are not measured. Times of scheduled jobs are whole seconds, here
-rounded up."""
+"""`rq worker-pool` of `SimpleWorker`s, one process per slot, since an RQ worker runs one job at a
+time (the default `Worker`, which also forks for every job, is nine times slower here); with more
+than 10 slots it is not run. In bulk: `enqueue_many`. Where scheduled jobs and results are measured:
+`rq worker --with-scheduler` with `SimpleWorker`, since a pool has no scheduler. `result_ttl=0`
+where results are not measured. Times of scheduled jobs are whole seconds, here rounded up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`Worker(concurrency=…)` with defaults. No way to enqueue in bulk without waiting for the results: 20 calls at a time
-are under way, as many as its queue sends at once (`max_concurrent_ops`). Results are always kept, for 10 minutes, and
-waited for with `job.refresh(until_complete=…)`, which is faster than `apply`. Times of scheduled jobs are whole
-seconds, here rounded up."""
+"""`Worker(concurrency=…)` with defaults. No way to enqueue in bulk without waiting for the results:
+20 calls at a time are under way, as many as its queue sends at once (`max_concurrent_ops`). Results
+are always kept, for 10 minutes, and waited for with `job.refresh(until_complete=…)`, which is
+faster than `apply`. Times of scheduled jobs are whole seconds, here rounded up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class SaqProducer(Producer):
         job = await self.queue.enqueue("echo", number=number)
         assert job is not None
         while not job.completed:
-            # A job that ends before the subscription is not noticed, so the wait is short and repeated.
+            # A job that ends before the subscription is not
+            # noticed, so the wait is short and repeated.
             with contextlib.suppress(TimeoutError):
                 await job.refresh(until_complete=0.2)
         return job.result

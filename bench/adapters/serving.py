@@ -1,4 +1,5 @@
-"""How an adapter talks with the harness: one JSON order per line on standard input, one JSON answer per line."""
+"""How an adapter talks with the harness: one JSON order
+per line on standard input, one JSON answer per line."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from bench.adapters.marks import Marks, shared_marks
 
 URL = os.environ.get("BENCH_URL", "redis://localhost:6379/0")
 CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "10"))
-# Whether tasks keep their results. Only measurements of results ask for it: not every system keeps them by default.
+# Whether tasks keep their results. Only measurements of
+# results ask for it: not every system keeps them by default.
 RESULTS = os.environ.get("BENCH_RESULTS") == "1"
 
 CHUNK = 1000
@@ -32,7 +34,8 @@ class Unsupported(Exception):
 
 
 class Producer:
-    """What a system's producer can do. Methods of systems without asyncio simply do not await anything."""
+    """What a system's producer can do. Methods of systems
+    without asyncio simply do not await anything."""
 
     async def open(self) -> None: ...
 
@@ -43,7 +46,8 @@ class Producer:
         raise Unsupported("cannot enqueue")
 
     async def enqueue_many(self, numbers: Sequence[int]) -> None:
-        """Enqueues many in the fastest documented way. Systems without a way of their own have many calls under way."""
+        """Enqueues many in the fastest documented way. Systems
+        without a way of their own have many calls under way."""
         await at_once(self.enqueue(number) for number in numbers)
 
     async def enqueue_sleepers(self, numbers: Sequence[int], seconds: float) -> None:
@@ -58,7 +62,8 @@ class Producer:
         raise Unsupported("cannot schedule in bulk")
 
     async def round_trip(self, number: int) -> int:
-        """Enqueues a task that marks and returns its number, waits for the result and returns it."""
+        """Enqueues a task that marks and returns its
+        number, waits for the result and returns it."""
         raise Unsupported("keeps no results")
 
 
@@ -74,7 +79,8 @@ async def at_once(calls: Iterable[Awaitable[object]]) -> None:
 
 
 class Orders:
-    """What the harness may order. Loops end at `count` or after `seconds`, whichever comes first."""
+    """What the harness may order. Loops end at `count`
+    or after `seconds`, whichever comes first."""
 
     def __init__(self, producer: Producer, marks: Marks) -> None:
         self.producer = producer
@@ -140,7 +146,8 @@ class Orders:
         return {"each_ms": milliseconds(took)}
 
     async def scheduled(self, first: int, count: int, delay: float, window: float, patience: float) -> dict[str, Any]:
-        """Lateness of tasks due within `window` seconds after `delay`. One that never ran is as late as we waited."""
+        """Lateness of tasks due within `window` seconds after
+        `delay`. One that never ran is as late as we waited."""
         due = sorted(time.time() + delay + random.uniform(0, window) for _ in range(count))
         for number, when in enumerate(due, first):
             await self.producer.enqueue_at(number, datetime.fromtimestamp(when, UTC))

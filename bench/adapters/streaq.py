@@ -1,5 +1,6 @@
-"""`Worker(concurrency=…).run_sync()`, else defaults (`prefetch` equal to the concurrency), logs of tasks silenced. In
-bulk: `enqueue_many`. Results are kept for 5 minutes by default; `ttl=0` where they are not measured."""
+"""`Worker(concurrency=…).run_sync()`, else defaults (`prefetch` equal to the concurrency), logs of
+tasks silenced. In bulk: `enqueue_many`. Results are kept for 5 minutes by default; `ttl=0` where
+they are not measured."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`taskiq worker --workers 1 --max-async-tasks …` on taskiq-redis's `RedisStreamBroker`, the one with acknowledgements,
-with defaults; `RedisAsyncResultBackend` with its recommended expiry where results are measured, none (the default)
-otherwise. No way to enqueue in bulk: 20 calls at a time are under way. `wait_result` polls every 0.2 s by default.
-Scheduled tasks: `ListRedisScheduleSource` and a `taskiq scheduler` process beside the worker, with `--update-interval
-1` (its default is to look once a minute)."""
+"""`taskiq worker --workers 1 --max-async-tasks …` on taskiq-redis's `RedisStreamBroker`, the one
+with acknowledgements, with defaults; `RedisAsyncResultBackend` with its recommended expiry where
+results are measured, none (the default) otherwise. No way to enqueue in bulk: 20 calls at a time
+are under way. `wait_result` polls every 0.2 s by default. Scheduled tasks:
+`ListRedisScheduleSource` and a `taskiq scheduler` process beside the worker, with
+`--update-interval 1` (its default is to look once a minute)."""
 
 from __future__ import annotations
 

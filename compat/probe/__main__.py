@@ -87,7 +87,8 @@ def observe(environment: Environment, url: str, groups: list[str]) -> Path:
 
 
 def _forget(file: Path, groups: list[str]) -> None:
-    """Drops the observations of these groups: a run of some groups leaves those of the others as they are."""
+    """Drops the observations of these groups: a run of
+    some groups leaves those of the others as they are."""
     lines = file.read_text("utf-8").splitlines(keepends=True) if file.exists() else []
     kept = [line for line in lines if json.loads(line)[0].split(".")[0] not in groups]
     file.write_text("".join(kept), "utf-8")

@@ -14,7 +14,8 @@ MISSING = "<nothing>"
 
 @dataclass(frozen=True)
 class Deliberate:
-    """A row of the table in docs/pydocket.md, and the observations in which it shows (with `*` as in file names)."""
+    """A row of the table in docs/pydocket.md, and the
+    observations in which it shows (with `*` as in file names)."""
 
     row: str
     observations: tuple[str, ...]
@@ -55,7 +56,8 @@ def read_deliberate(file: Path) -> list[Deliberate]:
 
 
 def compare(theirs: dict[str, Any], ours: dict[str, Any], deliberate: list[Deliberate], table: str) -> Comparison:
-    """Whatever pydocket shows must be the same in docket. Observations that only docket makes are additions."""
+    """Whatever pydocket shows must be the same in docket.
+    Observations that only docket makes are additions."""
     comparison = Comparison(compared=len(theirs))
     for observation, value in theirs.items():
         mine = ours.get(observation, MISSING)

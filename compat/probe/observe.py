@@ -1,9 +1,10 @@
-"""Runs scenarios in the environment of this interpreter and writes their observations as lines of JSON.
+"""Runs scenarios in the environment of this interpreter
+and writes their observations as lines of JSON.
 
     python -m compat.probe.observe URL FILE GROUP...
 
-A scenario is a public coroutine function of `compat.probe.scenarios.<group>` that takes a `Place` and returns a mapping from
-the name of an observation to its value.
+A scenario is a public coroutine function of `compat.probe.scenarios.<group>` that takes a `Place`
+and returns a mapping from the name of an observation to its value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What every scenario needs: a docket of its own, workers that look often, and ways to wait and to listen.
+"""What every scenario needs: a docket of its own,
+workers that look often, and ways to wait and to listen.
 
 Only the standard library, OpenTelemetry and the public API: this runs on both sides.
 """
@@ -52,7 +53,8 @@ async def run_all(docket: Docket, **options: Any) -> str:
 
 
 async def ends(run: Coroutine[Any, Any, Any], seconds: float = PATIENCE) -> str:
-    """Whether a run returns by itself. A worker takes a cancel as the wish to stop, so a plain time-out would not tell."""
+    """Whether a run returns by itself. A worker takes a cancel as the wish to stop, so a plain
+    time-out would not tell."""
     task = asyncio.ensure_future(run)
     _, pending = await asyncio.wait([task], timeout=seconds)
     if pending:

@@ -1,4 +1,5 @@
-"""What a task needs: opened for one run, or once for the worker; with access to the task's own arguments."""
+"""What a task needs: opened for one run, or once for
+the worker; with access to the task's own arguments."""
 
 import asyncio
 from collections.abc import AsyncGenerator

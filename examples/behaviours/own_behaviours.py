@@ -1,4 +1,5 @@
-"""Behaviours of your own: round the body, after a failure, after the end, before admission, and for every task of a worker."""
+"""Behaviours of your own: round the body, after a failure, after the end, before admission, and for
+every task of a worker."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,5 @@
-"""A small shop that leaves to background tasks whatever takes long, may fail, or has its own time."""
+"""A small shop that leaves to background tasks
+whatever takes long, may fail, or has its own time."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class CardDeclined(Exception):
 
 
 class World:
-    """What is outside the shop: the bank, the mail, the search engine. Tests use one of their own."""
+    """What is outside the shop: the bank, the mail,
+    the search engine. Tests use one of their own."""
 
     async def charge(self, order: str) -> str:
         raise NotImplementedError

@@ -1,5 +1,5 @@
-"""The shop's tests. `docket`, `worker` and `clock` are fixtures that come with docket; the time stands still unless a
-test lets it pass."""
+"""The shop's tests. `docket`, `worker` and `clock` are fixtures that come with docket; the time
+stands still unless a test lets it pass."""
 
 from __future__ import annotations
 

@@ -167,7 +167,8 @@ _MODULES = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a name when it is first used: the command line has its own modules, and needs few of these at once."""
+    """Loads a name when it is first used: the command line
+    has its own modules, and needs few of these at once."""
     if name in _MODULES:
         return importlib.import_module(f"docket.{name}")
     if name not in __all__:

@@ -16,11 +16,12 @@ _LATE_SECONDS = 0.05
 async def cancel_and_wait(
     tasks: Iterable[asyncio.Task[Any]], message: str, is_late: Callable[[], bool] = lambda: False
 ) -> None:
-    """Cancels the tasks and returns when all have ended, however they did, or when it is too late to wait for them. They are
-    cancelled once at least.
+    """Cancels the tasks and returns when all have ended, however they did, or when it is too late
+    to wait for them. They are cancelled once at least.
 
-    One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses, swallows one that comes in
-    the moment in which what it waits for is done. A cancel of the caller is put off until the tasks have ended.
+    One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses,
+    swallows one that comes in the moment in which what it waits for is done. A cancel of the caller
+    is put off until the tasks have ended.
     """
     # A task whose event loop is closed has ended, though nobody told it.
     pending = {task for task in tasks if not task.done() and not task.get_loop().is_closed()}

@@ -29,8 +29,8 @@ class _Item:
 class Agenda:
     """Collects calls and scatters them, so that they do not all run at once.
 
-    It may be scattered more than once: items with a key that still waits are left alone, those without one are
-    scheduled anew.
+    It may be scattered more than once: items with a key that still waits are left alone, those
+    without one are scheduled anew.
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,11 @@ class Agenda:
     @overload
     def add(self, function: str, key: str | None = None) -> Callable[..., None]: ...
     def add(self, function: Callable[..., Awaitable[Any]] | str, key: str | None = None) -> Callable[..., None]:
-        """Puts a call on the agenda: `agenda.add(function, key)(*args, **kwargs)`. Nothing is scheduled yet.
+        """Puts a call on the agenda:
+        `agenda.add(function, key)(*args, **kwargs)`. Nothing is scheduled yet.
 
-        Raises TypeError for arguments that the function does not take; those for a name are checked by `scatter`.
+        Raises TypeError for arguments that the function does
+        not take; those for a name are checked by `scatter`.
         """
         check = None if isinstance(function, str) else argument_check(function)
 
@@ -72,11 +74,13 @@ class Agenda:
         start: datetime | None = None,
         jitter: timedelta | None = None,
     ) -> list[Execution]:
-        """Schedules the calls evenly over a span that begins at `start` (now, if not given), in their order.
+        """Schedules the calls evenly over a span that begins
+        at `start` (now, if not given), in their order.
 
-        `jitter` moves each by up to that much either way, never before the start. A single call goes to the middle.
-        Raises ValueError for a span that is not positive, TaskNotRegistered for a name the docket does not know; then
-        nothing is scheduled. A call that cannot be scheduled raises too, after the others are.
+        `jitter` moves each by up to that much either way, never before the start. A single call
+        goes to the middle. Raises ValueError for a span that is not positive, TaskNotRegistered for
+        a name the docket does not know; then nothing is scheduled. A call that cannot be scheduled
+        raises too, after the others are.
         """
         if over <= timedelta(0):
             raise ValueError(f"over={over}: the span to scatter over must be positive")

@@ -32,7 +32,8 @@ class Logged(Annotation):
         self.length_only = length_only
 
     def format(self, argument: Any) -> str:
-        """The argument as it may be shown; one that cannot show itself must not fail the task for that."""
+        """The argument as it may be shown; one that cannot
+        show itself must not fail the task for that."""
         try:
             return self._format(argument)
         except Exception as error:

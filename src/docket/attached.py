@@ -15,8 +15,8 @@ logger: logging.Logger = logging.getLogger("docket.docket")
 
 # Longer than a worker takes to leave a body behind that ignores its cancel.
 LONGEST_WAIT = 8.0
-# Workers that are closed one after the other, with less than the first of these seconds between them, share one deadline, but not
-# for longer than the second.
+# Workers that are closed one after the other, with less than the first of these seconds between
+# them, share one deadline, but not for longer than the second.
 TOGETHER_SECONDS, LONGEST_TOGETHER = 1.0, 6.0
 
 
@@ -63,11 +63,13 @@ class AttachedWorkers:
         return self._began_at
 
     def is_inside(self) -> bool:
-        """Whether the caller is a task body of one of them, so that waiting for them would be in vain."""
+        """Whether the caller is a task body of one of
+        them, so that waiting for them would be in vain."""
         return any(worker.is_inside() for worker in self._workers)
 
     async def end_all(self) -> None:
-        """Returns when all of them have ended. Workers that take too long are left to find the docket closed."""
+        """Returns when all of them have ended. Workers that
+        take too long are left to find the docket closed."""
         self._closed = True
         if not self._workers:
             return

@@ -35,7 +35,8 @@ def shared_settings(docket: Docket) -> dict[str, Any]:
 class SettingsDeclaration:
     """Declares a producer's settings when it schedules its first task, and now and then after that.
 
-    Timers rather than a task that goes on: an event loop that is closed under the docket leaves nothing behind.
+    Timers rather than a task that goes on: an event loop
+    that is closed under the docket leaves nothing behind.
     """
 
     def __init__(self, docket: Docket, ledger: Ledger) -> None:

@@ -60,13 +60,14 @@ class Docket(PydocketKeys):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
-    embedded:///folder …). It can be entered while the server is away: calls raise ServerUnreachable, which is a RedisError
-    of redis-py, until the server is there, and workers wait for it. Entering raises UnknownScheme for a URL of no known
-    kind, ServerUnsuitable if the server refuses us (a wrong password) or is too old.
-    `execution_ttl` is how long finished tasks are remembered; with 0 nothing outlives the task.
-    `max_payload` is how many bytes the arguments or the result of one task may have. `add_patience` is how long `add` and
-    its like repeat a call that could not be written down, where a repeat is safe; 0 turns that off.
-    A task that lost its worker `max_losses` times, the last time as its only run, is buried.
+    embedded:///folder …). It can be entered while the server is away: calls raise
+    ServerUnreachable, which is a RedisError of redis-py, until the server is there, and workers
+    wait for it. Entering raises UnknownScheme for a URL of no known kind, ServerUnsuitable if the
+    server refuses us (a wrong password) or is too old. `execution_ttl` is how long finished tasks
+    are remembered; with 0 nothing outlives the task. `max_payload` is how many bytes the arguments
+    or the result of one task may have. `add_patience` is how long `add` and its like repeat a call
+    that could not be written down, where a repeat is safe; 0 turns that off. A task that lost its
+    worker `max_losses` times, the last time as its only run, is buried.
     """
 
     def __init__(
@@ -155,7 +156,8 @@ class Docket(PydocketKeys):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Closes the connections. Workers that still run on this docket hand back what they run first."""
+        """Closes the connections. Workers that still run
+        on this docket hand back what they run first."""
         if self._closing is not None:
             await asyncio.wait([self._closing])
         elif self._stack is not None and self.attached.is_inside():
@@ -214,7 +216,8 @@ class Docket(PydocketKeys):
     def result_storage(self) -> Any:
         """Where results are read by `execution.result_key`, in the collection `results_collection`.
 
-        The store that was given; else, while the docket is open, one that shows the results that records keep.
+        The store that was given; else, while the docket is
+        open, one that shows the results that records keep.
         """
         if self.given_result_storage is not None or self._stack is None:
             return self.given_result_storage
@@ -239,15 +242,16 @@ class Docket(PydocketKeys):
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Makes a function known under its name, or under the given ones.
 
-        Raises ValueError if its dependencies contradict each other; warns if another function has the name.
+        Raises ValueError if its dependencies contradict
+        each other; warns if another function has the name.
         """
         self.registry.register(function, names)
 
     def register_collection(self, collection_path: str, *, unique: bool = False) -> None:
         """Registers every function of `module:collection`.
 
-        If names are to be `unique`, as those that `docket worker --tasks` loads, two functions of one name are a
-        ValueError instead of a warning.
+        If names are to be `unique`, as those that `docket worker --tasks` loads, two functions of
+        one name are a ValueError instead of a warning.
         """
         self.registry.register_collection(collection_path, unique=unique)
 
@@ -269,12 +273,13 @@ class Docket(PydocketKeys):
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
-        A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for an unknown name,
-        TypeError for arguments that the function does not take, Unserializable or PayloadTooLarge for arguments that
-        cannot be stored, ServerFull, or ServerUnreachable; in each case nothing was stored, unless the
-        ServerUnreachable says `maybe_stored`: then the answer was lost. Before that the call is repeated for up to
-        `add_patience`, if it cannot become two tasks by that: while nothing was sent, and after a lost answer if
-        docket made up the key (and remembers finished tasks, `execution_ttl`).
+        A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for
+        an unknown name, TypeError for arguments that the function does not take, Unserializable or
+        PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable; in
+        each case nothing was stored, unless the ServerUnreachable says `maybe_stored`: then the
+        answer was lost. Before that the call is repeated for up to `add_patience`, if it cannot
+        become two tasks by that: while nothing was sent, and after a lost answer if docket made up
+        the key (and remembers finished tasks, `execution_ttl`).
         """
         return self._pending_call(function, when, key, replace=False)
 
@@ -287,7 +292,8 @@ class Docket(PydocketKeys):
     def replace(
         self, function: Callable[..., Awaitable[Any]] | str, when: datetime, key: str
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
-        """Schedules a call in place of whatever that key has waiting. A run of the key that is going on no longer counts.
+        """Schedules a call in place of whatever that key has waiting. A run of the key that is
+        going on no longer counts.
 
         Raises as `add`; after a lost answer it is not repeated.
         """
@@ -305,7 +311,8 @@ class Docket(PydocketKeys):
         when: datetime | None = None,
         key: str | None = None,
     ) -> Callable[..., TaskCall]:
-        """A call to be scheduled later, by `add_many` or `replace_many`. Sent again while it waits or runs, it changes nothing."""
+        """A call to be scheduled later, by `add_many` or `replace_many`. Sent again while it waits
+        or runs, it changes nothing."""
         found, name = self.registry.find(function)
         check_when_and_key(when, key, name)
         check = argument_check(found)
@@ -321,12 +328,13 @@ class Docket(PydocketKeys):
         return build
 
     async def add_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
-        """Schedules many calls, in chunks; each is judged on its own. An error marks only its execution
-        (`Disposition.FAILED`, `schedule_exception`)."""
+        """Schedules many calls, in chunks; each is judged on its own. An error marks only its
+        execution (`Disposition.FAILED`, `schedule_exception`)."""
         return await self._schedule_many(calls, chunk_size, replace=False)
 
     async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
-        """As `add_many`, replacing what the keys have waiting; of several calls with one key the last counts."""
+        """As `add_many`, replacing what the keys have waiting;
+        of several calls with one key the last counts."""
         return await self._schedule_many(calls, chunk_size, replace=True)
 
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None:
@@ -365,14 +373,16 @@ class Docket(PydocketKeys):
     # Tasks that are there
 
     async def cancel(self, key: str) -> None:
-        """Removes a waiting task at once, and asks the worker of a running one to cancel it. An unknown key is no error."""
+        """Removes a waiting task at once, and asks the worker of a running one to cancel it. An
+        unknown key is no error."""
         with request_span(self, "cancel", {"docket.key": key}):
             # One that runs is counted by its worker, when it has ended.
             if await self.ledger.cancel(key) == 1:
                 TASKS_CANCELLED.add(1, self.labels())
 
     async def get_execution(self, key: str) -> Execution[Any] | None:
-        """The task of that key, finished or not, or None. Functions unknown here are no obstacle."""
+        """The task of that key, finished or not, or
+        None. Functions unknown here are no obstacle."""
         return await find_execution(self, key)
 
     async def clear(self) -> int:
@@ -391,11 +401,13 @@ class Docket(PydocketKeys):
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
     ) -> None:
-        """Blocks tasks by function, by a parameter's value, or by both, before they are scheduled and before they run.
+        """Blocks tasks by function, by a parameter's value, or
+        by both, before they are scheduled and before they run.
 
-        Returns when the server has the strike and this process applies it; other processes do within milliseconds.
-        A task that runs already goes on. Raises ValueError if nothing is named, the operator is unknown or the
-        value of `between` is not a pair, Unserializable if the value cannot be stored.
+        Returns when the server has the strike and this process applies it; other processes do
+        within milliseconds. A task that runs already goes on. Raises ValueError if nothing is
+        named, the operator is unknown or the value of `between` is not a pair, Unserializable if
+        the value cannot be stored.
         """
         await self._instruct(Strike(_name_or_none(function), parameter, Operator.read(operator), value))
 
@@ -414,7 +426,8 @@ class Docket(PydocketKeys):
             await self.strike_list.send_instruction(instruction)
 
     async def wait_for_strikes_loaded(self) -> None:
-        """Returns when every strike that was in force when the docket was opened is applied here."""
+        """Returns when every strike that was in force
+        when the docket was opened is applied here."""
         await self.strike_list.wait_for_strikes_loaded()
 
     # The whole

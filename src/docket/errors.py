@@ -18,8 +18,8 @@ class NotOpen(DocketError, RuntimeError):
 class ServerUnreachable(DocketError, ConnectionError):
     """The server cannot be reached, or went away before it answered.
 
-    `maybe_stored`: the request was sent and its answer was lost, so it may have been done. If False, nothing was sent,
-    or the server refused: nothing was stored.
+    `maybe_stored`: the request was sent and its answer was lost, so it may have been done. If
+    False, nothing was sent, or the server refused: nothing was stored.
     """
 
     maybe_stored: bool = False
@@ -73,8 +73,8 @@ class TaskFailed(DocketError, RuntimeError):
 
 
 class ResultExpired(DocketError, LookupError, TimeoutError):
-    """The task's record is gone: it expired, or the docket keeps none (execution_ttl=0). There is no ending to wait for, so it
-    is a TimeoutError, too."""
+    """The task's record is gone: it expired, or the docket keeps none (execution_ttl=0). There is
+    no ending to wait for, so it is a TimeoutError, too."""
 
 
 class ExecutionCancelled(DocketError):
@@ -85,5 +85,6 @@ class LeaseLost(DocketError, RuntimeError):
     """This run no longer counts: another worker has it, or it was replaced."""
 
 
-# Errors of the server or the network that may pass. docket repeats the request where a repeat is safe.
+# Errors of the server or the network that may pass.
+# docket repeats the request where a repeat is safe.
 TRANSIENT = (ServerUnreachable, ServerFull)

@@ -83,7 +83,8 @@ class PendingCall:
 
 
 def check_when_and_key(when: object, key: object, name: str) -> None:
-    """Refuses arguments of the task itself, which are easily passed in the place of time and key."""
+    """Refuses arguments of the task itself, which are
+    easily passed in the place of time and key."""
     if when is not None and not isinstance(when, datetime):
         raise TypeError(
             f"when={when!r} is not a datetime (a delay reads when=docket.now() + timedelta(…)); "

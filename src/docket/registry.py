@@ -29,7 +29,8 @@ def name_of(function: Any) -> str:
 
 
 def own_name(function: Any) -> str:
-    """The name a function is registered under if none is given: one by which workers find the same function."""
+    """The name a function is registered under if none is
+    given: one by which workers find the same function."""
     name = name_of(function)
     if name == LAMBDA:
         raise TypeError(
@@ -73,7 +74,8 @@ def _body(function: Any) -> Any:
 
 
 def _may_return_awaitable(body: FunctionType) -> bool:
-    """A function that is not async may still return something to await, if it is decorated or says so."""
+    """A function that is not async may still return
+    something to await, if it is decorated or says so."""
     if body.__name__ == LAMBDA or hasattr(body, "__wrapped__") or hasattr(body, "__signature__"):
         return True
     try:
@@ -95,7 +97,8 @@ class Registry:
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Makes a function known.
 
-        Raises TypeError for what cannot be a task, ValueError if its dependencies contradict each other.
+        Raises TypeError for what cannot be a task,
+        ValueError if its dependencies contradict each other.
         """
         check_awaitable(function)
         given = list(names) if names else [own_name(function)]
@@ -114,8 +117,8 @@ class Registry:
     def register_collection(self, path: str, *, unique: bool = False) -> None:
         """Makes every function of `module:collection` known.
 
-        If names are to be `unique`, raises ValueError for a name that stands for another function in this collection, or
-        in one that was registered before.
+        If names are to be `unique`, raises ValueError for a name that stands for another function
+        in this collection, or in one that was registered before.
         """
         for function in load_object(path):
             check_awaitable(function)
@@ -160,7 +163,8 @@ def _is_same_place(a: Any, b: Any) -> bool:
 
 
 def _code(function: Any) -> CodeType | None:
-    """The code of a function; of a decorated one that of the inner function, since the decorator's is that of many."""
+    """The code of a function; of a decorated one that of the
+    inner function, since the decorator's is that of many."""
     try:
         function = inspect.unwrap(function)
     except ValueError:
@@ -188,7 +192,8 @@ def _another_name(function: Any, name: str) -> str:
 
 
 def _callers_level() -> int:
-    """Which frame, counted from that of our caller, is the first outside of docket: a warning should show that line."""
+    """Which frame, counted from that of our caller, is the first outside of docket: a warning
+    should show that line."""
     frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage] - warnings skip packages only since Python 3.12
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "docket":
         frame, level = frame.f_back, level + 1
@@ -196,7 +201,8 @@ def _callers_level() -> int:
 
 
 def load_object(path: str) -> Any:
-    """What `module:attribute` names. ValueError, ImportError or AttributeError, each saying what is wrong."""
+    """What `module:attribute` names. ValueError, ImportError
+    or AttributeError, each saying what is wrong."""
     module_name, separator, attribute = path.rpartition(":")
     if not separator or not module_name or not attribute:
         raise ValueError(f"{path!r} should read module:name")

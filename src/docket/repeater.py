@@ -12,7 +12,8 @@ from docket.ledger import EnqueueResult, NewTask
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
-# By so much finished records have to outlast the repeats: a request may arrive after it was given up.
+# By so much finished records have to outlast the
+# repeats: a request may arrive after it was given up.
 _SPARE_SECONDS = 5.0
 
 
@@ -23,9 +24,10 @@ Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[EnqueueResult]]]
 class Repeater:
     """Repeats for at most `patience` seconds, as far as that is safe.
 
-    It is safe while nothing was sent or the server refused for a passing reason. After a lost answer it is safe only
-    for a call with a made-up key: the script then takes a task or a finished record of that key for this very call.
-    The record has to outlast the repeat, so there is none where `ttl_ms` is shorter.
+    It is safe while nothing was sent or the server refused for a passing reason. After a lost
+    answer it is safe only for a call with a made-up key: the script then takes a task or a finished
+    record of that key for this very call. The record has to outlast the repeat, so there is none
+    where `ttl_ms` is shorter.
     """
 
     def __init__(self, patience: float, ttl_ms: int, connect: Connect) -> None:
@@ -91,8 +93,9 @@ class Repeater:
 
 
 class StoreTries:
-    """When a large value may be stored again, and how patiently: none begins later than so many seconds after the first failed.
-    The link may be slow, so each may take twice as long as the one before."""
+    """When a large value may be stored again, and how patiently: none
+    begins later than so many seconds after the first failed. The link
+    may be slow, so each may take twice as long as the one before."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

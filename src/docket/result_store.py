@@ -1,4 +1,5 @@
-"""The results of a docket as a key-value store, for clients that read them by `execution.result_key`."""
+"""The results of a docket as a key-value store, for clients that read them by
+`execution.result_key`."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Value = dict[str, Any]
 class ResultStore:
     """The `result_storage` of a docket that was given none: a store as those of py-key-value-aio.
 
-    In `docket.results_collection` it shows the value or the exception of each finished task as `{"data": …}`, a pickle
-    in base64, as long as the task's record is kept. Values that clients put there go before them.
+    In `docket.results_collection` it shows the value or the exception of
+    each finished task as `{"data": …}`, a pickle in base64, as long as the
+    task's record is kept. Values that clients put there go before them.
     """
 
     def __init__(self, docket: Docket) -> None:
@@ -56,7 +58,8 @@ class ResultStore:
         collection: str | None = None,
         ttl: SupportsFloat | None = None,
     ) -> None:
-        """Raises TypeError for a value that JSON does not know, ValueError for a time to live that is not positive."""
+        """Raises TypeError for a value that JSON does not know,
+        ValueError for a time to live that is not positive."""
         ttl_ms = None if ttl is None else round(float(ttl) * 1000)
         if ttl_ms is not None and ttl_ms <= 0:
             raise ValueError(f"ttl={ttl}: a time to live is positive")

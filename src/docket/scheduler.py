@@ -30,7 +30,8 @@ TRIES = 3
 
 
 class Scheduler:
-    """Takes executions to the ledger: single ones share a round trip with their neighbours, many go in batches."""
+    """Takes executions to the ledger: single ones share a
+    round trip with their neighbours, many go in batches."""
 
     def __init__(self, docket: Docket, ledger: Ledger) -> None:
         self._docket = docket
@@ -74,7 +75,8 @@ class Scheduler:
         )
 
     async def _store(self, payload: Payload) -> None:
-        """Stores a large call, before the script that names it. Repeats by itself: without its script it is not a task."""
+        """Stores a large call, before the script that names it. Repeats by itself: without its
+        script it is not a task."""
         tries = StoreTries(self._docket.add_patience.total_seconds())
         while True:
             try:
@@ -149,7 +151,8 @@ class Scheduler:
         return True
 
     def _order(self, execution: Execution, replace: bool) -> NewTask | None:
-        """What the ledger needs, or None if a strike forbids it. Raises if the arguments cannot be stored."""
+        """What the ledger needs, or None if a strike forbids
+        it. Raises if the arguments cannot be stored."""
         docket = self._docket
         if not self._declaring.begun:
             self._declaring.begin()
@@ -169,7 +172,8 @@ class Scheduler:
         due_ms = to_ms(execution.when)
         # Once it is sent, the key may be known: an execution that is scheduled again is looked up.
         fresh, execution.fresh_key = execution.fresh_key, False
-        # By the caller's own clock: the server's may differ, and what is due now shall not wait for it.
+        # By the caller's own clock: the server's may
+        # differ, and what is due now shall not wait for it.
         is_due = due_ms <= docket.server.clock.now_ms()
         return NewTask(
             execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, False, execution.seed

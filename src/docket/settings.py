@@ -26,7 +26,8 @@ def settings_of(docket: Docket) -> dict[str, Any]:
 
 
 def change_settings(docket: Docket, **changes: Any) -> None:
-    """Sets up a docket that is not open anew, in place: code that refers to it sees the change. It keeps its tasks."""
+    """Sets up a docket that is not open anew, in place: code
+    that refers to it sees the change. It keeps its tasks."""
     registry = docket.registry
     Docket.__init__(docket, **{**settings_of(docket), **changes})
     docket.registry = registry

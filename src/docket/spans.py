@@ -41,7 +41,8 @@ def task_span(docket: Docket, verb: str, execution: Execution) -> Generator[None
 
 @contextlib.contextmanager
 def batch_span(docket: Docket, verb: str, executions: Sequence[Execution]) -> Generator[None]:
-    """The span of a batch, whose executions are known when it ends: how many there are, and how many were struck."""
+    """The span of a batch, whose executions are known when
+    it ends: how many there are, and how many were struck."""
     if not is_tracing():
         yield
         return

@@ -1,4 +1,5 @@
-"""The public API as text, one line per name: `python -m tests.acceptance.public_api` writes public_api.txt again."""
+"""The public API as text, one line per name:
+`python -m tests.acceptance.public_api` writes public_api.txt again."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ INTERNAL |= {"resolve", "resolve_immediately"}
 
 
 def describe() -> str:
-    """Every public name. A class comes with its public methods, properties and constants, inherited ones included."""
+    """Every public name. A class comes with its public methods,
+    properties and constants, inherited ones included."""
     listed: dict[int, str] = {}
     return "".join(f"{line}\n" for module in MODULES for line in _module(module, listed))
 
@@ -78,7 +80,8 @@ def _class(path: str, kind: type) -> Iterator[str]:
 
 
 def _attributes(kind: type) -> set[str]:
-    """Names of the class and of its bases in docket. Members of an enumeration are listed with their values."""
+    """Names of the class and of its bases in docket. Members
+    of an enumeration are listed with their values."""
     bases = [base for base in kind.__mro__ if base.__module__.startswith("docket.")]
     names = {name for base in bases for name in vars(base) if not name.startswith("_")}
     return names - set(kind.__members__) if issubclass(kind, Enum) else names
@@ -96,7 +99,8 @@ def _attribute(path: str, value: Any) -> Iterator[str]:
 
 
 def _signature(function: Any) -> str:
-    """Names, kinds and defaults. Types are left to the type checker, whose spelling differs between Pythons."""
+    """Names, kinds and defaults. Types are left to the type
+    checker, whose spelling differs between Pythons."""
     signature = inspect.signature(function)
     parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
     text = str(inspect.Signature(parameters))

@@ -78,7 +78,8 @@ def test_the_distribution_that_clients_require_is_provided() -> None:
 
 
 class Progressing(Dependency[Any]):
-    """A dependency that knows nothing of docket but the variable of the running task, as FastMCP's are."""
+    """A dependency that knows nothing of docket but the
+    variable of the running task, as FastMCP's are."""
 
     async def __aenter__(self) -> Any:
         return current_execution.get().progress

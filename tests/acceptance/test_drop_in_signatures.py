@@ -1,4 +1,5 @@
-"""What code written for this API passes by position, passes by keyword, gets back, or uses as a type."""
+"""What code written for this API passes by position,
+passes by keyword, gets back, or uses as a type."""
 
 import asyncio
 import inspect

@@ -1,4 +1,5 @@
-"""The public API changes only on purpose: public_api.txt lists every public name with its signature."""
+"""The public API changes only on purpose: public_api.txt
+lists every public name with its signature."""
 
 import difflib
 

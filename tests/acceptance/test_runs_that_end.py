@@ -1,4 +1,5 @@
-"""Each run of a task that repeats ends visibly, for those who follow the task and those who wait for a result."""
+"""Each run of a task that repeats ends visibly, for those
+who follow the task and those who wait for a result."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -37,7 +38,8 @@ async def docket(name: str, url: str, request: pytest.FixtureRequest) -> AsyncGe
 
 
 async def follow(execution: Execution, ready: asyncio.Event, runs: int = 1) -> list[StateEvent]:
-    """The states of a task until it waits again after so many runs, without what came before the first."""
+    """The states of a task until it waits again after
+    so many runs, without what came before the first."""
     seen: list[StateEvent] = []
     async with aclosing(execution.subscribe(ready)) as events:
         async for event in events:

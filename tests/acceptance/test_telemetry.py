@@ -24,7 +24,8 @@ READER: list[InMemoryMetricReader] = []
 
 
 class Meters:
-    """What was measured for one docket. A process has one meter provider for ever, so it is shared."""
+    """What was measured for one docket. A process has
+    one meter provider for ever, so it is shared."""
 
     def __init__(self, docket: str) -> None:
         self.docket = docket

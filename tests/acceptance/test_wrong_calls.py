@@ -1,4 +1,5 @@
-"""A call that its function does not take fails where it is written, as a call of the function itself would."""
+"""A call that its function does not take fails where it
+is written, as a call of the function itself would."""
 
 import asyncio
 import functools

@@ -1,4 +1,5 @@
-"""Servers, and ways to run the command: in this process where that is enough, as a process of its own where it is not."""
+"""Servers, and ways to run the command: in this process where
+that is enough, as a process of its own where it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One place for the settings of a docket: `--app module:docket`, beside an option and a variable for each."""
+"""One place for the settings of a docket: `--app module:docket`,
+beside an option and a variable for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The distribution that stands in for `pydocket` brings this package and no other of the same name."""
+"""The distribution that stands in for `pydocket`
+brings this package and no other of the same name."""
 
 import importlib.metadata
 import json

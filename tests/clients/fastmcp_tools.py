@@ -1,4 +1,5 @@
-"""FastMCP itself, with this package as its task engine. `make test-clients` runs it, in an environment of its own."""
+"""FastMCP itself, with this package as its task engine. `make test-clients` runs it, in an
+environment of its own."""
 
 import asyncio
 import importlib.metadata

@@ -1,4 +1,5 @@
-"""The Prefect server itself, with this package under its background services. `make test-clients` runs it."""
+"""The Prefect server itself, with this package under
+its background services. `make test-clients` runs it."""
 
 import asyncio
 import importlib.metadata
@@ -107,7 +108,8 @@ def test_prefect_is_satisfied_by_this_distribution() -> None:
 
 @pytest.mark.timeout(600)
 async def test_the_services_of_a_prefect_server_run(prefect: Prefect) -> None:
-    """One server for all, since its start takes long: it marks a late run, schedules runs, and has its chains waiting."""
+    """One server for all, since its start takes long: it marks
+    a late run, schedules runs, and has its chains waiting."""
     deployment = await prefect.deployment(
         schedules=[{"active": True, "schedule": {"interval": 3600, "anchor_date": "2020-01-01T00:00:00Z"}}]
     )

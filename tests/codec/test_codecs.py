@@ -1,4 +1,5 @@
-"""A codec is a file and a line in a table: what it wrote is read by its id, whichever codec writes today."""
+"""A codec is a file and a line in a table: what it wrote
+is read by its id, whichever codec writes today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Switching from pydocket with work waiting: nothing is deleted, and `docket import` takes it over."""
+"""Switching from pydocket with work waiting: nothing
+is deleted, and `docket import` takes it over."""
 
 from __future__ import annotations
 

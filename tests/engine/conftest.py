@@ -1,4 +1,5 @@
-"""A scene for each test of the embedded engine: folders and processes of its own, of which nothing stays."""
+"""A scene for each test of the embedded engine: folders
+and processes of its own, of which nothing stays."""
 
 from __future__ import annotations
 
@@ -189,7 +190,8 @@ class Scene:
 
 def _runs(process: psutil.Process) -> bool:
     try:
-        # The first thread of a killed process may be dead while others still hold its sockets and locks.
+        # The first thread of a killed process may be dead
+        # while others still hold its sockets and locks.
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.Error:
         return False
@@ -215,7 +217,8 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 @pytest.fixture(autouse=True)
 def a_process_without_a_memory_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Other tests may have started this process's memory engine; these tests are about starting it."""
+    """Other tests may have started this process's
+    memory engine; these tests are about starting it."""
     fresh = memory._ThisProcess()
     monkeypatch.setattr(memory, "_this_process", fresh)
     yield

@@ -107,7 +107,8 @@ def test_a_folder_that_cannot_be_written(scene: Any) -> None:
 
 
 def test_a_folder_that_this_user_may_not_write(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Permissions do not stop root, who may run these tests: so the refusal is the kernel's in words only.
+    # Permissions do not stop root, who may run these
+    # tests: so the refusal is the kernel's in words only.
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -1,4 +1,5 @@
-"""Tasks with limits. They write down when they begin and end, on the clock of the server that keeps the reports."""
+"""Tasks with limits. They write down when they begin and
+end, on the clock of the server that keeps the reports."""
 
 from __future__ import annotations
 

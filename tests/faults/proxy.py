@@ -1,4 +1,5 @@
-"""A TCP proxy in front of a server, which can go silent, vanish, hold up subscriptions, and carry little."""
+"""A TCP proxy in front of a server, which can go silent,
+vanish, hold up subscriptions, and carry little."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field
 
 from .servers import Server
 
-# For as many as may knock at once: what does not fit into the kernel's queue is delayed for seconds, or reset.
+# For as many as may knock at once: what does not fit into
+# the kernel's queue is delayed for seconds, or reset.
 ROOM = 128
 # A link that carries little takes turns between its connections, this many bytes at a time.
 TURN = 8192
@@ -86,7 +88,8 @@ class Proxy:
         self.bytes_per_second: float | None = None
         self._turns = {True: asyncio.Lock(), False: asyncio.Lock()}
         self.attempts: list[float] = []
-        # A path that carries small packets only: connections with larger ones get stuck. Likewise with these bytes in them.
+        # A path that carries small packets only: connections with larger ones get stuck. Likewise
+        # with these bytes in them.
         self.largest: int | None = None
         self.swallowed: bytes | None = None
         self.port = 0
@@ -152,8 +155,8 @@ class Proxy:
                 link.close()
 
     def _refused(self, link: Link, data: bytes) -> bytes:
-        """The same commands, but each script in them answers with the refusal. The server says it, so that the
-        answers to the other commands of the connection keep their order."""
+        """The same commands, but each script in them answers with the refusal. The server says it,
+        so that the answers to the other commands of the connection keep their order."""
         commands, link.incomplete = split(link.incomplete + data)
         refusal = self.refusal
         for i, command in enumerate(commands):
@@ -230,7 +233,8 @@ class Proxy:
                 if outbound:
                     link.runs_script = b"EVALSHA" in data[:40]
                 elif link.runs_script and self.answers_to_cut:
-                    # The server has done what it was asked to; the connection ends instead of the answer.
+                    # The server has done what it was asked to;
+                    # the connection ends instead of the answer.
                     self.answers_to_cut -= 1
                     return
                 if outbound and (self.refusal is not None or link.incomplete):

@@ -15,7 +15,8 @@ VARIABLE = "FAULTS_REPORTS"
 
 @dataclass(frozen=True)
 class HealthPipe:
-    """`event` happened to task `key` in process `pid`, at `at` seconds on the machine's monotonic clock."""
+    """`event` happened to task `key` in process `pid`,
+    at `at` seconds on the machine's monotonic clock."""
 
     event: str
     key: str

@@ -97,7 +97,8 @@ class Server:
 
     def _launch(self) -> None:
         if self._tcp and not self.port:
-            # Below the range that the kernel gives out by itself; with a cluster's bus port (+10000) below 32768 too.
+            # Below the range that the kernel gives out by itself; with a cluster's bus port
+            # (+10000) below 32768 too.
             self.port = random.randrange(12_000, 22_000)
         place = ["--port", str(self.port)] if self._tcp else ["--port", "0", "--unixsocket", str(self.socket)]
         words = [str(find_server()), *place, "--dir", str(self.folder), "--logfile", str(self._log)]

@@ -18,7 +18,8 @@ from .reports import VARIABLE, Reports
 
 
 class _Reports:
-    """Opened with the first report: test processes import the tasks, too, and hardly ever run them."""
+    """Opened with the first report: test processes
+    import the tasks, too, and hardly ever run them."""
 
     def write(self, event: str, key: str) -> None:
         _open(os.environ[VARIABLE]).write(event, key)

@@ -1,4 +1,5 @@
-"""A program that closes things under a running worker: `python -m tests.faults.teardown <order> <body> <method> <url>`."""
+"""A program that closes things under a running worker:
+`python -m tests.faults.teardown <order> <body> <method> <url>`."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class Trouble(Exception):
 
 
 def closing() -> None:
-    """From now on the clock runs. The exit handler is registered before docket's own, so it is called after them."""
+    """From now on the clock runs. The exit handler is registered
+    before docket's own, so it is called after them."""
     since.append(time.monotonic())
     print("closing", flush=True)
 

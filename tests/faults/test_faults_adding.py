@@ -1,4 +1,5 @@
-"""Calls whose answer is lost, or that cannot be sent: what `add` and its like repeat, and what they say."""
+"""Calls whose answer is lost, or that cannot be sent:
+what `add` and its like repeat, and what they say."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ async def proxy(server: Server) -> AsyncIterator[Proxy]:
 
 
 async def far_docket(stage: Stage, proxy: Proxy, **options: Any) -> Docket:
-    """On the far side of the proxy, with a connection that works, to a server that knows the script."""
+    """On the far side of the proxy, with a connection
+    that works, to a server that knows the script."""
     docket = await stage.docket(url=proxy.url, **{"add_patience": LONG, **options})
     docket.register(work)
     await docket.add(work, key="before")()

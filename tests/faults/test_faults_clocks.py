@@ -33,7 +33,8 @@ async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minut
     assert await retried.get_result(timeout=MINUTE) == 3
     await chained.get_result(timeout=MINUTE)
     await stage.started("second")
-    # Reports carry the wrong wall clock of the worker, and the monotonic clock that all processes share.
+    # Reports carry the wrong wall clock of the worker,
+    # and the monotonic clock that all processes share.
     offset = time.time() - time.monotonic()
     start = stage.reports.read("start", "scheduled")[0]
     assert start.wall - (start.at + offset) == pytest.approx(seconds, abs=5), "the worker's clock was wrong"

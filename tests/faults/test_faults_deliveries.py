@@ -1,4 +1,5 @@
-"""What cannot be read, stored, shown or found is that task's failure, and no other's (rows A6 to A8, C10, C11)."""
+"""What cannot be read, stored, shown or found is that
+task's failure, and no other's (rows A6 to A8, C10, C11)."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ async def test_what_a_newer_release_wrote_is_left_for_its_workers(
     docket = await stage.docket()
     newer = await docket.add(say, key="newer")("from the future")
     ours = await docket.add(say)("ours")
-    # The version is the first byte of the record, and of the envelope round the arguments, behind the function's name.
+    # The version is the first byte of the record, and of the
+    # envelope round the arguments, behind the function's name.
     record = await stored(docket, "newer")
     call = record.index(b"say") + len(b"say")
     # A trace context of so many bytes lies before the envelope, where somebody traces.
@@ -177,7 +179,8 @@ async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(
 async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
     stage: Stage, refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the server's permissions keep it from ending a read: then the connection is closed."""
+    """Also where the server's permissions keep it from
+    ending a read: then the connection is closed."""
     monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
     monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
@@ -330,7 +333,8 @@ async def test_a_task_for_the_end_of_time_harms_nobody(stage: Stage) -> None:
 
 
 async def test_a_run_that_was_replaced_leaves_no_trace(stage: Stage) -> None:
-    """Row A12: waiting tasks that are cancelled or replaced while they are delivered leave no pending record."""
+    """Row A12: waiting tasks that are cancelled or replaced
+    while they are delivered leave no pending record."""
     docket = await stage.docket()
     ran: list[str] = []
 

@@ -1,4 +1,5 @@
-"""asyncio's default executor belongs to users: with every thread of it blocked, docket works as usual."""
+"""asyncio's default executor belongs to users: with
+every thread of it blocked, docket works as usual."""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
 
 
 async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last known addresses are used. The worker's connection is cut meanwhile, and its lease is two seconds."""
+    """The last known addresses are used. The worker's connection
+    is cut meanwhile, and its lease is two seconds."""
     server = stage.server(tcp=True)
     docket = await stage.docket(url=stage.url.replace("127.0.0.1", "localhost"))
     starts, release, silence = 0, asyncio.Event(), threading.Event()

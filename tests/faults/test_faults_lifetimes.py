@@ -69,7 +69,8 @@ assert not threads, threads
 
 @pytest.mark.parametrize("place", ["memory", "unix", "tcp"])
 async def test_a_whole_life_leaves_no_warning_no_task_no_thread_and_no_connection(stage: Stage, place: str) -> None:
-    """With every warning an error, on Python's development mode, in three event loops one after the other."""
+    """With every warning an error, on Python's development
+    mode, in three event loops one after the other."""
     if place != "memory":
         stage.server(tcp=place == "tcp")
     url = "memory://lifetimes" if place == "memory" else stage.url
@@ -231,7 +232,8 @@ async def test_a_docket_and_a_worker_can_be_entered_again(stage: Stage) -> None:
 
 
 async def test_leaving_with_work_under_way_waits_for_nobody_outside(stage: Stage) -> None:
-    """Adds that nobody awaited any more are sent; waiters are woken with an error or a cancel, and nothing hangs."""
+    """Adds that nobody awaited any more are sent; waiters are
+    woken with an error or a cancel, and nothing hangs."""
     docket = Docket(stage.name, stage.url)
 
     async def nothing() -> None: ...

@@ -84,7 +84,8 @@ async def test_fifty_thousand_tasks_due_at_one_moment_hold_up_nobody(stage: Stag
             stats: dict[str, Any] = client.info("commandstats")
             spent = cpu_seconds(client) - before
         assert stats["cmdstat_zrem"]["calls"] >= 100, "in batches of at most five hundred"
-        # The server's own time, since on a busy machine the clock on the wall counts others' work, too.
+        # The server's own time, since on a busy machine
+        # the clock on the wall counts others' work, too.
         assert spent / stats["cmdstat_evalsha"]["calls"] < 0.010, "a few milliseconds for each script"
         await docket.clear()
 

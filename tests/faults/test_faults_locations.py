@@ -1,4 +1,5 @@
-"""The same small life on every kind of server, and what is special to clusters and sentinels (row B5)."""
+"""The same small life on every kind of server, and
+what is special to clusters and sentinels (row B5)."""
 
 from __future__ import annotations
 

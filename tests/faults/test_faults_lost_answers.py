@@ -1,4 +1,5 @@
-"""Answers and messages that are lost or late: every task runs once, and none waits behind a worker that does not know of it."""
+"""Answers and messages that are lost or late: every task runs once, and none waits behind a worker
+that does not know of it."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
             proxy.messages.clear()
             await near.add(holding.hold, key="last-direct")("last-direct")
             assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was handed over"
-            # Too large to be handed over: read, and at the take after it the worker learns that a message is due.
+            # Too large to be handed over: read, and at the take
+            # after it the worker learns that a message is due.
             await near.add(holding.hold)("read", LARGE)
             await holding.has("last-direct", "read")
             await near.add(holding.hold)("last", LARGE)
@@ -89,7 +91,8 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
 async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer_counts(
     stage: Stage, meanwhile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message is held up for longer than a second. When it comes, its task has been replaced, or was cancelled."""
+    """The message is held up for longer than a second. When
+    it comes, its task has been replaced, or was cancelled."""
     # The look that would find the run by itself is later.
     monkeypatch.setattr(unknown_deliveries, "LOOK_SECONDS", 600.0)
     server, holding = stage.server(), Holding()

@@ -55,7 +55,8 @@ async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_sta
 
 
 async def test_connections_that_went_silent_are_noticed_in_seconds(stage: Stage) -> None:
-    """As behind a router that forgot them: nothing is refused, nothing arrives, but new connections work."""
+    """As behind a router that forgot them: nothing is
+    refused, nothing arrives, but new connections work."""
     server = stage.server()
     async with Proxy(server) as proxy:
         docket = await stage.docket(url=proxy.url)
@@ -275,7 +276,8 @@ async def test_no_option_of_the_url_lets_a_silent_connection_outlast_the_lease(s
             held = [await counted.hold(f"held-{number}") for number in range(4)]
             for _ in range(3):
                 proxy.freeze()
-                # Longer than the lease, and not so long that the silence would have been noticed by luck.
+                # Longer than the lease, and not so long that
+                # the silence would have been noticed by luck.
                 await asyncio.sleep(2.5)
             counted.release.set()
             for execution in held:

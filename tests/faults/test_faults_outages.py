@@ -76,7 +76,8 @@ async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(sta
         await eventually(lambda: worker.health_problem() is not None, "it notices")
         server.start()
         await eventually(lambda: worker.health_problem() is None, "it is well", 15)
-        # Services beside the worker, such as the one that follows the strikes, come back by themselves.
+        # Services beside the worker, such as the one that
+        # follows the strikes, come back by themselves.
         await eventually(lambda: not docket.server.outages.is_on, "the outage is over", 15)
 
 
@@ -99,7 +100,8 @@ async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.Lo
 
 
 async def test_a_short_restart_is_one_outage(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """The connection of the renewal, which was idle meanwhile, is opened anew before anybody notices that it is dead."""
+    """The connection of the renewal, which was idle meanwhile, is opened anew before anybody
+    notices that it is dead."""
     caplog.set_level(logging.INFO, "docket")
     server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
     docket = await stage.docket(lease=6.0)

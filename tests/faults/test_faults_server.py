@@ -221,7 +221,8 @@ def refuses(server: Server, word: str) -> bool:
     ids=["proxy", "killed"],
 )
 async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, words: bytes) -> None:
-    """Nor do words that no release of today says: a worker ends only for what a change of settings has to mend."""
+    """Nor do words that no release of today says: a worker
+    ends only for what a change of settings has to mend."""
     async with Proxy(stage.server()) as proxy:
         docket = await stage.docket(url=proxy.url)
         counted = CountedTasks(docket)
@@ -265,7 +266,8 @@ async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage:
 
 
 async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage: Stage) -> None:
-    """So do its task, which reports progress meanwhile, and the caller that waits for the result."""
+    """So do its task, which reports progress meanwhile,
+    and the caller that waits for the result."""
     server = stage.server("--appendonly", "yes", "--appendfsync", "always")
     docket = await stage.docket(lease=1.0)
     started, go_on = asyncio.Event(), asyncio.Event()

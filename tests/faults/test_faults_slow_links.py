@@ -1,4 +1,5 @@
-"""Links that carry little: whoever has large values to send or to fetch harms nobody, and gets there in the end."""
+"""Links that carry little: whoever has large values to send
+or to fetch harms nobody, and gets there in the end."""
 
 from __future__ import annotations
 
@@ -23,14 +24,16 @@ from .proxy import Proxy
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deadlines in the proportion of small values to small rates, so that the tests take seconds."""
+    """Deadlines in the proportion of small values to
+    small rates, so that the tests take seconds."""
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 0.6)
     monkeypatch.setattr(settler, "ANSWER_SECONDS", 0.6, raising=False)
     monkeypatch.setattr("docket.storage.pipeline.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
 
 
 async def test_endings_that_are_late_together_are_written_in_smaller_batches(stage: Stage, impatient: None) -> None:
-    """Twelve results of 20 kB at 100 kB a second: all of them take more than two seconds, and an answer is due in 0.6."""
+    """Twelve results of 20 kB at 100 kB a second: all of them
+    take more than two seconds, and an answer is due in 0.6."""
     server = stage.server()
     starts: list[int] = []
     released = asyncio.Event()
@@ -212,7 +215,8 @@ async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_exp
 
 @pytest.mark.parametrize("size", [20_000, 100_000], ids=["in its ending", "stored apart"])
 async def test_a_task_whose_result_never_arrives_is_delivered_again(stage: Stage, impatient: None, size: int) -> None:
-    """A path that carries small packets and no large one: renewals pass, and this ending never does."""
+    """A path that carries small packets and no large
+    one: renewals pass, and this ending never does."""
     server, starts, released = stage.server(), list[bool](), asyncio.Event()
     # Scripts are known to the server: they would be large packets, too.
     for script in (Path(scripts.__file__).parent / "lua").glob("*.lua"):

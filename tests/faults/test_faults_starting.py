@@ -135,7 +135,8 @@ async def test_worker_run_does_not_wait_for_another_password(stage: Stage) -> No
 async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
     stage: Stage, opened: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many wait, one connection at a time is tried, and none of them waits for the attempts of the others."""
+    """However many wait, one connection at a time is tried,
+    and none of them waits for the attempts of the others."""
     attempts: list[float] = []
     real = connection.open_pipeline
 
@@ -169,7 +170,8 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
 async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_that_it_was_not_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server goes silent while a docket is open. No add waits for an attempt of its own after that of the others."""
+    """The server goes silent while a docket is open. No add
+    waits for an attempt of its own after that of the others."""
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
     server = stage.server(tcp=True)
     docket = await stage.docket(add_patience=timedelta(0))

@@ -205,7 +205,8 @@ def test_numbers_that_no_task_can_be_lost_are_refused(count: int, error: type[Ex
 
 
 async def test_a_suspect_is_not_to_blame_for_another_worker_of_its_process(stage: Stage) -> None:
-    """Two workers share a process. The one kills it, so the other must not be running a suspect at that time."""
+    """Two workers share a process. The one kills it, so the
+    other must not be running a suspect at that time."""
     docket = await stage.docket(lease=LEASE)
     innocent = await docket.add(tasks.hold, key="innocent")("go")
     for starts in (1, 2):
@@ -230,7 +231,8 @@ async def test_a_suspect_is_not_to_blame_for_another_worker_of_its_process(stage
 
 
 async def test_a_task_that_asks_its_own_process_to_stop_is_taken_for_an_operator(stage: Stage) -> None:
-    """A process that is told to stop hands back what runs, whoever told it: no loss, and the task is the first in line."""
+    """A process that is told to stop hands back what runs, whoever
+    told it: no loss, and the task is the first in line."""
     docket = await stage.docket(lease=LEASE)
     execution = await docket.add(tasks.leave, key="task")("terminate")
     for starts in range(1, 6):

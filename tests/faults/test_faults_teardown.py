@@ -1,4 +1,5 @@
-"""Whatever is closed under a running worker, and in which order: the run returns, the lease goes, the process ends."""
+"""Whatever is closed under a running worker, and in which
+order: the run returns, the lease goes, the process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from .processes import Process
 
 # A hang fails; a busy machine does not.
 SECONDS = 40.0
-# The promise is two seconds, and five for a body that ignores its cancel. Processes share the machine with other tests.
+# The promise is two seconds, and five for a body that ignores its cancel. Processes share the
+# machine with other tests.
 PLAIN_SECONDS, STUBBORN_SECONDS = 12.0, 15.0
 AT_ONCE = (
     "exception",
@@ -31,7 +33,8 @@ def program(stage: Stage, order: str, body: str = "plain", method: str = "run_fo
 
 
 async def ended(process: Process, seconds: float) -> str:
-    """What it said, once it has ended by itself; `seconds` are counted from the moment at which it began to close."""
+    """What it said, once it has ended by itself; `seconds`
+    are counted from the moment at which it began to close."""
     await process.ended(SECONDS + 20)
     assert closed_after(process) < seconds, process.output
     assert "trying again" not in process.output, process.output
@@ -45,7 +48,8 @@ def closed_after(process: Process) -> float:
 
 
 async def assert_task_is_free(stage: Stage) -> None:
-    """The worker is off the roster, and the next one has the task without waiting for a lease to end."""
+    """The worker is off the roster, and the next one
+    has the task without waiting for a lease to end."""
     docket = await stage.docket("teardown")
     assert await docket.workers() == []
     ran = asyncio.Event()
@@ -120,9 +124,10 @@ async def test_a_task_that_closes_its_own_docket_goes_back_at_once(stage: Stage,
     await assert_task_is_free(stage)
 
 
-# Promised are two seconds, five for a body that ignores its cancel, and the grace period where there is one. The bounds below are
-# two or three seconds wider: the process measures wall time, of which a busy machine takes a part. They still tell one deadline
-# from several: without it, five workers take ten seconds and a server that hangs keeps a worker for twenty.
+# Promised are two seconds, five for a body that ignores its cancel, and the grace period where
+# there is one. The bounds below are two or three seconds wider: the process measures wall time, of
+# which a busy machine takes a part. They still tell one deadline from several: without it, five
+# workers take ten seconds and a server that hangs keeps a worker for twenty.
 
 
 async def test_a_server_that_hangs_keeps_nothing_from_closing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +152,8 @@ async def test_a_server_that_hangs_keeps_nothing_from_closing(stage: Stage, monk
 async def test_a_server_that_hangs_keeps_no_worker_from_stopping(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, order: str, seconds: float
 ) -> None:
-    """Endings, the place on the roster and connections are waited for together, not one after the other."""
+    """Endings, the place on the roster and connections
+    are waited for together, not one after the other."""
     server = stage.server(tcp=True)
     monkeypatch.setenv("SERVER_PID", str(server.pid))
     process = program(stage, order)

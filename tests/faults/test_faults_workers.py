@@ -1,4 +1,5 @@
-"""Workers that are killed, paused, blocked, told to stop, or taken down by what they run (rows A1 to A5)."""
+"""Workers that are killed, paused, blocked, told to
+stop, or taken down by what they run (rows A1 to A5)."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wa
 
 
 async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_pause(stage: Stage) -> None:
-    """Deliveries that lie in the socket of a paused worker belong to others by the time it wakes."""
+    """Deliveries that lie in the socket of a paused
+    worker belong to others by the time it wakes."""
     docket = await stage.docket()
     sleeper = stage.worker_process(concurrency=50)
     await eventually(lambda: reads_blocked(docket), "its blocking read is under way")

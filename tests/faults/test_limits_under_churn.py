@@ -1,4 +1,5 @@
-"""Limits hold while workers die, pause and have wrong clocks; nothing is lost and no slot is left behind."""
+"""Limits hold while workers die, pause and have wrong
+clocks; nothing is lost and no slot is left behind."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Crew:
     async def lose_one(self) -> None:
         """Kills one. What it ran is over from here, whatever its notes say.
 
-        Not one that runs a task which has lost two workers already: a third loss would bury that task, as it should.
+        Not one that runs a task which has lost two workers
+        already: a third loss would bury that task, as it should.
         """
         spared = endangered(await self.notes())
         candidates = [worker for worker in self.workers if worker.pid not in spared]
@@ -244,7 +246,8 @@ async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Cre
     assert await states(docket, [e.key for e in rated]) == {ExecutionState.COMPLETED: 12}
     assert await states(docket, [e.key for e in cooled]) == {ExecutionState.COMPLETED: 1, ExecutionState.CANCELLED: 11}
     times = [n.at for n in await crew.notes() if n.group == "rated"]
-    # Four windows of a second, told by the server's clock: by the workers' own, all twelve would start at once.
+    # Four windows of a second, told by the server's clock:
+    # by the workers' own, all twelve would start at once.
     assert times[-1] - times[0] > 2
 
 

@@ -1,4 +1,5 @@
-"""Tests of large sizes, which only `make test-large` runs. They print their figures; none of them compares times."""
+"""Tests of large sizes, which only `make test-large` runs.
+They print their figures; none of them compares times."""
 
 from __future__ import annotations
 

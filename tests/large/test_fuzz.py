@@ -1,4 +1,5 @@
-"""A million records that somebody has damaged: each means the same to the scripts and to Python, and fails neither."""
+"""A million records that somebody has damaged: each means
+the same to the scripts and to Python, and fails neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A great many tasks that wait: nothing that is done to one of them costs more because of the others."""
+"""A great many tasks that wait: nothing that is done
+to one of them costs more because of the others."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ async def note(number: int, text: str = "") -> None: ...
 
 
 async def cost_of_one(docket: Docket) -> Counter[str]:
-    """The commands that one task costs: it is added, claimed and settled, and another is scheduled, moved and cancelled."""
+    """The commands that one task costs: it is added, claimed and
+    settled, and another is scheduled, moved and cancelled."""
     before = await commands(docket)
     await docket.add(note, key="one")(1)
     [run] = await docket.ledger.take(WORKER, '"worker"', 1) or []
@@ -49,7 +51,8 @@ async def test_adding_claiming_and_settling_cost_the_same_with_a_million_waiting
     print(f"\n{MILLION:,} tasks added in {time.monotonic() - began:.0f} s")
     assert (await docket.ledger.count()).unfinished == MILLION
     full = await cost_of_one(docket)
-    # Fewer events: with an empty schedule, each new task is the next one, of which the stager is told.
+    # Fewer events: with an empty schedule, each new
+    # task is the next one, of which the stager is told.
     assert not full - empty
     # Nothing that looks at all of it does so in one go.
     before, began = await commands(docket), time.monotonic()

@@ -1,4 +1,5 @@
-"""A ledger on an empty database of a real server: the embedded Valkey, and Redis where it is installed."""
+"""A ledger on an empty database of a real server: the
+embedded Valkey, and Redis where it is installed."""
 
 from __future__ import annotations
 

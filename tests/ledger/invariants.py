@@ -1,4 +1,5 @@
-"""Everything one docket has on its server, read at one moment, and the rules it must obey whatever happened before."""
+"""Everything one docket has on its server, read at one moment,
+and the rules it must obey whatever happened before."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from docket.storage.records import (
 )
 
 GROUP = b"docket-workers"
-# Among the leases, and no workers: when anybody renewed last, and until when nobody is declared dead.
+# Among the leases, and no workers: when anybody
+# renewed last, and until when nobody is declared dead.
 MARKS = {b"\1renewed", b"\1grace"}
 CANCEL_ASKED, SUSPECT, FROM_FRONT, ALONE = 1, 2, 4, 16
 # In the flags of a task record.
@@ -82,7 +84,8 @@ class StreamEntry:
 
 @dataclass
 class Stream:
-    """A stream and its group: entries in order, each with the consumer it is pending with, if any."""
+    """A stream and its group: entries in order, each
+    with the consumer it is pending with, if any."""
 
     entries: list[StreamEntry] = field(default_factory=list[StreamEntry])
     dangling: list[str] = field(default_factory=list[str])
@@ -310,8 +313,9 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
 def problems(stored_state: StoredState, *, group_was_lost: bool = False) -> list[str]:
     """What is wrong with the stored state; nothing, ever.
 
-    A group that was destroyed took the list of who had been given what with it: until its entries have been read
-    again, they may be with one worker and run by another, and a run may outlive its worker.
+    A group that was destroyed took the list of who had been given what
+    with it: until its entries have been read again, they may be with
+    one worker and run by another, and a run may outlive its worker.
     """
     return list(_problems(stored_state, group_was_lost))
 
@@ -427,7 +431,8 @@ def _limits(b: StoredState) -> Iterator[str]:
     for key, limits in b.parked.items():
         if key not in b.tasks:
             yield f"{key!r} is parked at {limits}, but has no record"
-        # The last is the one a task waits for, or was woken for; of those before it the task has a slot.
+        # The last is the one a task waits for, or was woken
+        # for; of those before it the task has a slot.
         waits = key in b.lines.get(limits[-1], [])
         for limit in limits[:-1] if waits else limits:
             holders.setdefault(limit, set()).add(b"w" + key.encode("utf-8", "surrogatepass"))

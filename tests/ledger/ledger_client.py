@@ -104,7 +104,8 @@ class LedgerClient:
         return deliveries
 
     async def isolate(self, worker: str, deliveries: list[Delivery] | None, notes: SuspectNotes) -> None:
-        """What a worker does with a suspect that it has to itself, in a process where nothing else runs."""
+        """What a worker does with a suspect that it has to
+        itself, in a process where nothing else runs."""
         for delivery in deliveries or ():
             if delivery.epoch == notes.alone:
                 assert await self.ledger.isolate(worker, delivery, alone=True)
@@ -154,8 +155,8 @@ class LedgerClient:
             client.close()
 
     def reclaim(self, worker: str = "somebody", *, thorough: bool = True) -> list[int]:
-        """One step: declared dead, put back, buried, cancelled, left. A thorough one looks for consumers of the gone, too, as
-        every step does that answers a call."""
+        """One step: declared dead, put back, buried, cancelled, left. A thorough one looks for
+        consumers of the gone, too, as every step does that answers a call."""
         consumers = self._consumers_without_lease() if thorough else []
         step = self._reclaim(worker, consumers)
         if step.look_for_consumers and not thorough:
@@ -174,7 +175,8 @@ class LedgerClient:
         self.client.hset(self.ledger.keys.key("fleet"), "reclaiming", self.now() - 1)
 
     def stall(self, ms: int) -> None:
-        """Nobody could reach the server for so long: all that it knows of the fleet is that much older."""
+        """Nobody could reach the server for so long: all
+        that it knows of the fleet is that much older."""
         for name in self.client.zrange(self.ledger.keys.leases, 0, -1):
             if name != b"\1grace":
                 self.client.zincrby(self.ledger.keys.leases, -ms, name)

@@ -1,4 +1,5 @@
-"""Drives a ledger on a real server and the model side by side, with what Hypothesis comes up with."""
+"""Drives a ledger on a real server and the model
+side by side, with what Hypothesis comes up with."""
 
 from __future__ import annotations
 
@@ -378,7 +379,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.reclaim()
 
     def come_too_late(self) -> None:
-        """A worker that was given up wakes: its blocking read was answered, and it knows nothing yet."""
+        """A worker that was given up wakes: its blocking
+        read was answered, and it knows nothing yet."""
         worker = self._draw(st.sampled_from(sorted(self.stored_state.lost)))
         assert self._run(self.ledger_client.ledger.take(worker, '"w"', 1)) is None
         if self._draw(st.booleans()):

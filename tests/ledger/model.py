@@ -1,7 +1,7 @@
 """What the ledger promises, as a few dozen lines of plain Python that need no server.
 
-Keys wait in a queue, on two streams or in lines; runs have epochs; limits have slots. Each verb does what the script
-of that name must do, and says what it must answer.
+Keys wait in a queue, on two streams or in lines; runs have epochs; limits have slots. Each verb
+does what the script of that name must do, and says what it must answer.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Model:
     stopping: set[str] = field(default_factory=set[str])
     groups: dict[str, Group] = field(default_factory=dict[str, Group])
     met: dict[str, str] = field(default_factory=dict[str, str])
-    # Whether a busy worker reserves a single suspect depends on the time, so the server has the say.
+    # Whether a busy worker reserves a single suspect
+    # depends on the time, so the server has the say.
     reserves: Callable[[str, str], bool] = lambda worker, key: False
     orders: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
     most: dict[str, int] = field(default_factory=dict[str, int])
@@ -321,7 +322,8 @@ class Model:
         return claimed
 
     def _judge(self, worker: str, key: str, idle: bool, gives_up: bool) -> str:
-        """Where a suspect goes: at most half of a group runs at one worker, a single one gets it to itself."""
+        """Where a suspect goes: at most half of a group runs
+        at one worker, a single one gets it to itself."""
         group = self.groups.setdefault(key, Group(1))
         if group.size > 1:
             here = [k for k, r in self.running.items() if r.worker == worker and self.groups.get(k) is group]

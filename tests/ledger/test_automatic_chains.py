@@ -1,4 +1,5 @@
-"""The chain of an automatic task that somebody has cancelled stays so, until a newer deploy starts."""
+"""The chain of an automatic task that somebody has
+cancelled stays so, until a newer deploy starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A replica takes over that lacks the last writes, and its clock is behind the last epoch that was given out."""
+"""A replica takes over that lacks the last writes, and
+its clock is behind the last epoch that was given out."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def of(worker: str, settlement: Settlement) -> Settlement:
 
 
 async def one_epoch_for_two(ledger_client: LedgerClient) -> tuple[tuple[str, Delivery], tuple[str, Delivery]]:
-    """Two workers that have claimed a task under the same epoch, of which the server knows the second only."""
+    """Two workers that have claimed a task under the same
+    epoch, of which the server knows the second only."""
     first, second = await ledger_client.hire(), await ledger_client.hire()
     await ledger_client.add("k")
     # The clock was set back: it is behind the last epoch, and epochs follow each other one by one.
@@ -58,7 +60,8 @@ async def test_a_run_that_the_replica_never_heard_of_cannot_end_the_run_that_has
 
 
 async def test_endings_of_several_worker_ids_are_told_apart_in_one_batch(ledger_client: LedgerClient) -> None:
-    """A worker that had to take a new id still writes endings of runs that it began under the former one."""
+    """A worker that had to take a new id still writes
+    endings of runs that it began under the former one."""
     (first, one), (second, other) = await one_epoch_for_two(ledger_client)
     await ledger_client.add("more")
     (more,) = await ledger_client.take(first)

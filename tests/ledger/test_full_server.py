@@ -158,7 +158,8 @@ async def test_the_work_of_the_dead_is_recovered_and_buried(ledger_client: Ledge
 
 
 async def test_large_results_are_stored_and_large_arguments_are_refused(ledger_client: LedgerClient) -> None:
-    """A result comes with a settlement that makes room; without it, runs would hold their slots for ever."""
+    """A result comes with a settlement that makes room;
+    without it, runs would hold their slots for ever."""
     large = bytes(200_000)
     with full(ledger_client):
         await ledger_client.ledger.payloads.store(result_payload(1, large, ttl_ms=60_000))

@@ -1,4 +1,5 @@
-"""What a run took of its limits and did not use: given back by the write that ends the run, and by nothing else."""
+"""What a run took of its limits and did not use: given back
+by the write that ends the run, and by nothing else."""
 
 from __future__ import annotations
 

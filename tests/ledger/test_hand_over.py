@@ -1,4 +1,5 @@
-"""What is ready goes straight to a worker that waits and has offered a slot, and is claimed as by its own take."""
+"""What is ready goes straight to a worker that waits and
+has offered a slot, and is claimed as by its own take."""
 
 from __future__ import annotations
 
@@ -610,7 +611,8 @@ async def test_a_hand_over_that_fails_does_not_fail_the_add(
 async def test_the_neighbour_of_a_poison_that_comes_back_from_the_schedule_is_never_buried(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
-    """Whichever worker has the poison dies. The worker that waits must not get it beside another suspect."""
+    """Whichever worker has the poison dies. The worker
+    that waits must not get it beside another suspect."""
     await ledger_client.add("poison", "neighbour")
     for _ in range(2):
         worker = await ledger_client.hire()

@@ -1,4 +1,5 @@
-"""Runs that are claimed by hand: a lease of their own, and the sweep for those whose lease has ended."""
+"""Runs that are claimed by hand: a lease of their
+own, and the sweep for those whose lease has ended."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ async def test_pages_clear_and_sweep_go_in_bounded_steps(ledger_client: LedgerCl
 
 
 async def test_adding_taking_and_settling_cost_the_same_however_much_waits(ledger_client: LedgerClient) -> None:
-    """The same commands on the server, and none whose cost grows with the size of what it looks at."""
+    """The same commands on the server, and none whose
+    cost grows with the size of what it looks at."""
     worker = await ledger_client.hire()
     await commands_of_one_task(ledger_client, worker)
     before = await commands_of_one_task(ledger_client, worker)

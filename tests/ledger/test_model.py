@@ -1,4 +1,5 @@
-"""Whatever happens in whatever order, the state on the server is sound, and is that of the model."""
+"""Whatever happens in whatever order, the state on
+the server is sound, and is that of the model."""
 
 from __future__ import annotations
 

@@ -287,7 +287,8 @@ async def test_a_payload_that_somebody_deleted_is_told_apart(ledger_client: Ledg
 async def test_a_late_request_to_store_does_not_put_a_time_to_live_on_an_adopted_payload(
     ledger_client: LedgerClient,
 ) -> None:
-    """A request that was given up may lie in a proxy until its repeat was answered and the task was added."""
+    """A request that was given up may lie in a proxy until
+    its repeat was answered and the task was added."""
     payload = await store(ledger_client)
     await add(ledger_client, "task", payload)
     await ledger_client.ledger.payloads.store(payload)

@@ -285,7 +285,8 @@ async def test_a_hand_back_does_not_count_as_a_loss(ledger_client: LedgerClient)
 
 
 async def lose_alone_unmarked(ledger_client: LedgerClient, key: str, *, then_marked: bool | None = None) -> None:
-    """The suspect has a worker to itself as far as the server knows. The worker says more, or nothing, and dies."""
+    """The suspect has a worker to itself as far as the server
+    knows. The worker says more, or nothing, and dies."""
     worker, notes = await ledger_client.hire(), SuspectNotes()
     deliveries = await ledger_client.ledger.take(worker, '"w"', 10, None, notes)
     assert deliveries is not None
@@ -298,7 +299,8 @@ async def lose_alone_unmarked(ledger_client: LedgerClient, key: str, *, then_mar
 
 
 async def test_a_task_is_buried_only_if_its_process_had_no_other_body(ledger_client: LedgerClient) -> None:
-    """Whether there was one only the worker knows: another worker of its process, or a body that was left behind."""
+    """Whether there was one only the worker knows: another
+    worker of its process, or a body that was left behind."""
     await lose_twice(ledger_client, "innocent")
     for losses in (3, 4, 5):
         await lose_alone_unmarked(ledger_client, "innocent")
@@ -492,7 +494,8 @@ async def test_groups_are_split_and_never_joined(ledger_client: LedgerClient) ->
 async def test_a_poison_is_buried_and_all_its_neighbours_complete(
     ledger_client: LedgerClient, neighbours: int, slots: int
 ) -> None:
-    """One worker after the other takes what it may; it dies if it has the poison, and completes what it has if not."""
+    """One worker after the other takes what it may; it dies
+    if it has the poison, and completes what it has if not."""
     keys = [f"neighbour {n}" for n in range(neighbours)]
     await ledger_client.add(*keys[: neighbours // 2], "poison", *keys[neighbours // 2 :])
     deaths = 0
@@ -689,7 +692,8 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
 
 
 class Waiter:
-    """An idle worker: it waits in a blocking read, has offered a slot and listens for what it is handed."""
+    """An idle worker: it waits in a blocking read, has
+    offered a slot and listens for what it is handed."""
 
     def __init__(self, ledger_client: LedgerClient, worker: str) -> None:
         self.ledger_client, self.worker = ledger_client, worker

@@ -1,4 +1,5 @@
-"""Tasks whose function the worker that got them does not know wait, by function, for one that does."""
+"""Tasks whose function the worker that got them does
+not know wait, by function, for one that does."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ async def test_a_task_waits_until_a_worker_that_knows_its_function_asks_for_it(l
 
 
 async def test_each_task_moves_once_however_many_workers_do_not_know_it(ledger_client: LedgerClient) -> None:
-    """Those brought forward are read in the same step: a worker that does not know them cannot get them in between."""
+    """Those brought forward are read in the same step: a worker
+    that does not know them cannot get them in between."""
     ignorant, learned = await ledger_client.hire("g"), await ledger_client.hire("f")
     await meet(ledger_client, ignorant, "a", "b", "c")
     await ledger_client.add("handed back", function="g")

@@ -1,4 +1,5 @@
-"""A record in a place that only a newer release knows: its workers see to it, and nobody else touches it."""
+"""A record in a place that only a newer release knows:
+its workers see to it, and nobody else touches it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ SITUATIONS: dict[str, Situation] = {}
 
 
 def situation(*scripts: str) -> Callable[[Situation], Situation]:
-    """One in which these scripts meet the task "k" in a place that they do not know. It gives the record as it was before."""
+    """One in which these scripts meet the task "k" in a place that they do not know. It gives the
+    record as it was before."""
 
     def register(met: Situation) -> Situation:
         SITUATIONS.update(dict.fromkeys(scripts, met))
@@ -162,7 +164,8 @@ async def _(ledger_client: LedgerClient) -> bytes:
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire()
     record, _ = await waiting_for_a_slot(ledger_client, worker)
-    # The body of the run that is replaced may still run: it keeps its slot until its worker is gone.
+    # The body of the run that is replaced may still
+    # run: it keeps its slot until its worker is gone.
     await ledger_client.add("holder", replace=True)
     await ledger_client.ledger.leave(worker)
     return record
@@ -258,7 +261,8 @@ async def _(ledger_client: LedgerClient) -> bytes:
 
 
 def reads_records(name: str) -> bool:
-    """Whether a script reads a task record, which has the place. One that looks at flags alone counts, too."""
+    """Whether a script reads a task record, which has the
+    place. One that looks at flags alone counts, too."""
     return bool(re.search(r"\b(unpack_task|flags_of|is_foreign)\(", load(name).source))
 
 

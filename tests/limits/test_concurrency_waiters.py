@@ -1,4 +1,5 @@
-"""A thousand tasks behind one limit: nobody asks whether it is his turn, and nobody waits longer than he must."""
+"""A thousand tasks behind one limit: nobody asks whether
+it is his turn, and nobody waits longer than he must."""
 
 import asyncio
 import statistics
@@ -53,10 +54,12 @@ async def test_a_thousand_tasks_behind_a_limit_of_one_wait_without_a_poll_and_st
         await assert_nothing_is_left(docket)
 
     assert [n for n, _ in began] == list(range(TASKS + 1))
-    # A second of a worker that has nothing to do: its lease, its look at the others; every ten seconds it sweeps a page of tasks.
+    # A second of a worker that has nothing to do: its lease, its look at the others; every ten
+    # seconds it sweeps a page of tasks.
     assert min(seconds) < 60, f"{seconds} commands a second while all wait"
     assert per_task < 100, f"{per_task:.1f} commands for each task"
-    # Milliseconds where the machine lets them; and never the pause of somebody who looks from time to time.
+    # Milliseconds where the machine lets them; and never
+    # the pause of somebody who looks from time to time.
     waits = sorted(start - end for (_, start), end in zip(began[1:], ended[:-1], strict=True))
     assert waits[TASKS // 10] < 0.02, f"nine of ten wait longer than {waits[TASKS // 10] * 1000:.1f} ms"
     assert statistics.median(waits) < 0.1, f"half of them wait longer than {statistics.median(waits) * 1000:.1f} ms"

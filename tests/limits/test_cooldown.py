@@ -15,7 +15,8 @@ from tests.running import run_with_defaults, worker_at_work
 from tests.waiting import eventually, reaches
 
 HOUR = timedelta(hours=1)
-# The way from the decision to the body takes its time on a busy machine. To the millisecond: test_limits_by_the_clock.py.
+# The way from the decision to the body takes its time on a busy machine. To the millisecond:
+# test_limits_by_the_clock.py.
 SURELY = 0.4
 
 

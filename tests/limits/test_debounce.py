@@ -14,7 +14,8 @@ from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
 from tests.waiting import eventually, reaches
 
-# Long enough for a busy machine to get the next submission in. To the millisecond: test_limits_by_the_clock.py.
+# Long enough for a busy machine to get the next submission in. To the millisecond:
+# test_limits_by_the_clock.py.
 SETTLE = 1.2
 
 

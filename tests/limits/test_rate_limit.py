@@ -13,7 +13,8 @@ from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
 from tests.waiting import eventually, reaches
 
-# The way from the decision to the body takes its time on a busy machine. To the millisecond: test_limits_by_the_clock.py.
+# The way from the decision to the body takes its time on a busy machine. To the millisecond:
+# test_limits_by_the_clock.py.
 SURELY = 0.4
 
 
@@ -75,8 +76,8 @@ async def test_what_is_too_much_does_not_come_back_before_its_turn(run_log: RunL
         await add_all(docket, call, 100)
         await run_log.has(*range(100))
         written = (await redis.info("commandstats"))["cmdstat_zadd"]["calls"]
-    # Two for each time that a task is put off (about twice each), one when it begins. If all came back whenever a place is
-    # free, there would be five thousand.
+    # Two for each time that a task is put off (about twice each), one when it begins. If all came
+    # back whenever a place is free, there would be five thousand.
     assert written < 2000, f"{written} for 100 tasks"
 
 

@@ -1,4 +1,5 @@
-"""A server of each test process's own, on a socket and on a port; and nothing may be complained about afterwards."""
+"""A server of each test process's own, on a socket and on
+a port; and nothing may be complained about afterwards."""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ async def scripted_server() -> AsyncIterator[ScriptedServer]:
 
 @pytest.fixture
 async def no_complaints() -> AsyncIterator[None]:
-    """Of exceptions that nobody retrieved, tasks that were forgotten, connections that were not closed."""
+    """Of exceptions that nobody retrieved, tasks that
+    were forgotten, connections that were not closed."""
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     yield

@@ -59,7 +59,8 @@ class Scope:
 
 @dataclass(eq=False)
 class Local:
-    """One `local` statement with its first line, or a loop's names or a function's parameters, and the blocks that use them."""
+    """One `local` statement with its first line, or a loop's names or a function's parameters, and
+    the blocks that use them."""
 
     names: tuple[str, ...]
     line: str
@@ -68,7 +69,8 @@ class Local:
 
 
 class Reading:
-    """Which `local` each name of a source means. `unknown` are those that none precedes in a block around them.
+    """Which `local` each name of a source means. `unknown`
+    are those that none precedes in a block around them.
 
     A `local x = x` counts as one that uses itself.
     """

@@ -40,7 +40,8 @@ def plainly(words: Words) -> bytes:
 
 
 class ScriptedServer:
-    """Each connection is answered by the next of `manners`, the last ones plainly. An async context manager."""
+    """Each connection is answered by the next of `manners`,
+    the last ones plainly. An async context manager."""
 
     def __init__(self) -> None:
         self.manners: list[Callable[[Words], bytes | None]] = []

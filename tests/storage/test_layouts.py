@@ -35,7 +35,8 @@ def constants(part: str) -> dict[str, int | str]:
 
 
 def assigned(part: str, source: str) -> list[list[str]]:
-    """The names to which a part assigns what this expression gives, without the table that they are fields of."""
+    """The names to which a part assigns what this expression
+    gives, without the table that they are fields of."""
     pattern = rf"^ +(?:local )?([\w., \n]+?)\s*=\s*{re.escape(source)}"
     return [
         [name.strip().rpartition(".")[2] for name in found.split(",")]

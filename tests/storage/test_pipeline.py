@@ -1,4 +1,5 @@
-"""Many calls under way on one connection: each gets its own answer, or a clear error, whatever happens to the others."""
+"""Many calls under way on one connection: each gets its own answer, or a clear error, whatever
+happens to the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whoever listens hears again after a lost connection, is told of the gap, and is told why if the server refuses."""
+"""Whoever listens hears again after a lost connection, is
+told of the gap, and is told why if the server refuses."""
 
 from __future__ import annotations
 

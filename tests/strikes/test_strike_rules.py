@@ -341,7 +341,8 @@ async def test_a_struck_automatic_task_stops_and_comes_back_after_its_restore(do
 
 
 async def test_what_was_restored_stays_restored_when_an_old_message_comes_late(docket: Docket) -> None:
-    """A change is applied when it is acknowledged; the message about it may come much later and must change nothing."""
+    """A change is applied when it is acknowledged; the message
+    about it may come much later and must change nothing."""
     messages: list[bytes] = []
     await docket.subscriptions.listen(docket.keys.strike_channel, messages.append)
     await docket.strike(send)

@@ -1,4 +1,5 @@
-"""The assertions for users' tests: they hold when they should, and say what is there when they do not."""
+"""The assertions for users' tests: they hold when they
+should, and say what is there when they do not."""
 
 from datetime import timedelta
 from typing import Any

@@ -16,7 +16,8 @@ EXAMPLE = REPOSITORY / "examples" / "testing_an_application"
 
 
 def run_pytest(folder: Path, *options: str) -> str:
-    """Runs pytest in a project of its own and returns what it says; the plugin is found as by any user."""
+    """Runs pytest in a project of its own and returns
+    what it says; the plugin is found as by any user."""
     installed = any(entry.value == "docket.testing.plugin" for entry in entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "docket.testing.plugin"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}

@@ -1,4 +1,5 @@
-"""Which time it is for a worker and its tasks: the server's, whatever this machine's clock and event loop do."""
+"""Which time it is for a worker and its tasks: the server's,
+whatever this machine's clock and event loop do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An idle worker is handed its next task; whatever happens to offers and messages, every task runs once and no slot is lost."""
+"""An idle worker is handed its next task; whatever happens to offers and messages, every task runs
+once and no slot is lost."""
 
 from __future__ import annotations
 
@@ -264,7 +265,8 @@ async def test_every_task_runs_once_while_the_subscription_breaks_again_and_agai
 
 
 class Hall:
-    """An offering of its own, of a worker that is not there; what it would begin and refuse is noted."""
+    """An offering of its own, of a worker that is not
+    there; what it would begin and refuse is noted."""
 
     ID = "w~1"
 
@@ -306,7 +308,8 @@ class Hall:
         return kept
 
     async def hand(self, epoch: int) -> None:
-        """Returns when the offering has heard it, too: both listen to the same channel, in this order."""
+        """Returns when the offering has heard it, too:
+        both listen to the same channel, in this order."""
         heard, channel = asyncio.Event(), self._docket.keys.delivery_channel(self.ID)
 
         def noted(_: bytes) -> None:
@@ -364,7 +367,8 @@ async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(hall
 
 @pytest.mark.parametrize("slots_in_use", [0, 1, 2])
 async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(hall: Hall, slots_in_use: int) -> None:
-    """With no slot free, too: handed back, a run that is under way would begin a second time elsewhere."""
+    """With no slot free, too: handed back, a run that
+    is under way would begin a second time elsewhere."""
     hall.known.add(7)
     for _ in range(slots_in_use):
         hall.slots.take()

@@ -1,4 +1,5 @@
-"""Values and behaviours that raise SystemExit and its like outside of a body: the fault of their task, and of nobody else."""
+"""Values and behaviours that raise SystemExit and its like outside of a body: the fault of their
+task, and of nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A worker whose slots turn over quickly has the next tasks at hand; none waits there for long, none runs beyond the slots."""
+"""A worker whose slots turn over quickly has the next tasks at hand; none waits there for long,
+none runs beyond the slots."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.waiting import SECONDS, eventually
 
 
 class Line:
-    """A line of its own, of a worker that is not there; what it would begin and hand back is noted."""
+    """A line of its own, of a worker that is not there;
+    what it would begin and hand back is noted."""
 
     def __init__(self, count: int = 8) -> None:
         self.slots = Slots(count)
@@ -109,7 +111,8 @@ async def test_all_runs_of_a_lost_lease_are_marked_those_that_wait_included() ->
 
 
 async def fill_up(docket: Docket, worker: Worker, run_log: RunLog, more: int) -> list[str]:
-    """All slots are taken, and so many tasks more are claimed without one. Returns the keys of these."""
+    """All slots are taken, and so many tasks more are
+    claimed without one. Returns the keys of these."""
     total = worker.concurrency + more
     executions = await docket.add_many(docket.call(run_log.hold)(n) for n in range(total))
     await eventually(lambda: len(worker.runs) == total, f"{total} are claimed")

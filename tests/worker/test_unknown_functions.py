@@ -1,4 +1,5 @@
-"""A task goes to a worker that knows its function, and waits for one while there is none. Nobody records it as done."""
+"""A task goes to a worker that knows its function, and waits
+for one while there is none. Nobody records it as done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which commands there are. Each is loaded when it is named, so that `docket --help` answers at once."""
+"""Which commands there are. Each is loaded when it
+is named, so that `docket --help` answers at once."""
 
 from __future__ import annotations
 

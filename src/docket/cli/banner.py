@@ -15,7 +15,8 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 @dataclass(frozen=True)
 class Introduction:
-    """The worker, its docket and its server, for the first line of the log. The worker logs its tasks itself."""
+    """The worker, its docket and its server, for the first
+    line of the log. The worker logs its tasks itself."""
 
     worker: str
     docket: str

@@ -55,8 +55,8 @@ Concurrency = Annotated[
 def bench(docket: Docket, tasks: Tasks = 5000, concurrency: Concurrency = 100, json: Json = False) -> None:
     """Measure what docket gets out of your server.
 
-    It takes some seconds, on a docket of its own of which nothing stays. One process adds and runs the tasks, which
-    do nothing: this is the most that one worker process can do here.
+    It takes some seconds, on a docket of its own of which nothing stays. One process adds and runs
+    the tasks, which do nothing: this is the most that one worker process can do here.
     """
     # A bench that is busy logging measures the log.
     with docket_logs_only(Level.ERROR):

@@ -22,7 +22,8 @@ def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLo
 
 @asynccontextmanager
 async def opened(docket: Docket, *, must_exist: bool = True) -> AsyncGenerator[Docket]:
-    """Opens the docket that a command works on. A command that only looks does not make a folder for a server to live in."""
+    """Opens the docket that a command works on. A command that only looks does not make a folder
+    for a server to live in."""
     url = hide_password(docket.url)
     address = parse(docket.url)
     if address.kind is Kind.MEMORY:

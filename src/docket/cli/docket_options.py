@@ -34,7 +34,8 @@ _PANEL = "Settings of the docket"
 
 @dataclass(frozen=True)
 class DocketOptions:
-    """The settings of a docket that the user gave. None leaves a setting to the application or, without one, to its default."""
+    """The settings of a docket that the user gave. None leaves a setting to the application or,
+    without one, to its default."""
 
     app: str | None = None
     docket: str | None = None
@@ -74,7 +75,8 @@ class DocketOptions:
         return changes
 
     def _tell_overridden(self, docket: Docket) -> None:
-        """A variable that was left in the environment may lead a worker to another docket than its application's."""
+        """A variable that was left in the environment may lead
+        a worker to another docket than its application's."""
         if self.docket is not None and self.docket != docket.name:
             logger.warning("docket %r is used instead of %r of %s", self.docket, docket.name, self.app)
         if self.url is not None and self.url != docket.url:
@@ -153,7 +155,8 @@ _WHERE: dict[str, Any] = {
 
 
 def _settings(*, hidden: bool) -> dict[str, Any]:
-    """Commands that only look need few of these. They accept them all, since one environment serves all commands."""
+    """Commands that only look need few of these. They accept
+    them all, since one environment serves all commands."""
     panel: dict[str, Any] = {"rich_help_panel": None if hidden else _PANEL}
     rare: dict[str, Any] = {**panel, "hidden": hidden}
 
@@ -185,7 +188,8 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
 
 
 def on_docket(command: Callable[..., R]) -> Callable[..., R]:
-    """Gives a command these options; it is called with the docket that they mean, not open, as `docket`."""
+    """Gives a command these options; it is called with
+    the docket that they mean, not open, as `docket`."""
     return _with_options(command, lambda options: options.load(), hidden=True)
 
 
@@ -220,7 +224,8 @@ def _with_options(
         if name != "docket"
     ]
     places, rest = _parameters({name: _WHERE[name] for name in where}), _parameters(settings)
-    # The parser reads both; a signature may name a parameter only once, in any order if all are keywords.
+    # The parser reads both; a signature may name a
+    # parameter only once, in any order if all are keywords.
     run.__annotations__ = {}
     run.__signature__ = inspect.Signature([*places, *own, *rest])  # type: ignore[attr-defined]
     return run

@@ -21,7 +21,8 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
 def read_duration(text: str) -> timedelta:
-    """The duration; a bare number is in seconds, `1:30` is minutes and seconds. ValueError if it is none."""
+    """The duration; a bare number is in seconds, `1:30`
+    is minutes and seconds. ValueError if it is none."""
     stripped = text.strip().lower()
     try:
         found = next((length for read in (_by_units, _by_clock, _bare) if (length := read(stripped)) is not None), None)

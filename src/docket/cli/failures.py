@@ -1,4 +1,5 @@
-"""What a user reads when a command cannot do its work: one line that says what to do, and an exit code."""
+"""What a user reads when a command cannot do its work:
+one line that says what to do, and an exit code."""
 
 from __future__ import annotations
 

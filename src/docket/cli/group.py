@@ -18,7 +18,8 @@ from docket.cli.streams import accept_every_character, discard_output
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """Where a command is (`module:typer_app`), what it does in one line, and under which heading it is listed."""
+    """Where a command is (`module:typer_app`), what it does
+    in one line, and under which heading it is listed."""
 
     path: str
     summary: str
@@ -60,7 +61,8 @@ class LazyCommands(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs a command and exits: 0 done, 1 failed, 2 wrong usage, 130 interrupted. What went wrong is one line."""
+        """Runs a command and exits: 0 done, 1 failed, 2 wrong
+        usage, 130 interrupted. What went wrong is one line."""
         accept_every_character()
         try:
             code = super().main(args, prog_name or "docket", complete_var, False, windows_expand_args, **extra)

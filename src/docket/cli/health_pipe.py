@@ -15,7 +15,8 @@ REPORT_SECONDS = 1.0
 class HealthPipe:
     """Writes the worker's health from a thread of its own, so also while the event loop is blocked.
 
-    A supervisor that is gone cannot pass signals on: then the worker stops, as if it had been told to.
+    A supervisor that is gone cannot pass signals on:
+    then the worker stops, as if it had been told to.
     """
 
     def __init__(self, pipe: int, problem: Callable[[], str | None]) -> None:

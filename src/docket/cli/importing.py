@@ -25,8 +25,8 @@ MOST_SHOWN = 10
 def import_tasks(docket: Docket, json: Json = False) -> None:
     """Take over the tasks that pydocket left under this docket's name.
 
-    Stop its workers and producers first. Keys, arguments, attempts and times are kept. A task is moved in one step, so
-    the command may be interrupted and run again.
+    Stop its workers and producers first. Keys, arguments, attempts and times are kept. A task is
+    moved in one step, so the command may be interrupted and run again.
     """
     warnings.setLevel(logging.ERROR)  # It would advise to do what is being done.
     imported = run(_import(docket))

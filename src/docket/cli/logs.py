@@ -36,7 +36,8 @@ def default_format() -> Format:
 
 @contextmanager
 def logging_to_stdout(level: Level, format: Format, worker: str | None = None) -> Generator[None]:
-    """All logging of this process goes to standard output, in one format; afterwards it is as it was.
+    """All logging of this process goes to standard
+    output, in one format; afterwards it is as it was.
 
     `worker`: its name, for every line, where several processes share the output.
     """
@@ -80,7 +81,8 @@ def _handler(format: Format, worker: str | None) -> logging.Handler:
 
 
 class LogLines(logging.StreamHandler[TextIO]):
-    """Lines on a stream. When their reader leaves (`docket worker | head -1`), the worker goes on without a log."""
+    """Lines on a stream. When their reader leaves
+    (`docket worker | head -1`), the worker goes on without a log."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], BrokenPipeError):
@@ -93,11 +95,12 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class JsonLines(logging.Formatter):
-    """One object per line: what every record has, whatever `extra` brought along, and the traceback as text.
+    """One object per line: what every record has, whatever
+    `extra` brought along, and the traceback as text.
 
-    The names are those of `logging`. `timestamp`, `level`, `logger` and `exception` say the same in other words;
-    `timestamp` has its time zone, while `asctime` is local time. Where several processes share the output, every line
-    has the worker's name.
+    The names are those of `logging`. `timestamp`, `level`, `logger` and `exception` say the same in
+    other words; `timestamp` has its time zone, while `asctime` is local time. Where several
+    processes share the output, every line has the worker's name.
     """
 
     def __init__(self, worker: str | None = None) -> None:

@@ -14,7 +14,8 @@ from docket._aio import cancel_and_wait
 from docket.docket import Docket
 from docket.worker import Worker
 
-# A slow server is not kept busy for ever: each measurement ends after about this long, with what it has.
+# A slow server is not kept busy for ever: each measurement
+# ends after about this long, with what it has.
 PATIENCE_SECONDS = 10.0
 ROUND_TRIPS, ONE_BY_ONE, LATENCIES = 200, 500, 200
 CHUNK = 1000
@@ -101,7 +102,8 @@ class Bench:
             return Rate(self._ran, time.perf_counter() - began)
 
     async def latencies(self) -> tuple[Times, Times]:
-        """From `add` to the body, and to the result in the caller's hands, with a worker that has nothing else to do."""
+        """From `add` to the body, and to the result in the caller's
+        hands, with a worker that has nothing else to do."""
         to_body: list[float] = []
         to_result: list[float] = []
         end = time.monotonic() + PATIENCE_SECONDS

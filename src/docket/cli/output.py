@@ -61,7 +61,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Keys, names and error texts are anybody's: what would steer a terminal or break a line is escaped."""
+    """Keys, names and error texts are anybody's: what
+    would steer a terminal or break a line is escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 

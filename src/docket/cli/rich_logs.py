@@ -19,7 +19,8 @@ class LogConsole(Console):
 
 
 def rich_handler() -> logging.Handler:
-    """Coloured lines. Arguments in them are anybody's text, so nothing in them is taken as markup."""
+    """Coloured lines. Arguments in them are anybody's
+    text, so nothing in them is taken as markup."""
     return RichHandler(
         console=LogConsole(),
         show_path=False,

@@ -70,7 +70,8 @@ def _arguments(options: WorkerOptions) -> dict[str, Any]:
 
 
 def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]:
-    """A worker that says what it is when it starts, and tells its supervisor how it is, if it has one."""
+    """A worker that says what it is when it starts, and
+    tells its supervisor how it is, if it has one."""
 
     class AnnouncedWorker(Worker):
         _report: HealthPipe | None = None

@@ -98,8 +98,8 @@ def snapshot(
 ) -> None:
     """Show what waits, what runs and who works.
 
-    Running tasks come first, then those that are ready, then those that wait for their time, in that order of time.
-    Arguments are not shown: they are only read by the workers.
+    Running tasks come first, then those that are ready, then those that wait for their time, in
+    that order of time. Arguments are not shown: they are only read by the workers.
     """
     states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
     cursor = _cursor(after)

@@ -12,7 +12,8 @@ _NOT_OURS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
 class SourceWatcher:
-    """Looks at the times of the `.py` files below a folder; hidden folders and virtual environments are left out."""
+    """Looks at the times of the `.py` files below a folder;
+    hidden folders and virtual environments are left out."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

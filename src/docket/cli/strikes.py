@@ -43,7 +43,8 @@ def strike(
 ) -> None:
     """Block tasks by function, by argument, or by both.
 
-    Examples: docket strike ship_order; docket strike ship_order customer == ACME; docket strike '*' amount '>' int:1000
+    Examples: docket strike ship_order; docket strike ship_order
+    customer == ACME; docket strike '*' amount '>' int:1000
     """
     order = Strike(*_order(function, parameter, operator, value))
     known = run(_send(docket, order))

@@ -20,7 +20,8 @@ logger: logging.Logger = logging.getLogger("docket.supervisor")
 
 
 class Supervisor:
-    """Keeps worker processes running, passes signals on to them, and answers for their health on one port."""
+    """Keeps worker processes running, passes signals on
+    to them, and answers for their health on one port."""
 
     def __init__(
         self,
@@ -41,7 +42,8 @@ class Supervisor:
         ]
 
     def run(self) -> int:
-        """Runs until told to stop, until nothing is left to do, or until the processes cannot start; the exit code."""
+        """Runs until told to stop, until nothing is left to do,
+        or until the processes cannot start; the exit code."""
         with asyncio.Runner() as runner:
             return runner.run(self._run())
 
@@ -65,7 +67,8 @@ class Supervisor:
                         await watching
 
     async def _keep_all_running(self) -> int:
-        """The first process goes ahead: what keeps it from starting would keep the others too, and is said once."""
+        """The first process goes ahead: what keeps it from
+        starting would keep the others too, and is said once."""
         running = [asyncio.create_task(self._seats[0].keep_running())]
         up = asyncio.create_task(self._seats[0].well_once.wait())
         await asyncio.wait([*running, up], return_when=asyncio.FIRST_COMPLETED)
@@ -101,7 +104,8 @@ class Supervisor:
 
 
 def _for_process(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
-    """Names and metrics ports are each process's own, the health port is the supervisor's; one introduction will do."""
+    """Names and metrics ports are each process's own, the health
+    port is the supervisor's; one introduction will do."""
     return options.changed(
         name=f"{base}-{index + 1}" if processes > 1 else base,
         healthcheck_port=None,

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 @dataclass(frozen=True)
 class TaskFunctionInfo:
-    """A task's name, its function as `module:qualname`, and its source as `file:line`; "" where Python cannot tell."""
+    """A task's name, its function as `module:qualname`, and
+    its source as `file:line`; "" where Python cannot tell."""
 
     name: str
     function: str

@@ -59,7 +59,8 @@ class JsonScreen:
 
 
 class LineScreen:
-    """A line for each event. The first line names the task: the output may be read from a file, much later."""
+    """A line for each event. The first line names the task:
+    the output may be read from a file, much later."""
 
     def __init__(self, key: str, function: str, docket: str) -> None:
         typer.echo(printable(f"Watching task {key!r} ({function}) on docket {docket!r}"))

@@ -33,8 +33,9 @@ def worker(
 ) -> int:
     """Run a worker.
 
-    The worker takes tasks from the docket until a signal stops it. After SIGTERM or Ctrl-C it finishes its running tasks;
-    after a second signal it gives them back. Each option can also be set by its environment variable.
+    The worker takes tasks from the docket until a signal stops it. After SIGTERM or Ctrl-C it
+    finishes its running tasks; after a second signal it gives them back. Each option can also be
+    set by its environment variable.
     """
     name_in_log = options.name if options.processes_beside > 1 else None
     options = options.changed(processes_beside=max(processes, options.processes_beside))

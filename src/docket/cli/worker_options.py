@@ -1,7 +1,7 @@
 """The options of `docket worker`, and how a supervisor passes them on to the processes it starts.
 
-A new option is a field of `WorkerOptions` here: the flag, the environment variable and the worker's argument follow from its
-name.
+A new option is a field of `WorkerOptions` here: the flag, the environment variable and the worker's
+argument follow from its name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ R = TypeVar("R")
 STANDARD_TASKS = "docket.tasks:standard_tasks"
 TUNING, OPERATING, DEVELOPING = "Fine tuning", "Operating", "Developing"
 
-# Environment variables that are not named after the option alone. The others are DOCKET_WORKER_ and the option's name.
+# Environment variables that are not named after the option
+# alone. The others are DOCKET_WORKER_ and the option's name.
 _VARIABLES = {
     **docket_options.ENVIRONMENT,
     "tasks": "DOCKET_TASKS",
@@ -45,7 +46,8 @@ def variable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Flag:
-    """How an option is shown on the command line. `given_as`: its type and default there, where they differ."""
+    """How an option is shown on the command line. `given_as`:
+    its type and default there, where they differ."""
 
     help: str
     panel: str | None = None
@@ -150,7 +152,8 @@ class WorkerOptions(DocketOptions):
         str | None, _path("Dependencies to wrap round every task: a mapping or a sequence.", TUNING)
     ] = None
     uvloop: Annotated[bool | None, switch("Use uvloop.", TUNING, show_default="on when installed")] = None
-    # Nothing is polled, so the next two have nothing to tune; command lines that have them go on working.
+    # Nothing is polled, so the next two have nothing to
+    # tune; command lines that have them go on working.
     minimum_check_interval: Annotated[timedelta, _duration("Accepted and not needed: nothing is polled.", "250ms")] = (
         _DEFAULT.minimum_check_interval
     )
@@ -161,7 +164,8 @@ class WorkerOptions(DocketOptions):
     processes_beside: Annotated[int, flag("How many processes there are.", parser=positive, hidden=True)] = 1
 
     def environment(self) -> dict[str, str]:
-        """The same options for a process to be started. Not on its command line: that would show the password."""
+        """The same options for a process to be started. Not
+        on its command line: that would show the password."""
         return {
             variable(field.name): _as_text(value)
             for field in fields(self)
@@ -181,8 +185,8 @@ def _as_text(value: Any) -> str:
 
 
 def with_worker_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Gives a command the options of a worker and of its docket, beside its own parameters, which are annotated with a
-    `Flag` too. It is called with the WorkerOptions as `options`."""
+    """Gives a command the options of a worker and of its docket, beside its own parameters, which
+    are annotated with a `Flag` too. It is called with the WorkerOptions as `options`."""
     of_the_worker = _parameters(WorkerOptions, [f.name for f in fields(WorkerOptions) if f.name not in _OF_THE_DOCKET])
 
     @functools.wraps(command)

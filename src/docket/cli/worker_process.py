@@ -86,7 +86,8 @@ class WorkerProcess:
     # Its life
 
     async def keep_running(self) -> int:
-        """Returns the exit code of the last process, when it was told to stop or nothing is left to do."""
+        """Returns the exit code of the last process, when
+        it was told to stop or nothing is left to do."""
         while True:
             began = time.monotonic()
             code = await self._one_life()
@@ -149,13 +150,14 @@ class WorkerProcess:
         )
 
     def _command(self, report_to: int) -> list[str]:
-        # With -P a docket.py in the user's folder is not taken for the package; the worker adds the folder itself.
+        # With -P a docket.py in the user's folder is not taken
+        # for the package; the worker adds the folder itself.
         program = [sys.executable, "-P", "-m", "docket", "worker"]
         return [*program, "--name", self.name, "--processes", "1", "--no-reload", "--report-to", str(report_to)]
 
     async def _hear(self, readable: int) -> None:
-        """Reads the reports of one process until it has ended. Its start is logged when it takes work: an error that
-        keeps it from that is the only line."""
+        """Reads the reports of one process until it has ended. Its start is logged when it takes
+        work: an error that keeps it from that is the only line."""
         self._problem, self._heard = "starting", time.monotonic()
         is_logged = False
         reader = asyncio.StreamReader()

@@ -1,7 +1,7 @@
 """Bytes ⇄ values: one seam for arguments, results and exceptions.
 
-Every payload is an envelope (version, codec, flags) round the codec's bytes. The envelope leaves room for other codecs, for
-signing and for encryption without a change to the ledger.
+Every payload is an envelope (version, codec, flags) round the codec's bytes. The envelope leaves
+room for other codecs, for signing and for encryption without a change to the ledger.
 """
 
 from .codecs import Codec

@@ -8,7 +8,8 @@ from .pickle_codec import PickleCodec
 
 
 class Codec(Protocol):
-    """Turns values into bytes and back. Its id is stored with every payload and must never change."""
+    """Turns values into bytes and back. Its id is
+    stored with every payload and must never change."""
 
     id: int
 

@@ -34,7 +34,8 @@ def enveloped(data: bytes) -> bytes:
 
 
 def open_envelope(data: bytes, at: int = 0) -> Any:
-    """The value inside the envelope that begins there. Whatever goes wrong is Undecodable, never another exception."""
+    """The value inside the envelope that begins there. Whatever
+    goes wrong is Undecodable, never another exception."""
     start = at + _HEADER
     decode = _READERS.get(data[at:start])
     if decode is None:
@@ -42,7 +43,8 @@ def open_envelope(data: bytes, at: int = 0) -> Any:
     try:
         return decode(data[start:])
     except BaseException as error:
-        # Whatever a payload raises while it is read, SystemExit included, is the fault of that payload.
+        # Whatever a payload raises while it is read,
+        # SystemExit included, is the fault of that payload.
         raise Undecodable(f"payload cannot be decoded: {_shown(error)}"[:500]) from error
 
 

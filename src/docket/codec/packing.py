@@ -10,7 +10,8 @@ import msgpack  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 _library = cast(Any, msgpack)
 
-# Lua's cmsgpack knows raw strings only, so bytes are packed as such for scripts. Safe in any thread.
+# Lua's cmsgpack knows raw strings only, so bytes are
+# packed as such for scripts. Safe in any thread.
 pack_for_script: Callable[[Any], bytes] = partial(_library.packb, use_bin_type=False)
 pack: Callable[[Any], bytes] = _library.packb
 unpack: Callable[[bytes], Any] = _library.unpackb
@@ -19,5 +20,6 @@ unpack_from_script: Callable[[bytes], Any] = partial(_library.unpackb, raw=True)
 
 
 def script_packer() -> Callable[[Any], bytes]:
-    """pack_for_script for one thread, with a buffer that is used again. Two threads would mix their bytes in it."""
+    """pack_for_script for one thread, with a buffer that is
+    used again. Two threads would mix their bytes in it."""
     return _library.Packer(use_bin_type=False, autoreset=True).pack

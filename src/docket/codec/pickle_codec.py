@@ -11,7 +11,8 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 
 class PickleCodec:
-    """Any picklable Python value; what pickle cannot do (lambdas, things of __main__) goes by cloudpickle."""
+    """Any picklable Python value; what pickle cannot do
+    (lambdas, things of __main__) goes by cloudpickle."""
 
     id = 1
 

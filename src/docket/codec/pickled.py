@@ -12,7 +12,8 @@ from .packing import pack
 
 @dataclass(frozen=True, slots=True)
 class _Pickled:
-    """Becomes the value inside when it is loaded. Until then nobody needs the modules that the value needs."""
+    """Becomes the value inside when it is loaded. Until
+    then nobody needs the modules that the value needs."""
 
     data: bytes
 

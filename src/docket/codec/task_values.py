@@ -103,7 +103,8 @@ def decode_error(data: bytes) -> Exception:
 
 
 def _ordinary(error: BaseException) -> TaskFailed:
-    """Stands for SystemExit and its like: raised where somebody waits for the task, those would end that process."""
+    """Stands for SystemExit and its like: raised where somebody
+    waits for the task, those would end that process."""
     return TaskFailed(_named(error)[:_ERROR_TEXT])
 
 

@@ -34,8 +34,9 @@ _NOT_READABLE = re.compile(r"\W", re.ASCII)
 class Admission(Dependency[Any]):
     """A dependency that decides, from the call alone, whether a run may begin now.
 
-    As a default it is for the whole task; as `Annotated` metadata it is for each value of that parameter, over all
-    tasks that limit a parameter of that name in the same scope. Admissions are entered before what else a task needs,
+    As a default it is for the whole task; as `Annotated` metadata it is for each
+    value of that parameter, over all tasks that limit a parameter of that name
+    in the same scope. Admissions are entered before what else a task needs,
     those of a lower `rank` first, so that a task that has to wait opens nothing.
     """
 
@@ -93,24 +94,28 @@ class Admission(Dependency[Any]):
 
     @property
     def whose(self) -> str:
-        """For people: what the limit is for. Values are not shown, since they may be nobody's business."""
+        """For people: what the limit is for. Values are
+        not shown, since they may be nobody's business."""
         return "" if self.parameter is None else f" for each {self.parameter}"
 
 
 class Parked(AdmissionBlocked):
-    """The script that decided has put the task where it waits: its run is over, and nothing is left to settle."""
+    """The script that decided has put the task where it
+    waits: its run is over, and nothing is left to settle."""
 
     def __init__(self, execution: Execution, reason: str, *, retry_delay: timedelta | None = None) -> None:
         super().__init__(execution, reason, handled=True, retry_delay=retry_delay)
 
 
 def superseded(execution: Execution) -> AdmissionBlocked:
-    """This run no longer counts; settling it finds out the same, and frees what it may still hold."""
+    """This run no longer counts; settling it finds
+    out the same, and frees what it may still hold."""
     return AdmissionBlocked(execution, "a newer run of it", retry_delay=timedelta(0))
 
 
 def call_arguments(execution: Execution) -> dict[str, Any]:
-    """The arguments of the call by name, defaults of the signature included, dependencies left out."""
+    """The arguments of the call by name, defaults of
+    the signature included, dependencies left out."""
     parameters = get_signature(execution.function).parameters
     defaults = {
         name: p.default
@@ -121,8 +126,8 @@ def call_arguments(execution: Execution) -> dict[str, Any]:
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Asks until there is an answer: a server that is away for a moment must not fail a task. Asking twice is
-    harmless."""
+    """Asks until there is an answer: a server that is away for a moment must not fail a task.
+    Asking twice is harmless."""
     try:
         return await ask()
     except TRANSIENT as error:
@@ -148,7 +153,8 @@ async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception) -> T:
 
 
 def keep(execution: Execution, taken: Taken | None) -> None:
-    """Notes what the run has taken of a limit: the write that ends it gives that back if the run is blocked after all."""
+    """Notes what the run has taken of a limit: the write that
+    ends it gives that back if the run is blocked after all."""
     if taken is not None:
         execution.taken = [*execution.taken, taken]
 
@@ -162,7 +168,8 @@ def positive_ms(owner: str, name: str, duration: timedelta) -> int:
 
 
 def positive_count(owner: str, name: str, count: int) -> int:
-    """A count of at least one. Raises TypeError for what is no whole number, ValueError for less."""
+    """A count of at least one. Raises TypeError for
+    what is no whole number, ValueError for less."""
     if type(count) is not int:
         raise TypeError(f"{owner}({name}={count!r}): it must be a whole number")
     if count < 1:
@@ -178,7 +185,8 @@ def name_of(function: Callable[..., Any]) -> str:
 def _group_name(kind: str, scope: str | None, variant: int, whole_task: bool, name: str) -> str:
     """Begins with what a person looks for; the fingerprint makes it unique.
 
-    A run takes its slots in the order of the limits' names: those for a value first, which fewer others want meanwhile.
+    A run takes its slots in the order of the limits' names:
+    those for a value first, which fewer others want meanwhile.
     """
     family = "task" if whole_task else "arg"
     return f"{family}~{_NOT_READABLE.sub('-', name)[:40]}~{fingerprint(kind, scope, variant, name)}"

@@ -26,9 +26,11 @@ _checks: dict[Callable[..., Any], tuple[inspect.Signature, Check]] = {}
 
 
 def argument_check(function: Callable[..., Any]) -> Check:
-    """A function to be called with the arguments of a task. It raises TypeError as the task's function would.
+    """A function to be called with the arguments of a
+    task. It raises TypeError as the task's function would.
 
-    It is made once per function, and again if a client has dropped the function's signature from the caches.
+    It is made once per function, and again if a client
+    has dropped the function's signature from the caches.
     """
     known = _checks.get(function)
     if known is not None and _signature_cache.get(function) is known[0]:
@@ -46,9 +48,11 @@ def _accept(*args: Any, **kwargs: Any) -> None: ...
 
 
 def _compiled(function: Callable[..., Any]) -> Check:
-    """A function of the same parameters that does nothing: Python itself checks the arguments, and finds the words.
+    """A function of the same parameters that does nothing:
+    Python itself checks the arguments, and finds the words.
 
-    A decorator may inject arguments, and `__wrapped__` only tells what the inner function takes. So it does not count.
+    A decorator may inject arguments, and `__wrapped__` only
+    tells what the inner function takes. So it does not count.
     """
     signature = inspect.signature(function, follow_wrapped=False)
     parameters, declared = list(signature.parameters.values()), plan_for(function).parameters
@@ -66,7 +70,8 @@ def _compiled(function: Callable[..., Any]) -> Check:
 
 
 def _behaviour_checks(parameters: list[inspect.Parameter], declared: Mapping[str, Dependency[Any]]) -> str:
-    """An expression that looks at each parameter with a declared behaviour. Without one there is nothing to look at."""
+    """An expression that looks at each parameter with a declared
+    behaviour. Without one there is nothing to look at."""
     behaviours = [name for name, dependency in declared.items() if isinstance(dependency, (*BEHAVIOURS, Admission))]
     places = {parameter.name: parameter.name for parameter in parameters}
     free = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
@@ -92,7 +97,8 @@ def _check_behaviour(function_name: str, declared: Mapping[str, Dependency[Any]]
 
 
 def _parameter_list(parameters: list[inspect.Parameter], provided: Collection[str]) -> str:
-    """The parameters as source. Those that docket provides may be left out, and so may all positional ones after them."""
+    """The parameters as source. Those that docket provides may be left out, and so may all
+    positional ones after them."""
     parts: list[str] = []
     has_default = is_keyword_only = False
     for at, parameter in enumerate(parameters):

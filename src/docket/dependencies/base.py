@@ -30,8 +30,9 @@ class TaskOutcome:
 class AdmissionBlocked(DocketError):
     """Raised by a dependency that does not let the task run now.
 
-    `handled`: the dependency has put the task away itself. `reschedule`: it is put off by `retry_delay`; else it is
-    dropped, and a perpetual one skips this run and comes back after `retry_delay` at the earliest.
+    `handled`: the dependency has put the task away itself. `reschedule`: it is put off by
+    `retry_delay`; else it is dropped, and a perpetual one skips this run and comes back after
+    `retry_delay` at the earliest.
     """
 
     def __init__(
@@ -63,7 +64,8 @@ class Runtime(Dependency[T_co]):
 
 
 class FailureHandler(Dependency[T_co]):
-    """Asked when a task failed. True: the failure is dealt with (the task runs again). One per task."""
+    """Asked when a task failed. True: the failure is
+    dealt with (the task runs again). One per task."""
 
     single = True
 

@@ -48,10 +48,10 @@ class ConcurrencyLimit(Admission):
     """Lets at most `max_concurrent` runs go on at a time.
 
     `Annotated[int, ConcurrencyLimit(2)]` is a limit for each value of a parameter, a default
-    `ConcurrencyLimit(max_concurrent=3)` one for the whole task, and a default `ConcurrencyLimit("customer_id", 1)` one
-    for each value of the named argument. `scope` sets limits of one name apart. A task that finds no slot waits in
-    line, in order of arrival, without a worker; it can be cancelled and replaced there. Raises ValueError for a limit
-    below 1.
+    `ConcurrencyLimit(max_concurrent=3)` one for the whole task, and a default
+    `ConcurrencyLimit("customer_id", 1)` one for each value of the named argument. `scope` sets
+    limits of one name apart. A task that finds no slot waits in line, in order of arrival, without
+    a worker; it can be cancelled and replaced there. Raises ValueError for a limit below 1.
     """
 
     rank = 3
@@ -104,14 +104,16 @@ class ConcurrencyLimit(Admission):
 
     @property
     def concurrency_key(self) -> str:
-        """The name under which this limit counts, inside a task. Raises RuntimeError outside a run."""
+        """The name under which this limit counts, inside
+        a task. Raises RuntimeError outside a run."""
         execution = current_execution.get(None)
         if execution is None:
             raise RuntimeError("ConcurrencyLimit.concurrency_key is known inside a run only: no task runs here")
         return self.claim(execution, self.parameter, self.value).name
 
     def claim(self, execution: Execution, parameter: str | None, value: Any) -> Claim:
-        """What a run needs of this limit. Raises ValueError if the argument it is for was not passed."""
+        """What a run needs of this limit. Raises ValueError
+        if the argument it is for was not passed."""
         if self.argument_name is not None:
             arguments = call_arguments(execution)
             parameter = self.argument_name
@@ -126,8 +128,8 @@ class ConcurrencyLimit(Admission):
     @classmethod
     @asynccontextmanager
     async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
-        """Tells the server of limits that a new release has changed: those who wait for one that was raised need not
-        wait until somebody frees a slot."""
+        """Tells the server of limits that a new release has changed: those who wait for one that
+        was raised need not wait until somebody frees a slot."""
         book = Limits(docket.ledger)
         for function_name, function in list(docket.tasks.items()):
             for parameter, limit in _declared(function, ()):
@@ -137,7 +139,8 @@ class ConcurrencyLimit(Admission):
 
 
 def _declared(function: Callable[..., Any], without: Iterable[str]) -> list[tuple[str | None, ConcurrencyLimit]]:
-    """The limits of a function and the parameters they are for; None: the whole task, or the argument they name."""
+    """The limits of a function and the parameters they are
+    for; None: the whole task, or the argument they name."""
     plan = plan_for(function)
     declared: list[tuple[str | None, Any]] = [(None, d) for name, d in plan.parameters.items() if name not in without]
     declared += [(name, d) for name, marks in plan.annotations.items() for d in marks]

@@ -16,9 +16,9 @@ from .worker_view import current_docket, current_execution
 class Cooldown(Admission):
     """Lets the first run begin and cancels the others until `window` has passed since.
 
-    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter. The run that
-    opened the window is never dropped by it: its retries and redeliveries are let in. Raises ValueError for a window
-    that is not positive.
+    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter.
+    The run that opened the window is never dropped by it: its retries and redeliveries are let in.
+    Raises ValueError for a window that is not positive.
     """
 
     rank = 1

@@ -29,10 +29,12 @@ _NICKNAMES = {
 
 
 class Cron(Perpetual):
-    """Runs at the times of a cron expression (five fields, or @hourly and its like), in a time zone, DST included.
+    """Runs at the times of a cron expression (five fields,
+    or @hourly and its like), in a time zone, DST included.
 
-    Each time runs once, whatever the workers' clocks show. A run that is still going at the next time is followed by
-    that one, at once. A late run makes up for all times that were missed before it.
+    Each time runs once, whatever the workers' clocks show. A run that
+    is still going at the next time is followed by that one, at once.
+    A late run makes up for all times that were missed before it.
     """
 
     def __init__(self, expression: str, automatic: bool = True, tz: tzinfo = UTC) -> None:
@@ -59,10 +61,11 @@ class Cron(Perpetual):
         return self._from(now).next_time()
 
     def next_time(self) -> datetime:
-        """The next time of the expression, in its time zone; a further call returns the time after that.
+        """The next time of the expression, in its time
+        zone; a further call returns the time after that.
 
-        It decides when the task runs: a subclass that overrides it is obeyed. In a run the times begin after the
-        run's own time and its start.
+        It decides when the task runs: a subclass that overrides it is obeyed. In a run the times
+        begin after the run's own time and its start.
         """
         self._after = self.slot_after(self._after or datetime.now(UTC))
         return self._after
@@ -94,5 +97,6 @@ class Cron(Perpetual):
 
 
 def _reached(execution: Execution) -> datetime:
-    """How far in time a run has come: a clock that is behind must not give it its own time again."""
+    """How far in time a run has come: a clock that
+    is behind must not give it its own time again."""
     return max(execution.when, execution.started_at or execution.when)

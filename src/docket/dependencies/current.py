@@ -88,7 +88,8 @@ class _TaskArgument(_CallArgument):
 
 
 def TaskArgument(parameter: str | None = None, optional: bool = False, *, name: str | None = None) -> Any:
-    """An argument of the task, for use in its dependencies. Inside a dependency the name defaults to the parameter's."""
+    """An argument of the task, for use in its dependencies.
+    Inside a dependency the name defaults to the parameter's."""
     return _TaskArgument(name if parameter is None else parameter, optional)
 
 
@@ -115,7 +116,8 @@ def TaskLogger() -> logging.LoggerAdapter[logging.Logger]:
 
 
 class Progress(ExecutionProgress, Dependency[Any]):
-    """The task's progress, to be moved on as it works. A type, so that a parameter may be annotated with it."""
+    """The task's progress, to be moved on as it works. A
+    type, so that a parameter may be annotated with it."""
 
     def __init__(self) -> None:
         """What is declared belongs to no task; each run gets the progress of its own."""

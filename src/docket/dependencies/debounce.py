@@ -14,11 +14,13 @@ from .worker_view import current_docket, current_execution
 
 
 class Debounce(Admission):
-    """Waits until no submission has arrived for `settle`, and then lets one of them run; the others are cancelled.
+    """Waits until no submission has arrived for `settle`,
+    and then lets one of them run; the others are cancelled.
 
-    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter. The run has the
-    arguments of the first submission, with `latest=True` those of the last. Each submission needs a key of its own,
-    since adding a key that waits changes nothing. Raises ValueError for a time that is not positive.
+    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter.
+    The run has the arguments of the first submission, with `latest=True` those of the last. Each
+    submission needs a key of its own, since adding a key that waits changes nothing. Raises
+    ValueError for a time that is not positive.
     """
 
     single = True

@@ -1,4 +1,5 @@
-"""Tells values apart: equal values have equal fingerprints, in every process and under every hash seed."""
+"""Tells values apart: equal values have equal fingerprints,
+in every process and under every hash seed."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ _DEEPEST = 50
 def fingerprint(*values: Any) -> str:
     """A short text of letters, digits, `-` and `_` for some values.
 
-    Values that compare equal (1, 1.0 and True; a str and a str enum of that value) have the same one; 1 and "1" do
-    not. What Python has no order for (sets, dicts) has none here either. Other objects count as equal if their class
-    and their pickled state are. Raises TypeError for what has no such state.
+    Values that compare equal (1, 1.0 and True; a str and a str enum of that value)
+    have the same one; 1 and "1" do not. What Python has no order for (sets, dicts)
+    has none here either. Other objects count as equal if their class and their
+    pickled state are. Raises TypeError for what has no such state.
     """
     digest = hashlib.blake2b(_encode(values, 0), digest_size=12).digest()
     return base64.urlsafe_b64encode(digest).decode()

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class MaxLosses(Dependency[Any]):
-    """Buries a task that lost its worker `count` times, the last time as the only run of that worker.
+    """Buries a task that lost its worker `count` times,
+    the last time as the only run of that worker.
 
-    It goes before `Docket(max_losses=…)`. Workers that were told to stop do not count. Raises ValueError if `count` is not
-    from 1 to 127.
+    It goes before `Docket(max_losses=…)`. Workers that were told to stop do not count. Raises
+    ValueError if `count` is not from 1 to 127.
     """
 
     single = True

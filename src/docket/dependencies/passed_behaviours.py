@@ -23,7 +23,8 @@ D = TypeVar("D", bound=Dependency[Any])
 
 
 def passed_behaviours(plan: Plan, execution: Execution) -> Mapping[str, Dependency[Any]]:
-    """The behaviours among the arguments of a call, by the parameter that declares another. Most calls pass none."""
+    """The behaviours among the arguments of a call, by the
+    parameter that declares another. Most calls pass none."""
     if len(execution.args) <= plan.first_position and plan.parameters.keys().isdisjoint(execution.kwargs):
         return _NONE
     arguments = arguments_by_name(execution.function, execution.args, execution.kwargs)
@@ -31,7 +32,8 @@ def passed_behaviours(plan: Plan, execution: Execution) -> Mapping[str, Dependen
 
 
 def governing(plan: Plan, execution: Execution, kind: type[D]) -> D | None:
-    """The one dependency of a kind that counts for a task: a passed one goes before the declared one."""
+    """The one dependency of a kind that counts for a
+    task: a passed one goes before the declared one."""
     arguments = arguments_by_name(execution.function, execution.args, execution.kwargs)
     counting = [*passed_behaviours(plan, execution).values()]
     counting += [declared for name, declared in plan.parameters.items() if name not in arguments]

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class Perpetual(CompletionHandler[Any]):
-    """Runs again after each run, `every` counted from start to start, for as long as nobody cancels it.
+    """Runs again after each run, `every` counted from
+    start to start, for as long as nobody cancels it.
 
-    An `automatic` one is scheduled by the workers themselves, once for the whole fleet, under the function's name.
+    An `automatic` one is scheduled by the workers themselves,
+    once for the whole fleet, under the function's name.
     """
 
     def __init__(self, every: timedelta = timedelta(0), automatic: bool = False) -> None:
@@ -66,7 +68,8 @@ class Perpetual(CompletionHandler[Any]):
         self.cancelled = True
 
     def perpetuate(self, *args: Any, **kwargs: Any) -> None:
-        """The next run gets these arguments, and the behaviours that were passed by keyword for this one.
+        """The next run gets these arguments, and the
+        behaviours that were passed by keyword for this one.
 
         Raises TypeError if they do not fit the function, as `add` does.
         """

@@ -48,7 +48,8 @@ _plans: dict[Callable[..., Any], Plan] = {}
 
 
 def plan_for(function: Callable[..., Any]) -> Plan:
-    """The plan of a function. Made again if a client has dropped the function's signature from the caches."""
+    """The plan of a function. Made again if a client has
+    dropped the function's signature from the caches."""
     plan = _plans.get(function)
     if plan is not None and _parameter_cache.get(function) is plan.parameters:
         return plan

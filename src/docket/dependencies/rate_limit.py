@@ -16,10 +16,11 @@ from .worker_view import current_docket, current_execution
 class RateLimit(Admission):
     """Lets at most `limit` runs begin within any time of length `per`, on the server's clock.
 
-    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter. What is too much
-    is put off to when its turn comes, in order of arrival; with `drop=True` it is cancelled. A run that fails has
-    used its place, and a retry needs another; a run that something else keeps from beginning gives it back. Raises
-    ValueError for a limit or a time that is not positive.
+    As a default it is for the whole task, as `Annotated` metadata for each value of
+    the parameter. What is too much is put off to when its turn comes, in order of
+    arrival; with `drop=True` it is cancelled. A run that fails has used its place,
+    and a retry needs another; a run that something else keeps from beginning gives
+    it back. Raises ValueError for a limit or a time that is not positive.
     """
 
     rank = 2

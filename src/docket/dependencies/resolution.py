@@ -81,11 +81,12 @@ async def resolve(
     execution: Execution,
     worker_level: Mapping[str, Dependency[Any]],
 ) -> None:
-    """Enters everything the run needs on the stack: the worker's dependencies, then the limits, then what else the
-    task needs.
+    """Enters everything the run needs on the stack: the worker's dependencies, then the limits,
+    then what else the task needs.
 
-    `resolved` is filled as far as it goes: a task whose dependencies fail is retried like any other. Raises
-    AdmissionBlocked as it is, and an ExceptionGroup that names the parameters for any other failure.
+    `resolved` is filled as far as it goes: a task whose dependencies
+    fail is retried like any other. Raises AdmissionBlocked as it is, and
+    an ExceptionGroup that names the parameters for any other failure.
     """
     failures: dict[str, Exception] = {}
     function = execution.function
@@ -160,7 +161,8 @@ async def _enter_passed(
     resolved: Resolved,
     failures: dict[str, Exception],
 ) -> None:
-    """Opens the behaviours that the caller passed. Other dependencies see them as the body does: bound to this run."""
+    """Opens the behaviours that the caller passed. Other
+    dependencies see them as the body does: bound to this run."""
     passed = passed_behaviours(plan, execution)
     if passed:
         frame.provided = dict(frame.provided)
@@ -210,7 +212,8 @@ async def _enter_annotations(
 
 
 def _provided(function: Callable[..., Any], execution: Execution) -> dict[str, Any]:
-    """The caller's arguments by name. Arguments that do not fit the signature fail when the function is called."""
+    """The caller's arguments by name. Arguments that do not
+    fit the signature fail when the function is called."""
     return arguments_by_name(function, execution.args, execution.kwargs) if execution.args else execution.kwargs
 
 

@@ -27,7 +27,8 @@ class ForcedRetry(DocketError):
 class Retry(FailureHandler[Any]):
     """Runs a failed task again, up to `attempts` runs in all (None: for ever), `delay` apart.
 
-    `jitter` spreads the delay by up to that share of it. `on` names the exceptions worth a retry, `never` those that are not.
+    `jitter` spreads the delay by up to that share of it. `on` names the exceptions worth a retry,
+    `never` those that are not.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class ExponentialRetry(Retry):
     def delay_after(self, attempt: int) -> timedelta:
         if self.minimum_delay <= timedelta(0):
             return self.minimum_delay
-        # Doubling beyond the maximum is not computed: 2**attempt overflows a timedelta long before it overflows patience.
+        # Doubling beyond the maximum is not computed: 2**attempt
+        # overflows a timedelta long before it overflows patience.
         doublings = min(attempt - 1, (self.maximum_delay // self.minimum_delay).bit_length())
         return min(self.minimum_delay * 2**doublings, self.maximum_delay)

@@ -41,7 +41,8 @@ for _name, _variable in {
 
 @runtime_checkable
 class Immediate(Protocol):
-    """A dependency whose value is at hand: it needs no context manager, so it costs next to nothing."""
+    """A dependency whose value is at hand: it needs no
+    context manager, so it costs next to nothing."""
 
     def provide(self, execution: Execution, worker: WorkerView) -> Any: ...
 

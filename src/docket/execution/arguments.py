@@ -12,8 +12,8 @@ _ONE_EACH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def arguments_by_name(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter, those of `*args` as one tuple. What fits no parameter is left out: calling the
-    function will complain about it."""
+    """The arguments of a call by parameter, those of `*args` as one tuple. What fits no parameter
+    is left out: calling the function will complain about it."""
     if not args:
         return dict(kwargs)
     parameters = get_signature(function).parameters.values()

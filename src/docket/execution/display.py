@@ -57,7 +57,8 @@ _resolved: dict[Callable[..., Any], tuple[inspect.Signature, inspect.Signature]]
 
 
 def resolved_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature with its types, also where they were written as strings (`from __future__ import annotations`)."""
+    """The signature with its types, also where they were written as strings
+    (`from __future__ import annotations`)."""
     signature = get_signature(function)
     known = _resolved.get(function)
     if known is not None and known[0] is signature:

@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 
 class Execution(TaskIdentity, Generic[Result_co]):
-    """A task: what it calls, when, and how it is doing. `Execution[R]` is one whose function returns an `R`."""
+    """A task: what it calls, when, and how it is doing.
+    `Execution[R]` is one whose function returns an `R`."""
 
-    # Until something else is known. Defaults of the class cost the many executions nothing that never get further.
+    # Until something else is known. Defaults of the class
+    # cost the many executions nothing that never get further.
     taken: Sequence[Taken] = ()
     state: ExecutionState = ExecutionState.SCHEDULED
     record: TaskRecord | None = None
@@ -120,9 +122,9 @@ class Execution(TaskIdentity, Generic[Result_co]):
     async def schedule(self, replace: bool = False) -> Disposition:
         """Schedules this task at `when` and tells what became of it.
 
-        Called by a running task it says what follows the run, whether the run ends well or fails; a retry, or the next
-        run of a perpetual task, goes before it. It is written down together with the run's end, so there is never a
-        moment with two of them, or with none.
+        Called by a running task it says what follows the run, whether the run ends well or fails; a
+        retry, or the next run of a perpetual task, goes before it. It is written down together with
+        the run's end, so there is never a moment with two of them, or with none.
         """
         if self.epoch:
             self.next_run = NextRun(self.attempt, when=self.when, function_name=self.function_name, call=self.encode())
@@ -139,7 +141,8 @@ class Execution(TaskIdentity, Generic[Result_co]):
         when: datetime | None = None,
         arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
     ) -> None:
-        """Says what follows this run: after a delay on the server's clock, or at a time, perhaps with other arguments."""
+        """Says what follows this run: after a delay on the server's
+        clock, or at a time, perhaps with other arguments."""
         self.attempt = attempt
         self.next_run = NextRun(attempt, delay, when)
         if arguments is not None:
@@ -159,10 +162,11 @@ class Execution(TaskIdentity, Generic[Result_co]):
     # Running by hand
 
     async def claim(self, worker: str) -> bool:
-        """Marks the waiting task as running, for a caller that runs it by hand. False if it does not wait.
+        """Marks the waiting task as running, for a caller
+        that runs it by hand. False if it does not wait.
 
-        The run has a lease that is renewed while this docket is open; if the process dies, the task is put back. It ends
-        with `mark_as_completed`, `mark_as_failed` or `mark_as_cancelled`.
+        The run has a lease that is renewed while this docket is open; if the process dies, the task
+        is put back. It ends with `mark_as_completed`, `mark_as_failed` or `mark_as_cancelled`.
         """
         started_ms, epoch = await self.docket.manual_runs.claim(self.key, worker)
         if not epoch:
@@ -173,7 +177,8 @@ class Execution(TaskIdentity, Generic[Result_co]):
         return True
 
     async def mark_as_completed(self, result_key: str | None = None) -> None:
-        """Ends a run by hand. Raises LeaseLost if the run no longer counts; then nothing is written."""
+        """Ends a run by hand. Raises LeaseLost if the
+        run no longer counts; then nothing is written."""
         ending = Ending(self.worker, kind=ELSEWHERE if result_key else 0, payload=(result_key or "").encode())
         await self._end(ExecutionState.COMPLETED, ending)
 
@@ -245,10 +250,10 @@ class Execution(TaskIdentity, Generic[Result_co]):
     async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> Result_co:
         """Waits for the task to end and returns its value, or raises what it raised.
 
-        The first ending of this task after the call counts, or of its replacement; an earlier task of the same key
-        does not count. In a chain (`Perpetual`, `Cron`) that is the next ending.
-        Raises ExecutionCancelled if it was cancelled, TimeoutError if it does not end in time, ResultExpired if there is
-        no record (any more).
+        The first ending of this task after the call counts, or of its replacement; an earlier task
+        of the same key does not count. In a chain (`Perpetual`, `Cron`) that is the next ending.
+        Raises ExecutionCancelled if it was cancelled, TimeoutError if it does not end in time,
+        ResultExpired if there is no record (any more).
         """
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline, not both")

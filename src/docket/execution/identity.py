@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class TaskIdentity:
-    """Attributes that cannot be set: a changed key would only make the object look at another task."""
+    """Attributes that cannot be set: a changed key
+    would only make the object look at another task."""
 
     _docket: Docket
     _function: TaskFunction

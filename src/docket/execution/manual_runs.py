@@ -13,7 +13,8 @@ from docket.ledger.workers import manual_run_id
 class ManualRuns:
     """Renews the leases of the runs by hand of one docket, as long as there are any.
 
-    A run whose process dies, or whose event loop is blocked for longer than the lease, is put back by the sweep.
+    A run whose process dies, or whose event loop is blocked
+    for longer than the lease, is put back by the sweep.
     """
 
     def __init__(self, ledger: Ledger, lease_ms: int, name: str) -> None:

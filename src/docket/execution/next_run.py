@@ -29,8 +29,9 @@ class NextRun:
         put_off: bool = False,
         ending: RunEnding | None = None,
     ) -> Settlement:
-        """Settles the run with it. `payload`: the call, stored apart. `put_off`: the run has not begun, so the same
-        submission comes later. `ending`: how the run ended, if this is not a retry."""
+        """Settles the run with it. `payload`: the call, stored apart.
+        `put_off`: the run has not begun, so the same submission comes
+        later. `ending`: how the run ended, if this is not a retry."""
         return reschedule(
             key,
             epoch,

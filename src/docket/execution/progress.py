@@ -37,10 +37,11 @@ class ProgressEvent(TypedDict):
 class ExecutionProgress:
     """Progress of one task: written by its run or by others, read by anybody.
 
-    Several handles work together: each call changes only its own field of what is stored, and is one event. A run that was
-    replaced, or lost to another worker, changes nothing. A handle that is not a run's own may write while the task waits,
-    which is kept for its run, and raises TaskNotFound if the task has ended. An outage of the server raises nothing: what
-    could not be written goes along with the next write.
+    Several handles work together: each call changes only its own field of what is stored, and is
+    one event. A run that was replaced, or lost to another worker, changes nothing. A handle that is
+    not a run's own may write while the task waits, which is kept for its run, and raises
+    TaskNotFound if the task has ended. An outage of the server raises nothing: what could not be
+    written goes along with the next write.
     """
 
     def __init__(self, docket: DocketView, key: str, epoch: int = 0) -> None:
@@ -95,7 +96,8 @@ class ExecutionProgress:
         self.apply(read_progress(stored) if stored else {})
 
     async def subscribe(self, ready: asyncio.Event | None = None) -> AsyncGenerator[ProgressEvent]:
-        """The progress now, then every step, until the task has ended. Raises TaskNotFound if no task has the key."""
+        """The progress now, then every step, until the task has
+        ended. Raises TaskNotFound if no task has the key."""
         async with aclosing(self.docket.watch(self.key, ready)) as events:
             async for event in events:
                 if event["type"] == "progress":

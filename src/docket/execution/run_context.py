@@ -17,7 +17,8 @@ current_execution: ContextVar[Execution] = ContextVar("current_execution")
 
 
 def note_wait(docket: DocketView, key: str) -> None:
-    """Tells the worker, if the current code is the body of a task, that it waits for another task to begin and end."""
+    """Tells the worker, if the current code is the body of a
+    task, that it waits for another task to begin and end."""
     execution = current_execution.get(None)
     if execution is not None and execution.epoch:
         current_worker.get().body_waits(execution, docket, key)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> Any:
-    """The value that the record tells of; raises what the task raised, ExecutionCancelled, or ResultExpired."""
+    """The value that the record tells of; raises what the
+    task raised, ExecutionCancelled, or ResultExpired."""
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
     if kind in (APART, ELSEWHERE):

@@ -12,7 +12,8 @@ TaskFunction = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, init=False)
 class TaskCall:
-    """What `Docket.call` returns and `add_many` takes. Sending it again is idempotent: its key is looked up then."""
+    """What `Docket.call` returns and `add_many` takes. Sending
+    it again is idempotent: its key is looked up then."""
 
     function: TaskFunction
     args: tuple[Any, ...]
@@ -22,7 +23,8 @@ class TaskCall:
     function_name: str | None = None
     # An automatic task that a worker schedules by itself.
     seed: bool = field(default=False, repr=False)
-    # Holds the key that docket made up, until a call is sent under it. Copies of a call share the list.
+    # Holds the key that docket made up, until a call is
+    # sent under it. Copies of a call share the list.
     unsent: list[str] | None = field(default=None, repr=False, compare=False)
 
     def __init__(
@@ -36,7 +38,8 @@ class TaskCall:
         seed: bool = False,
         unsent: list[str] | None = None,
     ) -> None:
-        # The generated __init__ of a frozen class calls a function for each field, which takes three times as long.
+        # The generated __init__ of a frozen class calls a function
+        # for each field, which takes three times as long.
         fields = self.__dict__
         fields["function"] = function
         fields["args"] = args
@@ -55,7 +58,8 @@ class TaskCall:
         return {name: value for name, value in self.__dict__.items() if name != "unsent"}
 
     def spend_fresh_key(self) -> bool:
-        """Whether the key is fresh, so that it need not be looked up: docket made it up, and no call was sent under it."""
+        """Whether the key is fresh, so that it need not be looked up: docket made it up, and no
+        call was sent under it."""
         unsent = self.unsent
         if not unsent or unsent[0] != self.key:
             return False

@@ -62,11 +62,12 @@ async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queu
 async def wait_finished(
     docket: DocketView, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
 ) -> FinishedRecord:
-    """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if there is nothing to wait for.
+    """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if
+    there is nothing to wait for.
 
-    Endings of an earlier `generation` of the key are ignored: a subscription that lags may still deliver one. A later
-    generation is the replacement, whose ending counts. Callers that just scheduled the task pass `expect_to_wait=True`
-    to skip the first lookup.
+    Endings of an earlier `generation` of the key are ignored: a subscription that lags may still
+    deliver one. A later generation is the replacement, whose ending counts. Callers that just
+    scheduled the task pass `expect_to_wait=True` to skip the first lookup.
     """
     in_vain = timeout is not None and timeout <= 0
     if in_vain or not expect_to_wait:
@@ -81,7 +82,8 @@ async def wait_finished(
                 try:
                     look = await docket.ledger.get(key)
                 except ServerUnreachable:
-                    # It was there, and what we wait for may be under way: an outage is waited out, too.
+                    # It was there, and what we wait for may be
+                    # under way: an outage is waited out, too.
                     await asyncio.sleep(OUTAGE_SECONDS)
                     continue
                 if look.finished is not None and look.finished.task.generation >= generation:
@@ -105,7 +107,8 @@ async def wait_finished(
 async def _something_decisive(
     inbox: asyncio.Queue[bytes | None], generation: int, seen: TaskRecord
 ) -> FinishedRecord | None:
-    """Returns when an event says that the task has ended, with the record if that came along, or when it is time to look."""
+    """Returns when an event says that the task has ended, with the record if that came along, or
+    when it is time to look."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SAFETY_SECONDS):
             while True:
@@ -125,7 +128,8 @@ async def _something_decisive(
 
 
 def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
-    """Whether it was submitted before the task that was seen. Where no records are kept, both have the same generation."""
+    """Whether it was submitted before the task that was seen.
+    Where no records are kept, both have the same generation."""
     if task.generation != seen.generation:
         return task.generation < seen.generation
     return (task.submission - seen.submission) % _SUBMISSIONS >= _SUBMISSIONS // 2
@@ -134,14 +138,16 @@ def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
 async def watch(
     docket: DocketView, key: str, ready: asyncio.Event | None = None
 ) -> AsyncGenerator[StateEvent | ProgressEvent]:
-    """The task's state and progress now, then every event, until the task has ended. Raises TaskNotFound if there is none."""
+    """The task's state and progress now, then every event, until the task has ended. Raises
+    TaskNotFound if there is none."""
     async with listening(docket, key) as inbox:
         if ready is not None:
             ready.set()
         sight = await _look(docket, key)
         yield sight.state
         yield sight.progress
-        # An event that was published between the subscription and the lookup tells what the lookup has shown.
+        # An event that was published between the subscription
+        # and the lookup tells what the lookup has shown.
         may_repeat = True
         while not sight.ended:
             message = await _message(inbox)
@@ -165,7 +171,8 @@ async def watch(
 
 
 def _is_repeated(before: StateEvent, now: _Sight) -> bool:
-    """Whether a state that does not end the task is the one that was shown before. Events tell whole milliseconds."""
+    """Whether a state that does not end the task is the one
+    that was shown before. Events tell whole milliseconds."""
     state = now.state
     if state["state"].finished or (state["state"], state["started_at"]) != (before["state"], before["started_at"]):
         return False
@@ -195,7 +202,8 @@ async def _look(docket: DocketView, key: str) -> _Sight:
 
 
 async def _is_there(docket: DocketView, key: str) -> bool:
-    """Whether the key has an unfinished task, so that an ending without a record may be that of an earlier one."""
+    """Whether the key has an unfinished task, so that an
+    ending without a record may be that of an earlier one."""
     try:
         return (await docket.ledger.get(key)).task is not None
     except ServerUnreachable:
@@ -255,7 +263,8 @@ def _state_event(key: str, look: TaskStatus) -> StateEvent:
 
 
 def _merge(before: StateEvent, message: dict[str, Any]) -> StateEvent:
-    """An event tells what changed; the rest is as before. A task that waits again starts with a clean slate."""
+    """An event tells what changed; the rest is as before.
+    A task that waits again starts with a clean slate."""
     state = ExecutionState(message["state"])
     event: StateEvent = {**before, "state": state}
     if state in (ExecutionState.SCHEDULED, ExecutionState.QUEUED):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
-    """The execution that a task record describes. If its arguments cannot be decoded, it has none, and
-    `schedule_exception` says why."""
+    """The execution that a task record describes. If its arguments cannot be decoded, it has none,
+    and `schedule_exception` says why."""
     try:
         return from_record(docket, key, task, docket.tasks.get(task.function_name))
     except Undecodable as error:

@@ -1,4 +1,5 @@
-"""What goes on in a docket, for a live view: counts and running tasks by asking, rates and failures by listening."""
+"""What goes on in a docket, for a live view: counts and
+running tasks by asking, rates and failures by listening."""
 
 from __future__ import annotations
 
@@ -152,7 +153,8 @@ class Observer:
             self._unnamed.append(failure)
 
     async def refresh(self) -> None:
-        """Asks the server how things are. A server that does not answer is noted; the view stays as it was."""
+        """Asks the server how things are. A server that does
+        not answer is noted; the view stays as it was."""
         try:
             await self._read()
             self.state.trouble = None
@@ -162,7 +164,8 @@ class Observer:
         self._note_rates()
 
     async def _revive(self) -> None:
-        """An embedded engine that died is started again; for any other server there is nothing we could do."""
+        """An embedded engine that died is started again; for
+        any other server there is nothing we could do."""
         with contextlib.suppress(DocketError):
             await self._docket.server.revive()
 
@@ -186,7 +189,8 @@ class Observer:
         return task
 
     async def _learn_progress(self, row: TaskRow) -> None:
-        """Of a task that made progress before we listened. One that runs for a moment only is not asked for."""
+        """Of a task that made progress before we listened.
+        One that runs for a moment only is not asked for."""
         assert row.run is not None
         assert self.state.census is not None
         if row.key in self._progress or self.state.census.server_ms - row.run.started_ms < 1000:

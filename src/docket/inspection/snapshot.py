@@ -58,7 +58,8 @@ class DocketSnapshot:
 
 
 class WaitingExecutions(Sequence[Execution]):
-    """What waits, by due time. An execution is made, and its arguments are read, when somebody looks at it."""
+    """What waits, by due time. An execution is made, and
+    its arguments are read, when somebody looks at it."""
 
     def __init__(self, docket: Docket, rows: list[TaskRow]) -> None:
         self._docket = docket
@@ -92,7 +93,8 @@ class WaitingExecutions(Sequence[Execution]):
 
 
 async def take_snapshot(docket: Docket) -> DocketSnapshot:
-    """Reads in pages, so the server is never held up; a task that moves meanwhile is shown once, as last seen."""
+    """Reads in pages, so the server is never held up; a task
+    that moves meanwhile is shown once, as last seen."""
     taken = docket.now()
     rows: dict[str, TaskRow] = {}
     async for page in find_all(docket.ledger, Query(), with_calls=True):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class View:
-    """The state of a docket at one moment. `stats` counts the tasks of each function; None if nobody asked for it."""
+    """The state of a docket at one moment. `stats` counts the
+    tasks of each function; None if nobody asked for it."""
 
     taken: datetime
     census: TaskCounts
@@ -45,7 +46,8 @@ async def read_view(
     after: Cursor | None = None,
     stats: bool = False,
 ) -> View:
-    """Reads a page of at most about `limit` tasks (all without a limit) and everything around it."""
+    """Reads a page of at most about `limit` tasks
+    (all without a limit) and everything around it."""
     ledger = docket.ledger
     listing, census, workers = await asyncio.gather(
         list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),

@@ -17,7 +17,8 @@ from docket.errors import MissingPackage
 Page = Callable[[], tuple[int, bytes]]
 
 
-# A client that sends nothing for this long loses its connection, and with it the thread that serves it.
+# A client that sends nothing for this long loses its
+# connection, and with it the thread that serves it.
 IDLE_SECONDS = 5.0
 
 # The page of every path that has none of its own.
@@ -98,10 +99,11 @@ def healthcheck_server(
     health: Verdict | None = None,
     ready: Verdict | None = None,
 ) -> Generator[int | None]:
-    """Serves `/ready`, and on any other path the health: 200 while all is well, else 503 with the reason. Without a
-    port, nothing.
+    """Serves `/ready`, and on any other path the health: 200 while all is well, else 503 with the
+    reason. Without a port, nothing.
 
-    Raises OSError if the port is taken. Port 0 picks a free one; the port is the value of the context.
+    Raises OSError if the port is taken. Port 0 picks
+    a free one; the port is the value of the context.
     """
     if port is None:
         yield None
@@ -125,8 +127,8 @@ def _prometheus_mirror() -> Any:
 
 @contextlib.contextmanager
 def metrics_server(host: str = "0.0.0.0", port: int | None = None) -> Generator[int | None]:
-    """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as healthcheck_server,
-    and MissingPackage without prometheus-client."""
+    """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as
+    healthcheck_server, and MissingPackage without prometheus-client."""
     if port is None:
         yield None
         return

@@ -14,7 +14,8 @@ Attributes = Mapping[str, str]
 Record = Callable[[Any, Attributes], None]
 
 _all: list[_Instrument] = []
-# Whether an instrument has another function than OpenTelemetry's: one with a mirror, or one that a test has put there.
+# Whether an instrument has another function than OpenTelemetry's:
+# one with a mirror, or one that a test has put there.
 _is_rewired = False
 # The module that has the provider of metrics, as `tracing` finds that of spans.
 _providers: Any = getattr(metrics, "_internal", None)
@@ -53,7 +54,8 @@ class _Instrument:
 
 
 def _both(first: Record, second: Record | None) -> Record:
-    """OpenTelemetry's own function where there is not a mirror: runs call several of them, and each call counts."""
+    """OpenTelemetry's own function where there is not a
+    mirror: runs call several of them, and each call counts."""
     if second is None:
         return first
 
@@ -171,8 +173,10 @@ def instruments() -> list[Any]:
 
 
 def is_measured() -> bool:
-    """Whether the values of instruments go anywhere. Asked for every task, which is spared the rest if they do not."""
-    # Without a provider OpenTelemetry's instruments do nothing. If it keeps that elsewhere one day, they are all called.
+    """Whether the values of instruments go anywhere. Asked for
+    every task, which is spared the rest if they do not."""
+    # Without a provider OpenTelemetry's instruments do nothing.
+    # If it keeps that elsewhere one day, they are all called.
     try:
         return _is_rewired or _providers._METER_PROVIDER is not None
     except AttributeError:
@@ -180,6 +184,7 @@ def is_measured() -> bool:
 
 
 def somebody_listens() -> bool:
-    """Whether a value that is costly to find is worth it: an SDK is set up, or Prometheus is served."""
+    """Whether a value that is costly to find is worth
+    it: an SDK is set up, or Prometheus is served."""
     provider = metrics.get_meter_provider()
     return type(provider).__module__.partition(".")[2].startswith("sdk") or any(i.mirror is not None for i in _all)

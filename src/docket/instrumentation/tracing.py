@@ -44,7 +44,8 @@ message_setter: MessageSetter = MessageSetter()
 
 def is_tracing() -> bool:
     """Whether anybody has set up a tracer."""
-    # Asked for every task: the public function looks into the environment each time, which costs more than all the rest.
+    # Asked for every task: the public function looks into the environment each time, which costs
+    # more than all the rest.
     try:
         return _trace._TRACER_PROVIDER is not None
     except AttributeError:
@@ -70,7 +71,8 @@ def caller_span(name: str, attributes: Mapping[str, Any]) -> Generator[Span]:
 
 @contextlib.contextmanager
 def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> Generator[Span]:
-    """The consumer's span of one run: it begins a trace of its own and links to the span that scheduled the task.
+    """The consumer's span of one run: it begins a trace of
+    its own and links to the span that scheduled the task.
 
     As a child of that span, each run of a perpetual task would add to a trace that never ends.
     Exceptions are not recorded by themselves: a task that is put off or cancelled is not an error.

@@ -1,4 +1,5 @@
-"""How a task is written down: the lifecycle's verbs, each one script. The only caller of scripts."""
+"""How a task is written down: the lifecycle's verbs,
+each one script. The only caller of scripts."""
 
 from .batcher import Batcher
 from .endings import Ending, read_ending

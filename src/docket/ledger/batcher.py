@@ -19,7 +19,8 @@ BATCH_BYTES = 256 * 1024
 def batch_end(
     items: Sequence[Item], start: int, most: int, weigh: Callable[[Item], int], budget: int = BATCH_BYTES
 ) -> int:
-    """Where the batch that begins at `start` ends: it has one item at least, and the others fit into the budget."""
+    """Where the batch that begins at `start` ends: it has
+    one item at least, and the others fit into the budget."""
     end, last = start, min(start + most, len(items))
     while end < last:
         budget -= weigh(items[end])
@@ -30,10 +31,11 @@ def batch_end(
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects items and sends them together: at once when the line is idle, so that only load makes batches.
+    """Collects items and sends them together: at once when
+    the line is idle, so that only load makes batches.
 
-    If the server does not answer in time, the items that wait for their turn share that failure. They were not sent, and
-    another attempt would make them wait twice.
+    If the server does not answer in time, the items that wait for their turn share that failure.
+    They were not sent, and another attempt would make them wait twice.
     """
 
     def __init__(
@@ -55,8 +57,8 @@ class Batcher(Generic[Item, Result]):
         self._under_way: set[asyncio.Future[None]] = set()
 
     async def call(self, item: Item) -> Result:
-        """The answer to one item. Where nothing is under way it goes out now, in the caller's own turn; what comes meanwhile
-        gathers behind it."""
+        """The answer to one item. Where nothing is under way it goes out now, in the caller's own
+        turn; what comes meanwhile gathers behind it."""
         if self._waiting or self._under_way:
             return await self.submit(item)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -32,9 +32,10 @@ class DeliveryVerbs(ScriptCalls):
     ) -> list[Delivery] | None:
         """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
 
-        A slot that is kept for an offer is beside the count. It is used, too, unless a hand-over is on its way for it; if
-        there is nothing to take it is offered, where that is wanted. `kept.answer` tells which. Tasks that wait for a worker
-        that knows one of these `functions` go before others.
+        A slot that is kept for an offer is beside the count. It is used, too,
+        unless a hand-over is on its way for it; if there is nothing to take it
+        is offered, where that is wanted. `kept.answer` tells which. Tasks that
+        wait for a worker that knows one of these `functions` go before others.
         """
         terms = (0, 0, 0, 0)
         if kept is not None:
@@ -60,15 +61,16 @@ class DeliveryVerbs(ScriptCalls):
         gives_up: bool = False,
         runs_suspects: bool = True,
     ) -> list[Delivery] | None:
-        """Claims what a blocking read delivered; suspects may be left to other workers. A worker that `gives_up` puts back
-        the suspect that it has reserved."""
+        """Claims what a blocking read delivered; suspects may be left to other workers. A worker
+        that `gives_up` puts back the suspect that it has reserved."""
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
         suspects = 2 if gives_up else notes.mode if notes is not None else int(runs_suspects)
         reply = await self.ask("claim", (worker.encode(), worker_json, rows, suspects))
         return _read_claimed(reply, notes)
 
     async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
-        """Deliveries that count as this worker's and belong to none of these runs; `seen` are those of the last look."""
+        """Deliveries that count as this worker's and belong to
+        none of these runs; `seen` are those of the last look."""
         rows = [(int(e.from_front), e.id) for e in seen]
         reply = await self.ask("unknown_deliveries", (worker.encode(), list(epochs), rows))
         return [

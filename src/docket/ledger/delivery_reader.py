@@ -12,7 +12,8 @@ from docket.storage.keys import GROUP, text_bytes
 from .ledger import Ledger
 from .values import Entry
 
-# How much longer than it was asked to the server may hold a read before the connection counts as dead.
+# How much longer than it was asked to the server may
+# hold a read before the connection counts as dead.
 _LATE_SECONDS = 2.0
 
 
@@ -28,7 +29,8 @@ class DeliveryReader:
 
     @property
     def waiting_id(self) -> int | None:
-        """The connection of the blocked read, as the server names it. Safe to read from any thread."""
+        """The connection of the blocked read, as the
+        server names it. Safe to read from any thread."""
         line = self._line
         return line.waiting_id if line is not None else None
 

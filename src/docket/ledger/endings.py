@@ -14,15 +14,16 @@ from docket.storage.keys import bytes_text, text_bytes
 
 from .settlements import RunEnding
 
-# What the ending carries: nothing, a value, the name of a value kept in another store, an exception, the reference to a payload,
-# which is a value or an exception as the state tells.
+# What the ending carries: nothing, a value, the name of a value kept in another store, an
+# exception, the reference to a payload, which is a value or an exception as the state tells.
 NOTHING, VALUE, ELSEWHERE, ERROR, APART = range(5)
 _ERROR_TEXT = 4_000
 
 
 @dataclass(slots=True)
 class Ending:
-    """The worker that ended the task, its error in words, and what it left: a value, an exception or nothing."""
+    """The worker that ended the task, its error in words,
+    and what it left: a value, an exception or nothing."""
 
     worker: str | None = None
     error: str | None = None
@@ -68,7 +69,8 @@ CANCELLED_TAIL = Ending().pack()
 CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
 
-# In the text of a buried task; the script that buries it puts the number in the place of the hashes (lua/reclaim.lua).
+# In the text of a buried task; the script that buries it puts
+# the number in the place of the hashes (lua/reclaim.lua).
 LOST_COUNT = "losses so far: "
 LOST_TEXT = (
     "the worker was lost while it ran only this task (killed, out of memory, or paused for too long); "
@@ -78,7 +80,8 @@ LOST_TEXT = (
 
 
 def lost_endings() -> list[tuple[bytes, str]]:
-    """Tail and event of a task that lost its worker too often, with room for a number of one, two and three digits."""
+    """Tail and event of a task that lost its worker too often,
+    with room for a number of one, two and three digits."""
     endings: list[tuple[bytes, str]] = []
     for digits in range(1, len(str(MOST_LOSSES)) + 1):
         error = WorkerLost(LOST_TEXT.format("#" * digits))

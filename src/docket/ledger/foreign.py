@@ -27,7 +27,8 @@ _TAKEN, _ALREADY_THERE, _PAYLOAD_MISSING = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class ForeignCount:
-    """How many tasks of another program there are: scheduled, on the stream, and set aside by workers of ours."""
+    """How many tasks of another program there are: scheduled,
+    on the stream, and set aside by workers of ours."""
 
     scheduled: int
     entries: int
@@ -40,8 +41,9 @@ class ForeignCount:
 
 @dataclass(slots=True)
 class Imported:
-    """What became of them. `unreadable` ones were left where they are; so were `strikes`, a number of instructions.
-    Those that are `already_there`, by key, are kept until docket's own tasks of these keys have ended."""
+    """What became of them. `unreadable` ones were left where they are; so were `strikes`, a number
+    of instructions. Those that are `already_there`, by key, are kept until docket's own tasks of
+    these keys have ended."""
 
     scheduled: int = 0
     queued: int = 0
@@ -72,7 +74,8 @@ async def count_foreign(ledger: Ledger) -> ForeignCount:
 
 
 async def warn_of_foreign(ledger: Ledger, name: str) -> None:
-    """Says once what another program left under this name. Without a server there is nothing to say."""
+    """Says once what another program left under this
+    name. Without a server there is nothing to say."""
     if not ledger.server.is_reached:
         return
     try:
@@ -88,7 +91,8 @@ async def warn_of_foreign(ledger: Ledger, name: str) -> None:
 
 
 async def import_foreign(ledger: Ledger) -> Imported:
-    """Moves every task that can be read, each with one script call: interrupted, the next import goes on with the rest."""
+    """Moves every task that can be read, each with one script call: interrupted, the next import
+    goes on with the rest."""
     imported = Imported()
     # One that is set aside on the way is met again: a key counts once.
     already_there: dict[str, None] = {}

@@ -1,4 +1,5 @@
-"""Whether a run may begin now, decided by scripts on the server's clock and fenced by the run's epoch."""
+"""Whether a run may begin now, decided by scripts on
+the server's clock and fenced by the run's epoch."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ class Verdict(enum.IntEnum):
 class Decision:
     """What a limit says about a run.
 
-    PUT_OFF: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long that will be so, and
-    `overtaken` that another submission runs in its counter. `taken` is what the run has taken, for giving it back.
+    PUT_OFF: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long
+    that will be so, and `overtaken` that another submission runs in its counter. `taken` is what
+    the run has taken, for giving it back.
     """
 
     verdict: Verdict
@@ -50,7 +52,8 @@ class Limits:
     async def rate(
         self, key: str, epoch: int, limit: str, most: int, per_ms: int, *, drop: bool, taken: Sequence[Taken] = ()
     ) -> Decision:
-        """Takes one of `most` places in a window of `per_ms` that slides; where none is free, one in the future."""
+        """Takes one of `most` places in a window of `per_ms`
+        that slides; where none is free, one in the future."""
         log, line = text_bytes(self._keys.rate(limit)), text_bytes(self._keys.rate_waiters(limit))
         return await self._decide("rate_limit", key, epoch, taken, _RATE, log, line, most, per_ms, int(drop))
 
@@ -71,8 +74,8 @@ class Limits:
     async def acquire(
         self, key: str, epoch: int, limits: Sequence[tuple[str, int]], *, taken: Sequence[Taken] = ()
     ) -> tuple[Verdict, int]:
-        """Takes a slot of each limit. PUT_OFF: the task is parked and this run is over; the number says which limit was
-        full, counted from 1."""
+        """Takes a slot of each limit. PUT_OFF: the task is parked and this run is over; the number
+        says which limit was full, counted from 1."""
         code, full = await self._ledger.ask(
             "acquire",
             (
@@ -86,8 +89,8 @@ class Limits:
         return Verdict(code), full
 
     async def declare(self, group: str, most: int) -> None:
-        """Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there
-        is one now."""
+        """Sets how many slots the limits of a group have, as far as they are in use, and wakes
+        those for whom there is one now."""
         cursor = "0"
         while True:
             cursor = (await self._ledger.ask("set_limit", (cursor, text_bytes(group), most))).decode()
@@ -106,5 +109,6 @@ class Limits:
 
 
 def _limit_segment(name: str) -> bytes:
-    """A limit's name is part of key names and of a list joined by newlines; it must not be empty there."""
+    """A limit's name is part of key names and of a list
+    joined by newlines; it must not be empty there."""
     return text_bytes(segment(name).replace("\n", "%0A") or "%")

@@ -25,9 +25,11 @@ BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A value under the name by which a record refers to it, and how long it is kept if no record adopts it.
+    """A value under the name by which a record refers to
+    it, and how long it is kept if no record adopts it.
 
-    `ends_a_run`: it comes from a worker, which stores it on a full server, too: the settlement that follows makes room.
+    `ends_a_run`: it comes from a worker, which stores it on a
+    full server, too: the settlement that follows makes room.
     """
 
     id: str
@@ -45,7 +47,8 @@ def call_payload(data: bytes, *, ends_a_run: bool = False) -> Payload:
 
 
 def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
-    """Named after the run, as the scripts name it: a run that no longer counts cannot overwrite its successor's result."""
+    """Named after the run, as the scripts name it: a run that
+    no longer counts cannot overwrite its successor's result."""
     return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS, ends_a_run=True)
 
 
@@ -55,7 +58,8 @@ def told_payload(epoch: int, data: bytes) -> Payload:
 
 
 class Payloads:
-    """Stores and fetches payloads, one at a time each way, on connections where nothing small waits behind them."""
+    """Stores and fetches payloads, one at a time each way,
+    on connections where nothing small waits behind them."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
@@ -66,7 +70,8 @@ class Payloads:
         key = text_bytes(self._keys.payload(payload.id))
         words: tuple[bytes | str | int, ...] = ("SET", key, payload.data, "PX", payload.ttl_ms)
         if payload.ttl_ms == UNADOPTED_MS:
-            # A request that was given up may still arrive, and must not put a time to live on what was adopted since.
+            # A request that was given up may still arrive, and must
+            # not put a time to live on what was adopted since.
             words = (*words, "NX")
         try:
             await self._server.ask_alone(STORING, key, *words, patience=patience)

@@ -1,4 +1,5 @@
-"""Questions about many tasks at once, answered page by page: none holds the server up for more than milliseconds."""
+"""Questions about many tasks at once, answered page by page:
+none holds the server up for more than milliseconds."""
 
 from __future__ import annotations
 
@@ -23,18 +24,21 @@ from docket.storage.records import (
 
 from .ledger import Ledger
 
-# What one script call looks at: so many tasks, and about so many bytes, since arguments may be large.
+# What one script call looks at: so many tasks, and
+# about so many bytes, since arguments may be large.
 _MOST_TASKS = 500
 _BYTES = 256 * 1024
 _FIRST_LOOK = 8
-# Script calls behind one page: a filter that matches little still answers, with what it has and where to go on.
+# Script calls behind one page: a filter that matches little
+# still answers, with what it has and where to go on.
 _LOOKS = 20
 _STATES = {ExecutionState.SCHEDULED: 0, ExecutionState.QUEUED: 1, ExecutionState.RUNNING: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which unfinished tasks to find; what is not given does not matter. `due_before_ms` is exclusive."""
+    """Which unfinished tasks to find; what is not given
+    does not matter. `due_before_ms` is exclusive."""
 
     state: ExecutionState | None = None
     function: str | None = None
@@ -118,7 +122,8 @@ class FinishedPage:
 
 @dataclass(slots=True)
 class FunctionCount:
-    """How many unfinished tasks of one function there are, by state, and when the first of them is or was due."""
+    """How many unfinished tasks of one function there are,
+    by state, and when the first of them is or was due."""
 
     scheduled: int = 0
     queued: int = 0
@@ -129,7 +134,8 @@ class FunctionCount:
 async def find(
     ledger: Ledger, query: Query, cursor: bytes | None = None, size: int = 100, *, with_calls: bool = False
 ) -> Page:
-    """A page of the tasks that fit. Scheduled ones come in the order of their times, others in no order.
+    """A page of the tasks that fit. Scheduled ones come
+    in the order of their times, others in no order.
 
     A task that moves meanwhile may be seen twice, or not at all; one that stays is seen.
     """
@@ -156,7 +162,8 @@ async def find_all(ledger: Ledger, query: Query, *, with_calls: bool = False) ->
 
 
 async def _fetch_calls(ledger: Ledger, rows: Sequence[TaskRow]) -> None:
-    """Adds the arguments that are stored apart; those of a task that ended meanwhile may be gone."""
+    """Adds the arguments that are stored apart; those
+    of a task that ended meanwhile may be gone."""
     apart = [(row, row.task.reference) for row in rows if is_stored_apart(row.record)]
     calls = await ledger.payloads.fetch_many([reference for _, reference in apart if reference is not None])
     for row, reference in apart:
@@ -208,7 +215,8 @@ def _rows(reply: list[Any]) -> list[TaskRow]:
 
 
 async def tally(ledger: Ledger) -> dict[str, FunctionCount]:
-    """Counts all unfinished tasks by function and state, without reading their arguments into this process."""
+    """Counts all unfinished tasks by function and state,
+    without reading their arguments into this process."""
     counts: dict[str, FunctionCount] = {}
     cursor = b"0"
     while True:
@@ -235,7 +243,8 @@ async def find_finished(
 ) -> FinishedPage:
     """A page of the finished tasks that are still remembered (`execution_ttl`), in no order.
 
-    There is no index of them: the server's keys are looked through, so this is for people and not for programs.
+    There is no index of them: the server's keys are looked
+    through, so this is for people and not for programs.
     """
     beginning = f"{ledger.keys.named('runs', '')}"
     pattern = text_bytes(_as_pattern(beginning + segment(key_prefix)) + "*")

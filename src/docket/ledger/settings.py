@@ -1,4 +1,5 @@
-"""The settings that processes of one docket declare, for workers to compare (docs/design/settings.md)."""
+"""The settings that processes of one docket declare, for workers to compare
+(docs/design/settings.md)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from docket.storage.keys import text_bytes
 from .payloads import Payload
 from .values import Taken
 
-# The same in lua/parts/settlements.lua, as are the fields of the items below: a test compares the two.
+# The same in lua/parts/settlements.lua, as are the
+# fields of the items below: a test compares the two.
 PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
 FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = range(5)
 
@@ -88,7 +89,8 @@ SETTLE_RESULTS = tuple(SettleResult)
 
 @dataclass(slots=True)
 class Settlement:
-    """One run's ending or next step, fenced by its epoch and by the worker id that claimed it, where that is known."""
+    """One run's ending or next step, fenced by its epoch and
+    by the worker id that claimed it, where that is known."""
 
     key: str
     epoch: int
@@ -97,7 +99,8 @@ class Settlement:
     weight: int = 60
     # What was stored for it; again if it is gone.
     payload: Payload | None = None
-    # After a fail-over to a replica whose clock is behind, two runs of a key may have the same epoch.
+    # After a fail-over to a replica whose clock is
+    # behind, two runs of a key may have the same epoch.
     worker: str | None = None
 
     def item_of_another(self) -> list[Any]:
@@ -144,7 +147,8 @@ def finish(
 
 
 def ending_its_chain(ending: Settlement) -> Settlement:
-    """The same ending of an automatic task, which workers do not schedule again until a newer deploy starts."""
+    """The same ending of an automatic task, which workers
+    do not schedule again until a newer deploy starts."""
     if isinstance(ending.item, FinishItem) and ending.item.purpose == PLAIN:
         ending.item = ending.item._replace(purpose=ENDS_CHAIN)
     return ending
@@ -163,11 +167,11 @@ def reschedule(
     put_off: bool = False,
     ending: RunEnding | None = None,
 ) -> Settlement:
-    """Runs again: after a delay on the server's clock, or at a time; with another call, or one that is the payload, if one is
-    given.
+    """Runs again: after a delay on the server's clock, or at a time; with another call, or one that
+    is the payload, if one is given.
 
-    `put_off`: the run has not begun, so the same submission comes later. `ending`: the run has ended, and the next one is
-    not a retry.
+    `put_off`: the run has not begun, so the same submission comes later. `ending`: the run has
+    ended, and the next one is not a retry.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
@@ -206,7 +210,8 @@ def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -
 def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:
     """Leaves the task to a worker that knows its function.
 
-    The answer is WAITS if no live worker does; with `only_if_known` it is KEPT then, and the task stays where it is.
+    The answer is WAITS if no live worker does; with `only_if_known`
+    it is KEPT then, and the task stays where it is.
     """
     return Settlement(key, epoch, UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
 

@@ -30,7 +30,8 @@ class StrikeStore:
         return version, touched
 
     async def read(self) -> tuple[int, dict[str, bytes]]:
-        """Everything in force, page by page. Changes after the returned version may or may not be seen."""
+        """Everything in force, page by page. Changes after
+        the returned version may or may not be seen."""
         rules: dict[str, bytes] = {}
         version = int(await self._server.ask(self._key, "HGET", self._key, _VERSION) or 0)
         cursor = b"0"

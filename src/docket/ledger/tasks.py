@@ -14,7 +14,8 @@ from .settlements import SETTLE_RESULTS, Settlement, SettleResult
 from .values import Duty, NewTask, ProgressChange, Seed, Staged, TaskCounts, Unwritten
 from .workers import as_json
 
-# Tasks per script call: large enough to share the round trip, small enough to hold the server for a few ms only.
+# Tasks per script call: large enough to share the round
+# trip, small enough to hold the server for a few ms only.
 BATCH = 500
 # New tasks cost the server more each, above all those with keys that it has to look up.
 ENQUEUE_BATCH = 200
@@ -54,7 +55,8 @@ class TaskVerbs(ScriptCalls):
     async def settle(
         self, settlements: Sequence[Settlement], offering: str | None = None, *, patience: float | None = None
     ) -> tuple[int, list[SettleResult]]:
-        """Writes endings down; returns how many tasks are unfinished, and an answer for each settlement.
+        """Writes endings down; returns how many tasks are
+        unfinished, and an answer for each settlement.
 
         A worker that is `offering` has a slot to spare, which the next task that comes may fill.
         """
@@ -67,7 +69,8 @@ class TaskVerbs(ScriptCalls):
         return reply[0], [SETTLE_RESULTS[code] for code in reply[1:]]
 
     async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
-        """Moves due tasks to the stream. A worker does so only if it leads, or takes over because a task is overdue."""
+        """Moves due tasks to the stream. A worker does so only
+        if it leads, or takes over because a task is overdue."""
         name = worker.encode() if worker is not None else False
         moved, now, following, duty = await self.ask("stage", (most, name, int(summoned)))
         return Staged(moved, float(now), None if following == b"-1" else float(following), Duty(duty))
@@ -97,7 +100,8 @@ class TaskVerbs(ScriptCalls):
         return [answer if isinstance(answer, bytes) else Unwritten(answer) for answer in reply]
 
     async def claim_by_key(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
-        """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch (0: it does not wait)."""
+        """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch
+        (0: it does not wait)."""
         now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
         return now, epoch
 

@@ -15,7 +15,8 @@ _MOST_TASKS = 100
 
 @dataclass(slots=True)
 class UnknownFunction:
-    """How many tasks of the function wait, since when, and whether a live worker knows it and just has no slot yet."""
+    """How many tasks of the function wait, since when, and
+    whether a live worker knows it and just has no slot yet."""
 
     name: str
     since_ms: float

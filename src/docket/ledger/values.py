@@ -10,17 +10,19 @@ from docket.storage.keys import text_bytes
 
 from .payloads import Payload
 
-# What a run took of a limit that is about time: the kind of limit, the key that counts it, the submission that took it.
+# What a run took of a limit that is about time: the kind of limit, the key that counts it, the
+# submission that took it.
 Taken = tuple[int, bytes, bytes]
 
-# How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must not be given work for long.
+# How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must
+# not be given work for long.
 OFFER_MS = 8000
 
 
 @dataclass(slots=True)
 class NewTask:
-    """A call to be written down. Without a `due_ms` it is due now, as it is with `now`, whatever the server's clock says;
-    a `fresh` key is known to be unused."""
+    """A call to be written down. Without a `due_ms` it is due now, as it is with `now`, whatever
+    the server's clock says; a `fresh` key is known to be unused."""
 
     key: str
     function_name: str
@@ -32,7 +34,8 @@ class NewTask:
     now: bool = False
     # The call, where it is too large for the record; it is stored before.
     payload: Payload | None = None
-    # An earlier attempt may have been stored: what the key has, waiting, running or finished, is this very call.
+    # An earlier attempt may have been stored: what the key
+    # has, waiting, running or finished, is this very call.
     unanswered: bool = False
     # An automatic task that a worker seeds: not if its chain was cancelled.
     seed: bool = False
@@ -40,7 +43,8 @@ class NewTask:
 
 @dataclass(slots=True)
 class ProgressChange:
-    """A change of a task's progress by the run of this epoch, or by anybody else (0). None leaves a field as it is.
+    """A change of a task's progress by the run of this epoch,
+    or by anybody else (0). None leaves a field as it is.
 
     `message` is JSON text. The amount to `add` comes on top of a new `current`.
     """
@@ -75,7 +79,8 @@ class ProgressChange:
 
 
 class Unwritten(enum.IntEnum):
-    """Why a change of progress was not written: the run no longer counts, or there is no unfinished task of that key."""
+    """Why a change of progress was not written: the run no
+    longer counts, or there is no unfinished task of that key."""
 
     LOST = 0
     NOT_FOUND = 1
@@ -83,7 +88,8 @@ class Unwritten(enum.IntEnum):
 
 @dataclass(slots=True)
 class TaskCounts:
-    """How much there is of what. `unknown` are tasks that wait for a worker that knows their function."""
+    """How much there is of what. `unknown` are tasks
+    that wait for a worker that knows their function."""
 
     server_ms: float
     unfinished: int
@@ -107,8 +113,8 @@ class TaskCounts:
 
 @dataclass(slots=True)
 class Delivery:
-    """A claimed task: its record as stored, the epoch that fences every later write of this run, and the server's time of the
-    claim, or of a repeat of it that found the run."""
+    """A claimed task: its record as stored, the epoch that fences every later write of this run,
+    and the server's time of the claim, or of a repeat of it that found the run."""
 
     key: str
     record: bytes
@@ -118,8 +124,9 @@ class Delivery:
 
 @dataclass(slots=True)
 class ReservedSlot:
-    """A slot that a worker keeps for an offer: whether it may have offered it before, the last hand-over that it knows,
-    whether it is to be offered if there is nothing to take, and what the server says, if it was heard."""
+    """A slot that a worker keeps for an offer: whether it may have offered it before, the last
+    hand-over that it knows, whether it is to be offered if there is nothing to take, and what the
+    server says, if it was heard."""
 
     offered: bool
     last_epoch: int
@@ -138,14 +145,16 @@ class Entry:
 
 @dataclass(slots=True)
 class UnknownEntry(Entry):
-    """A delivery that the server counts as a worker's and the worker does not know. `epoch` is 0 if it is not claimed."""
+    """A delivery that the server counts as a worker's and the
+    worker does not know. `epoch` is 0 if it is not claimed."""
 
     epoch: int = 0
     seen_before: bool = False
 
 
 class Duty(enum.IntEnum):
-    """What a worker does for the fleet. The leader stages, sweeps and inspects; the deputy takes over if the leader is held up."""
+    """What a worker does for the fleet. The leader stages, sweeps and inspects; the deputy takes
+    over if the leader is held up."""
 
     NONE = 0
     LEADER = 1
@@ -153,7 +162,8 @@ class Duty(enum.IntEnum):
 
 
 class Seed(enum.IntEnum):
-    """What is to be done about an automatic task: schedule it, or leave it alone since it was cancelled or is a dead letter."""
+    """What is to be done about an automatic task: schedule it, or leave it alone since it was
+    cancelled or is a dead letter."""
 
     SCHEDULE = 0
     CANCELLED = 1
@@ -162,7 +172,8 @@ class Seed(enum.IntEnum):
 
 @dataclass(slots=True)
 class RegistrationReply:
-    """The server's answer to a worker that comes onto the roster. Tasks of the functions wait for a worker that knows them."""
+    """The server's answer to a worker that comes onto the roster. Tasks of the functions wait for a
+    worker that knows them."""
 
     server_ms: float
     duty: Duty
@@ -171,8 +182,9 @@ class RegistrationReply:
 
 @dataclass(slots=True)
 class Reclaimed:
-    """One step of reclaiming: workers declared dead, tasks put back, buried and cancelled, how much is left to do, whether
-    consumers without a lease should be looked for, and the duty of the worker that asked."""
+    """One step of reclaiming: workers declared dead, tasks put back,
+    buried and cancelled, how much is left to do, whether consumers without
+    a lease should be looked for, and the duty of the worker that asked."""
 
     declared: int = 0
     put_back: int = 0
@@ -191,7 +203,8 @@ class Reclaimed:
 
 
 class Staged(NamedTuple):
-    """How many tasks were moved, the server's time, when the next one is due, and the duty of the worker that asked."""
+    """How many tasks were moved, the server's time, when the
+    next one is due, and the duty of the worker that asked."""
 
     moved: int
     now_ms: float
@@ -201,9 +214,9 @@ class Staged(NamedTuple):
 
 @dataclass(slots=True)
 class SuspectNotes:
-    """What a claim says of the suspects that it met: the epoch of a run that has the worker to itself, and for how long it has,
-    the entry that the worker has reserved, whether some went to other workers. The worker says beforehand whether something
-    else runs in its process."""
+    """What a claim says of the suspects that it met: the epoch of a run that has the worker to
+    itself, and for how long it has, the entry that the worker has reserved, whether some went to
+    other workers. The worker says beforehand whether something else runs in its process."""
 
     alone: int | None = None
     reserved: Entry | None = None
@@ -219,8 +232,8 @@ class SuspectNotes:
 
 @dataclass(slots=True)
 class WaitingFunctions:
-    """Functions that a worker knows and whose tasks may wait for it; `left` are those that still have some, if the server
-    has said so."""
+    """Functions that a worker knows and whose tasks may wait for it; `left` are those that still
+    have some, if the server has said so."""
 
     names: list[str]
     left: list[str] | None = None
@@ -228,7 +241,8 @@ class WaitingFunctions:
 
 @dataclass(slots=True)
 class Renewal:
-    """The server's answer to a renewal. Where reclaiming or staging is due, this worker is the one to do it."""
+    """The server's answer to a renewal. Where reclaiming
+    or staging is due, this worker is the one to do it."""
 
     lost: bool
     server_ms: float

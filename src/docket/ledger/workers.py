@@ -33,7 +33,8 @@ class WorkerVerbs(ScriptCalls):
     async def register(
         self, worker: str, lease_ms: int, tasks: Sequence[str], max_losses: Mapping[str, int] | None = None
     ) -> RegistrationReply:
-        """Puts a worker on the roster; `max_losses` has the tasks that declare how many losses bury them."""
+        """Puts a worker on the roster; `max_losses` has the
+        tasks that declare how many losses bury them."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
         names = [text_bytes(name) for name in tasks]
         now, duty, *waiting = await self.ask("register", (worker.encode(), lease_ms, names, declared))
@@ -51,21 +52,25 @@ class WorkerVerbs(ScriptCalls):
         return [WorkerRow(id.decode(), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply]
 
     async def lead(self, duty: str, worker: str, hold_ms: int) -> bool:
-        """Elects one worker for a duty that only some workers of the fleet can do, such as gauges where somebody listens.
+        """Elects one worker for a duty that only some workers of
+        the fleet can do, such as gauges where somebody listens.
 
-        Whether this worker leads; it does until it has not asked for `hold_ms`. All others ask with one plain command.
+        Whether this worker leads; it does until it has not asked
+        for `hold_ms`. All others ask with one plain command.
         """
         key, name = text_bytes(self.keys.named("leads", duty)), worker.encode()
         leader = await self.server.ask(key, "GET", key)
         if leader is None:
             return bool(await self.server.ask(key, "SET", key, name, "NX", "PX", hold_ms))
         if leader == name:
-            # Where the time ran out just now, another may have taken over: then this does nothing, and the next GET tells.
+            # Where the time ran out just now, another may have taken over: then this does nothing,
+            # and the next GET tells.
             await self.server.ask(key, "PEXPIRE", key, hold_ms)
         return leader == name
 
     async def isolate(self, worker: str, delivery: Delivery, *, alone: bool) -> bool:
-        """Marks the run as the only body of its process, or removes the mark. False if the run no longer counts.
+        """Marks the run as the only body of its process, or
+        removes the mark. False if the run no longer counts.
 
         See docs/design/lease-protocol.md, Suspects.
         """
@@ -88,8 +93,9 @@ class WorkerVerbs(ScriptCalls):
         offering: bool = False,
         stopping: bool = False,
     ) -> Renewal:
-        """Extends the lease, and the offer of a slot if there is one; an order is shown to a busy worker at every renewal
-        until its run is over. If nobody has renewed for `late_ms`, nobody is declared dead for a while.
+        """Extends the lease, and the offer of a slot if there is one; an order
+        is shown to a busy worker at every renewal until its run is over. If
+        nobody has renewed for `late_ms`, nobody is declared dead for a while.
         If a worker dies that is stopping, its runs do not count as lost."""
         offer_ms = self.offer_ms if offering else 0
         terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
@@ -115,7 +121,8 @@ class WorkerVerbs(ScriptCalls):
         return Reclaimed(declared, put_back, buried, cancelled, left, bool(look), Duty(duty))
 
     def release_unread(self, client: Any, worker: str, runs: int, reading: int | None) -> int:
-        """Ends the worker's blocked read and puts back what it was sent and has not claimed; returns how much."""
+        """Ends the worker's blocked read and puts back what
+        it was sent and has not claimed; returns how much."""
         if reading is not None:
             self.server.unblock(client, reading)
         return self.ask_blocking(client, "release", (worker.encode(), runs + _UNREAD))

@@ -19,7 +19,8 @@ class TaskClock:
         # Whether it stands still. Not a property: it is read for every task.
         self.is_held: bool = False
         self._skip: Callable[[], Awaitable[bool]] | None = None
-        # An additional key for every script, which tells it the time; none while the clock runs by itself.
+        # An additional key for every script, which tells
+        # it the time; none while the clock runs by itself.
         self.script_keys: tuple[bytes, ...] = ()
 
     def now_ms(self) -> float:
@@ -29,7 +30,8 @@ class TaskClock:
         return datetime.now(UTC) if self._held_ms is None else from_ms(self._held_ms)
 
     def hold(self, ms: int, skip: Callable[[], Awaitable[bool]]) -> None:
-        """Stops the clock at a time. `skip` moves it on when everybody waits, and says whether it could."""
+        """Stops the clock at a time. `skip` moves it on
+        when everybody waits, and says whether it could."""
         self._held_ms, self._skip, self.is_held = ms, skip, True
         self.script_keys = (b"\0%d" % ms,)
 

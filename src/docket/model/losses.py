@@ -11,7 +11,8 @@ MOST_LOSSES = 127
 
 
 def check_max_losses(what: str, count: Any) -> int:
-    """The count. Raises TypeError or ValueError, naming the setting, if a task cannot be lost so often."""
+    """The count. Raises TypeError or ValueError, naming
+    the setting, if a task cannot be lost so often."""
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"{what}: a number of losses is an int, not {type(count).__name__}")
     if not 1 <= count <= MOST_LOSSES:

@@ -14,7 +14,8 @@ def to_ms(when: datetime) -> float:
 
 
 def from_ms(ms: float) -> datetime:
-    """The moment; one beyond the calendar is its last (also `datetime.max` itself, which does not survive the rounding)."""
+    """The moment; one beyond the calendar is its last (also `datetime.max` itself, which does not
+    survive the rounding)."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError):

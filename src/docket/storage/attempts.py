@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class SharedAttempt(Generic[T]):
-    """All who join while an attempt is under way get its result, or its failure. A caller that is cancelled ends only its
-    own wait. An attempt ends after so many seconds."""
+    """All who join while an attempt is under way get its result, or its failure. A caller that is
+    cancelled ends only its own wait. An attempt ends after so many seconds."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, name: str) -> None:
         self._make = make
@@ -75,8 +75,9 @@ class SharedAttempts(Generic[K, T]):
 
 
 class Turns:
-    """Calls are made one after another. If one cannot even connect in time, those that wait for their turn share its failure:
-    their own attempts would take as long. On a slow link, where a call is sent and its answer is late, each has its own."""
+    """Calls are made one after another. If one cannot even connect in time, those that wait for
+    their turn share its failure: their own attempts would take as long. On a slow link, where a
+    call is sent and its answer is late, each has its own."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()

@@ -14,7 +14,8 @@ from docket.errors import DocketError
 from .connection import Connection
 from .pipeline import Pipeline
 
-# The command may not have reached the server when its end is asked for: so long that is tried again.
+# The command may not have reached the server when
+# its end is asked for: so long that is tried again.
 _PAUSE_SECONDS = 0.01
 _TRIES = 25
 
@@ -22,8 +23,8 @@ _TRIES = 25
 class BlockingConnection:
     """One blocking command at a time. `interrupt` ends it as if its time were over.
 
-    The server ends the wait (`CLIENT UNBLOCK`); where it refuses that, the connection is closed. What the server sent in that
-    moment is lost then, which `was_cut` tells.
+    The server ends the wait (`CLIENT UNBLOCK`); where it refuses that, the connection is closed.
+    What the server sent in that moment is lost then, which `was_cut` tells.
     """
 
     def __init__(self, connection: Connection, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
@@ -55,7 +56,8 @@ class BlockingConnection:
 
     @property
     def waiting_id(self) -> int | None:
-        """By which the server knows the connection, while a command waits on it. Safe to read from any thread."""
+        """By which the server knows the connection, while a
+        command waits on it. Safe to read from any thread."""
         return self._id if self._waiting else None
 
     def interrupt(self) -> None:

@@ -1,4 +1,5 @@
-"""The line to one node: a connection that is opened when it is needed, and again when it was lost."""
+"""The line to one node: a connection that is opened
+when it is needed, and again when it was lost."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Connection:
         try:
             return await pipeline.ask(words, patience or self._answer_seconds)
         except ReadOnlyError:
-            # A master that became a replica: a new connection may find the new one behind the same name.
+            # A master that became a replica: a new connection
+            # may find the new one behind the same name.
             self._retire(pipeline)
             raise
 
@@ -62,8 +64,9 @@ class Connection:
         return pipeline
 
     async def ask_alone(self, *words: bytes | str | int, patience: float = 1.0) -> Any:
-        """One command with a large value, or for one, with so many times the usual patience. If the caller gives it up, so
-        does the connection: the rest of it is not sent, and nobody waits behind it."""
+        """One command with a large value, or for one, with so many times the
+        usual patience. If the caller gives it up, so does the connection:
+        the rest of it is not sent, and nobody waits behind it."""
         try:
             return await self.ask(*words, patience=self._answer_seconds * patience)
         except asyncio.CancelledError:
@@ -118,7 +121,8 @@ async def open_pipeline(
 ) -> Pipeline:
     """A connection as that client makes them."""
     connection = client.connection_pool.make_connection()
-    # In a task of its own: it ends in time for the caller, also where a single cancel does not end it.
+    # In a task of its own: it ends in time for the
+    # caller, also where a single cancel does not end it.
     connecting = asyncio.ensure_future(connection.connect())
     try:
         await asyncio.wait([connecting], timeout=answer_seconds)

@@ -1,7 +1,8 @@
-"""redis-py's connections as docket uses them. All private names of redis-py that docket overrides are in this module.
+"""redis-py's connections as docket uses them. All private
+names of redis-py that docket overrides are in this module.
 
-Names are looked up in a thread of docket's own, and their addresses are tried in order; TLS verifies the name, not the
-address. Connections for threads have a deadline for all they do.
+Names are looked up in a thread of docket's own, and their addresses are tried in order; TLS
+verifies the name, not the address. Connections for threads have a deadline for all they do.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ class _TimedUnix(_Timed, blocking.UnixDomainSocketConnection): ...
 
 
 class ThreadedClient:
-    """Sends commands from a thread, one at a time. Each, with all that connecting takes, ends within its patience."""
+    """Sends commands from a thread, one at a time. Each, with
+    all that connecting takes, ends within its patience."""
 
     def __init__(
         self,
@@ -126,7 +128,8 @@ class ThreadedClient:
         self._opened_after = 0
 
     def execute_command(self, *words: Any) -> Any:
-        """The answer. Raises what redis-py raises; after a failure of the connection the next command opens a new one."""
+        """The answer. Raises what redis-py raises; after a failure of the connection the next
+        command opens a new one."""
         deadline = time.monotonic() + self._patience()
         if self._connection is not None and self._opened_after != self._outages():
             # It may be as dead as the connection that failed, which would look like another outage.

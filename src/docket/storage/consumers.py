@@ -1,4 +1,5 @@
-"""Who is a consumer of a stream, asked by plain commands: a script would hold the server up for longer."""
+"""Who is a consumer of a stream, asked by plain commands:
+a script would hold the server up for longer."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ PAGE = 500
 def consumers_without_lease(
     server: Server, client: Any, streams: Sequence[str], group: str, leases: str
 ) -> list[bytes]:
-    """The consumers of the streams that are not among the leases, on a client of `threaded_client()`."""
+    """The consumers of the streams that are not among
+    the leases, on a client of `threaded_client()`."""
     try:
         names: set[bytes] = set()
         for stream in streams:

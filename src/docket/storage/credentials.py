@@ -21,8 +21,8 @@ Login = tuple[str] | tuple[str, str]
 
 # For threads that have no deadline of their own.
 USUAL_SECONDS = 2.0
-# A provider that hangs is asked again and again, and must not use up threads: after so many calls that have not returned the
-# pauses between two calls double, up to a minute.
+# A provider that hangs is asked again and again, and must not use up threads: after so many calls
+# that have not returned the pauses between two calls double, up to a minute.
 _MOST_HUNG = 4
 _LONGEST_PAUSE = 60.0
 # Since redis-py 5.3.
@@ -30,11 +30,12 @@ _Streaming: Any = getattr(redis_credentials, "StreamingCredentialProvider", None
 
 
 class BoundedCredentials(CredentialProvider):
-    """Asks a provider in the event loop or in a thread, as it can be asked, for connections of either kind.
+    """Asks a provider in the event loop or in a thread,
+    as it can be asked, for connections of either kind.
 
-    A call that takes longer than `seconds` is given up, with an error of redis-py that counts as an outage. The next
-    connection asks again. If the event loop does not answer a thread in time, because a task blocks it, the thread gets
-    the credentials that the provider gave last.
+    A call that takes longer than `seconds` is given up, with an error of redis-py that counts as an
+    outage. The next connection asks again. If the event loop does not answer a thread in time,
+    because a task blocks it, the thread gets the credentials that the provider gave last.
     """
 
     def __init__(self, provider: Any, seconds: float) -> None:
@@ -43,7 +44,8 @@ class BoundedCredentials(CredentialProvider):
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._last: Login | None = None
-        # Calls that have not returned, when the last one began, and whether the one that ended last gave an answer.
+        # Calls that have not returned, when the last one began,
+        # and whether the one that ended last gave an answer.
         self._hung = 0
         self._works = True
         self._began_at = 0.0
@@ -159,7 +161,8 @@ class TimedCredentials(CredentialProvider):
 
 
 def bounded(provider: Any, seconds: float) -> BoundedCredentials:
-    """The provider as connections ask it. Of a provider that streams, redis-py still hears about new credentials."""
+    """The provider as connections ask it. Of a provider that
+    streams, redis-py still hears about new credentials."""
     if _Streaming is None or not isinstance(provider, _Streaming):
         return BoundedCredentials(provider, seconds)
     listening = {name: staticmethod(getattr(provider, name)) for name in ("on_next", "on_error", "is_streaming")}

@@ -1,4 +1,5 @@
-"""The embedded engine where it can run. It is loaded when a URL asks for it: other servers need nothing of it."""
+"""The embedded engine where it can run. It is loaded when
+a URL asks for it: other servers need nothing of it."""
 
 from __future__ import annotations
 

@@ -23,10 +23,11 @@ Hear = Callable[[str, bytes], None]
 
 
 async def tap_events(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event) -> None:
-    """Calls `hear(task key, event)` for every event, until cancelled; `ready` is set once that is so.
+    """Calls `hear(task key, event)` for every event,
+    until cancelled; `ready` is set once that is so.
 
-    A lost connection is opened again. What was said meanwhile is not heard: this is for rates and for the curious, not
-    for those who must know.
+    A lost connection is opened again. What was said meanwhile is not heard: this is for rates and
+    for the curious, not for those who must know.
     """
     beginning, pattern = keys.any_task_channel
 

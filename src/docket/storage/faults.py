@@ -1,4 +1,5 @@
-"""What a failure of the server means: passing ones are waited out, final ones are told to the user."""
+"""What a failure of the server means: passing ones
+are waited out, final ones are told to the user."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from docket.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsu
 
 
 class ServerGone(RedisConnectionError, ServerUnreachable):
-    """ServerUnreachable for callers who catch the client library's error, as they do round its own calls."""
+    """ServerUnreachable for callers who catch the client
+    library's error, as they do round its own calls."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -63,7 +65,8 @@ _FINAL_TEXTS = (
     "can't access at least one of the keys",
 )
 
-# In what a script's error says: the script and the data do not fit, and will not the next time either.
+# In what a script's error says: the script and the
+# data do not fit, and will not the next time either.
 _SCRIPT_TEXTS = ("user_script:", "Error compiling script")
 _IN_SCRIPT = re.compile(r" script: \w+, on @user_script:\d+\.?\s*$")
 
@@ -118,7 +121,8 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, DataError) or (isinstance(error, ResponseError) and _is_final_text(str(error))):
         return ServerUnsuitable(text)
     if isinstance(error, RedisError):
-        # Unknown words may be those of a proxy, or of a server that is being worked on; what it did before is not known.
+        # Unknown words may be those of a proxy, or of a server
+        # that is being worked on; what it did before is not known.
         unknown = ServerUnavailable(text)
         unknown.maybe_stored = True
         return unknown
@@ -136,7 +140,8 @@ def was_sent(error: BaseException) -> bool:
 
 
 def is_from_the_wrong_node(error: BaseException) -> bool:
-    """Whether another node of a cluster, or another master behind sentinels, may be the one to ask."""
+    """Whether another node of a cluster, or another
+    master behind sentinels, may be the one to ask."""
     return isinstance(
         error,
         (
@@ -155,7 +160,8 @@ def is_from_the_wrong_node(error: BaseException) -> bool:
 def is_cut_off(error: BaseException) -> bool:
     """Whether the network is gone for us: no connection can be made at all.
 
-    A server that refuses, or accepts and stays silent, is down for everybody; nobody else can take our work then.
+    A server that refuses, or accepts and stays silent, is
+    down for everybody; nobody else can take our work then.
     """
     for seen in _chain(error):
         if isinstance(seen, (TimeoutError, RedisTimeoutError)) and "connecting" in str(seen):
@@ -170,7 +176,8 @@ def is_cut_off(error: BaseException) -> bool:
 
 
 def is_about_certificates(error: BaseException) -> bool:
-    """Whether the server cannot prove who it is: waiting does not change that, unless somebody just changes the certificate."""
+    """Whether the server cannot prove who it is: waiting does not change that, unless somebody just
+    changes the certificate."""
     return any(isinstance(seen, ssl.SSLCertVerificationError) for seen in _chain(error))
 
 
@@ -181,7 +188,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _said(error: ResponseError) -> str:
-    """What the server said. Redis before 7 tells first in which script and line, when a script's command was refused."""
+    """What the server said. Redis before 7 tells first in which
+    script and line, when a script's command was refused."""
     text = str(error)
     return text.rpartition(": -")[2] if "user_script" in text[:100] else text
 

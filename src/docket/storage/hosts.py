@@ -1,4 +1,5 @@
-"""Host names: looked up in a thread of docket's own, with the last known addresses for when that fails."""
+"""Host names: looked up in a thread of docket's own,
+with the last known addresses for when that fails."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ async def addresses(host: str, port: int) -> list[str]:
 
 
 def addresses_within(host: str, port: int, seconds: float) -> list[str]:
-    """The same for code outside the event loop. Raises TimeoutError, an OSError, if the answer takes too long."""
+    """The same for code outside the event loop. Raises
+    TimeoutError, an OSError, if the answer takes too long."""
     if _is_address(host):
         return [host]
     try:
@@ -43,7 +45,8 @@ def addresses_within(host: str, port: int, seconds: float) -> list[str]:
 
 
 def _look_up(host: str, port: int) -> Future[list[str]]:
-    """One look-up of a name at a time, however many wait for it: a resolver that is silent keeps one thread busy."""
+    """One look-up of a name at a time, however many wait for
+    it: a resolver that is silent keeps one thread busy."""
     name = (host, port)
     with _lock:
         found = _under_way.get(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 GROUP = "docket-workers"
 
-# All that there is. A test compares this with docs/design/key-layout.md, and with lua/parts/keys.lua, which has the names that
-# scripts build themselves.
+# All that there is. A test compares this with docs/design/key-layout.md, and with
+# lua/parts/keys.lua, which has the names that scripts build themselves.
 _FIXED = (
     "stream",
     "scheduled",
@@ -79,7 +79,8 @@ class Keys:
         self.prefix: str = f"{{{name}}}" if cluster else name
         self.database = database
         self.all: list[bytes] = [text_bytes(self.key(suffix)) for suffix in _FIXED]
-        # What they all begin with: the one key that scripts are given. It has the slot of them all, and nothing is stored there.
+        # What they all begin with: the one key that scripts are given. It has the slot of them all,
+        # and nothing is stored there.
         self.root: bytes = text_bytes(self.key(""))
         self.stream: str = self.key("stream")
         self.front: str = self.key("front")
@@ -91,7 +92,8 @@ class Keys:
         self.running: str = self.key("running")
         self.dead: str = self.key("dead")
         self.dead_records: str = self.key("dead-records")
-        # Not plain "strikes": a docket of that name that another client has used before keeps a stream there.
+        # Not plain "strikes": a docket of that name that
+        # another client has used before keeps a stream there.
         self.strikes: str = self.key("strike-rules")
         self.results: str = self.key("results")
         self.channels: str = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
@@ -136,7 +138,8 @@ class Keys:
 
     @property
     def any_task_channel(self) -> tuple[bytes, bytes]:
-        """What the channels of all tasks begin with, and the pattern that matches them and no others."""
+        """What the channels of all tasks begin with, and
+        the pattern that matches them and no others."""
         beginning = f"{self.channels}task/"
         pattern = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in beginning)
         return text_bytes(beginning), text_bytes(f"{pattern}*")

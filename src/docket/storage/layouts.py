@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Layout:
-    """The fields by their names and formats. The scripts have the same in lua/parts/records.lua, and a test compares the two.
+    """The fields by their names and formats. The scripts have the same in lua/parts/records.lua,
+    and a test compares the two.
 
     `texts` are fields that follow, each with its length before it (2 bytes).
     """

@@ -1,7 +1,9 @@
-"""Which node to talk to: the one that has a docket's slot in a cluster, or the master that sentinels name.
+"""Which node to talk to: the one that has a docket's
+slot in a cluster, or the master that sentinels name.
 
-All of a docket lives in one slot, so docket keeps plain connections to one node and asks again when that node turns out to
-be the wrong one. These questions are rare and block; code in the event loop asks them from a thread.
+All of a docket lives in one slot, so docket keeps plain connections to one
+node and asks again when that node turns out to be the wrong one. These
+questions are rare and block; code in the event loop asks them from a thread.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ class ClusterNodes:
         return random.choice(self._known)
 
     def _learn(self, asked: NodeAddress) -> None:
-        """The one that answered first, then all the others; those that are gone are tried last, since they may come back."""
+        """The one that answered first, then all the others; those that are gone are tried last,
+        since they may come back."""
         found = [self._address(node, asked) for _, _, *nodes in self._slots for node in nodes]
         self._known = list(dict.fromkeys([asked, *found, *self._known]))[:100]
 
@@ -152,7 +155,8 @@ def first_answer(
 ) -> tuple[NodeAddress, T]:
     """The address that answered first, and its answer, within the patience however many are silent.
 
-    The next address is asked when one has failed, or was silent for its share of the time. An error that is final is raised.
+    The next address is asked when one has failed, or was silent
+    for its share of the time. An error that is final is raised.
     """
     deadline = time.monotonic() + patience
     share = patience / (len(addresses) + 1)

@@ -16,8 +16,9 @@ logger: logging.Logger = logging.getLogger("docket.storage")
 class Outages:
     """The services that cannot reach the server now. Threads may share it.
 
-    The first failure is a warning, those that follow are for debugging. The outage is over when every service that failed
-    has had an answer. The first answer also wakes the services that pause before their next attempt.
+    The first failure is a warning, those that follow are for debugging. The outage is over when
+    every service that failed has had an answer. The first answer also wakes the services that pause
+    before their next attempt.
     """
 
     def __init__(self) -> None:

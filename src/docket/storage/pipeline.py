@@ -1,7 +1,9 @@
-"""A connection on which many calls may be under way: requests go out as they come, answers arrive in that order.
+"""A connection on which many calls may be under way:
+requests go out as they come, answers arrive in that order.
 
-redis-py opens the connection (TLS, login, database, protocol) and gives its transport away. Its own way of reading costs more turns
-of the event loop, a time-out per command, and a connection per command under way (docs/design/performance.md).
+redis-py opens the connection (TLS, login, database, protocol) and gives its transport away. Its own
+way of reading costs more turns of the event loop, a time-out per command, and a connection per
+command under way (docs/design/performance.md).
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ _NOTHING = object()
 SLOWEST_BYTES_PER_SECOND = 256 * 1024
 # Of larger requests it is noted how much of them still waits in this process.
 _LARGE = 64 * 1024
-# After code that blocked the event loop both an answer and the end of our patience are there: the answer counts.
+# After code that blocked the event loop both an answer and
+# the end of our patience are there: the answer counts.
 _LATE_SECONDS = 0.1
 
 
 class Pipeline(asyncio.Protocol):
-    """Takes over a redis-py connection. `on_message` gets what the server says unasked, on a connection that listens."""
+    """Takes over a redis-py connection. `on_message` gets what the server says unasked, on a
+    connection that listens."""
 
     def __init__(self, connection: Any, on_message: Callable[[list[Any]], None] | None = None) -> None:
         self._on_message = on_message
@@ -45,9 +49,11 @@ class Pipeline(asyncio.Protocol):
             replyError=error_parser(connection._parser),
             notEnoughData=_NOTHING,
         )
-        # Per request: when its answer counts as late, on the loop's clock, who waits for it, its bytes, the caller's patience.
+        # Per request: when its answer counts as late, on the loop's clock, who waits for it, its
+        # bytes, the caller's patience.
         self._open: deque[tuple[float, asyncio.Future[Any], int, float]] = deque()
-        # Bytes of the requests that are not answered yet, and how many of them waited here when we last looked.
+        # Bytes of the requests that are not answered yet, and
+        # how many of them waited here when we last looked.
         self._unanswered = self._unsent = 0
         self._watch: asyncio.TimerHandle | None = None
         self.heard_at: float = self._loop.time()
@@ -65,12 +71,14 @@ class Pipeline(asyncio.Protocol):
             self._end(RedisConnectionError("the server closed the connection"))
 
     def ask(self, words: Words, patience: float) -> asyncio.Future[Any]:
-        """Sends a command. An answer that is an error is raised; one that is late ends the connection."""
+        """Sends a command. An answer that is an error is
+        raised; one that is late ends the connection."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.trouble is not None:
             future.set_exception(type(self.trouble)(*self.trouble.args))
             return future
-        # First of all: words that cannot be packed must not leave somebody behind who waits for an answer.
+        # First of all: words that cannot be packed must not
+        # leave somebody behind who waits for an answer.
         packed = _pack(words)
         size = len(packed)
         self._unanswered += size
@@ -113,7 +121,8 @@ class Pipeline(asyncio.Protocol):
                 else:
                     self._answer(reply)
         except Exception as error:
-            # A listener tells why it does not go on; an answer that cannot be read is the connection's fault.
+            # A listener tells why it does not go on; an answer
+            # that cannot be read is the connection's fault.
             listens = self._on_message is not None
             self._end(error if listens else RedisConnectionError(f"an answer cannot be read: {error}"))
 
@@ -154,7 +163,8 @@ class Pipeline(asyncio.Protocol):
             self._end(RedisTimeoutError("no answer in time"))
 
     def _seconds_left(self) -> float:
-        """Until the first request counts as late: not while its answer arrives, nor while bytes leave this process."""
+        """Until the first request counts as late: not while its
+        answer arrives, nor while bytes leave this process."""
         deadline, _, _, patience = self._open[0]
         left = max(deadline, self.heard_at + patience) - self._loop.time()
         if left <= 0 and self._unsent:
@@ -185,7 +195,8 @@ class Pipeline(asyncio.Protocol):
             self.ended.set_result(None)
 
     def _drop_unsent(self) -> None:
-        """What is still on its way in this machine is not delivered any more: it must not arrive after a repeat of it."""
+        """What is still on its way in this machine is not delivered
+        any more: it must not arrive after a repeat of it."""
         connection = self._transport.get_extra_info("socket")
         if connection is not None:
             with contextlib.suppress(OSError):
@@ -193,8 +204,8 @@ class Pipeline(asyncio.Protocol):
 
 
 async def stay(pipeline: Pipeline, silence: float) -> None:
-    """Raises what ended a connection that listens. After so many seconds without a word it has to prove that it lives,
-    within the same time."""
+    """Raises what ended a connection that listens. After so many seconds without a word it has to
+    prove that it lives, within the same time."""
     loop = asyncio.get_running_loop()
     while pipeline.trouble is None:
         heard_at = pipeline.heard_at

@@ -90,7 +90,8 @@ class TaskRecord:
 
     @property
     def redelivered(self) -> bool:
-        """Whether an earlier run of this attempt was lost or handed back after its body had begun."""
+        """Whether an earlier run of this attempt was
+        lost or handed back after its body had begun."""
         return self.has_begun or self.losses > 0
 
     @property
@@ -122,8 +123,8 @@ class FinishedRecord:
 
 
 def read_task(data: bytes) -> TaskRecord:
-    """The record. All versions share the header, so that one of another release can be shown; bytes that are none at all
-    make a record without a call, as they do in the scripts."""
+    """The record. All versions share the header, so that one of another release can be shown; bytes
+    that are none at all make a record without a call, as they do in the scripts."""
     if len(data) < _TASK.size:
         return _broken()
     (version, location, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, length) = (
@@ -171,7 +172,8 @@ def read_due(data: bytes) -> float:
 
 
 def is_suspect(data: bytes) -> bool:
-    """Whether the task lost so many workers that it is a suspect (docs/design/lease-protocol.md)."""
+    """Whether the task lost so many workers that it is a suspect
+    (docs/design/lease-protocol.md)."""
     return len(data) >= _TASK.size and data[_LOSSES_AT] % BEGUN >= SUSPECT_AFTER
 
 

@@ -1,8 +1,10 @@
-"""Loads the Lua scripts, each with those definitions of the shared parts that it needs and no others.
+"""Loads the Lua scripts, each with those definitions
+of the shared parts that it needs and no others.
 
-Every script and every part names the parts it uses in its header (`-- uses: keys, records`); a name means a definition in one of
-those. A call of a script runs all of it, and making a function takes the server longer than most commands: a script with all of
-its parts would spend most of its time on functions that it does not call.
+Every script and every part names the parts it uses in its header (`-- uses: keys, records`); a name
+means a definition in one of those. A call of a script runs all of it, and making a function takes
+the server longer than most commands: a script with all of its parts would spend most of its time on
+functions that it does not call.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from importlib.resources import files
 
 _USES = re.compile(r"^-- uses: ([\w, ]+)$", re.MULTILINE)
 _NOTHING = "nothing"
-# In an indented block: what only this block needs is defined here, so that it costs nothing where the block is not reached.
+# In an indented block: what only this block needs is defined here, so that it costs nothing where
+# the block is not reached.
 _HERE = re.compile(r"^( +)--- parts$")
 _HIDDEN = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
@@ -25,7 +28,8 @@ _LOCAL = re.compile(r"local (?:function )?([\w, ]+)")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script's name, its source with all it needs, and the digest by which the server knows it."""
+    """A script's name, its source with all it needs,
+    and the digest by which the server knows it."""
 
     name: str
     source: str
@@ -34,7 +38,8 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One `local …` of a part, and the names that occur in it outside of blocks that define what they need themselves."""
+    """One `local …` of a part, and the names that occur in it
+    outside of blocks that define what they need themselves."""
 
     part: str
     lines: tuple[str, ...]
@@ -81,7 +86,8 @@ def part(name: str) -> Part:
 
 
 def _linked(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[Definition]) -> list[str]:
-    """The lines, and before them what they need of these parts and do not know yet; blocks that ask for it are linked in turn."""
+    """The lines, and before them what they need of these parts and do not know yet; blocks that ask
+    for it are linked in turn."""
     needed = [definition for definition in _needed(_names(lines), uses) if definition not in known]
     known = known.union(needed)
     linked: list[str] = []
@@ -105,7 +111,8 @@ def _with_blocks(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[D
 
 
 def _block_end(lines: Sequence[str], at: int) -> int:
-    """Where a block ends that asks for parts at this line: at the first line that is less indented. `at` if it does not ask."""
+    """Where a block ends that asks for parts at this line: at the first line that is less indented.
+    `at` if it does not ask."""
     asking = _HERE.match(lines[at])
     if asking is None:
         return at
@@ -116,7 +123,8 @@ def _block_end(lines: Sequence[str], at: int) -> int:
 
 
 def _needed(names: frozenset[str], uses: tuple[str, ...]) -> list[Definition]:
-    """What these parts define under these names, and what those definitions need, in the order of the parts."""
+    """What these parts define under these names, and what
+    those definitions need, in the order of the parts."""
     found = set[Definition]()
     unread = [(name, uses) for name in names]
     while unread:
@@ -141,7 +149,8 @@ def _definitions(name: str) -> tuple[Definition, ...]:
 
 @cache
 def _in_order(uses: tuple[str, ...]) -> tuple[str, ...]:
-    """These parts and those that they use, each after those that it uses. Raises ValueError for parts that use each other."""
+    """These parts and those that they use, each after those that it uses. Raises ValueError for
+    parts that use each other."""
     ordered: list[str] = []
 
     def add(name: str, users: tuple[str, ...]) -> None:

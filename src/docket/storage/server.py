@@ -1,4 +1,5 @@
-"""One server as docket uses it: a handful of connections, scripts by digest, errors that explain themselves."""
+"""One server as docket uses it: a handful of connections,
+scripts by digest, errors that explain themselves."""
 
 from __future__ import annotations
 
@@ -47,21 +48,23 @@ CONNECTIONS = 8
 ANSWER_SECONDS = 5.0
 # How long the server may hold a blocking read.
 BLOCK_SECONDS = 5.0
-# The share of the time for connecting that a credential provider may take: its failure shall be told as its own.
+# The share of the time for connecting that a credential
+# provider may take: its failure shall be told as its own.
 _CREDENTIALS_SHARE = 0.8
 # Between two attempts to reach a server that has to be there.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # The ways of large values: to the server, and from it.
 STORING, FETCHING = range(2)
-# Options of the URL that would let a command of a thread take longer than its patience, or that are about pools.
+# Options of the URL that would let a command of a thread
+# take longer than its patience, or that are about pools.
 _NOT_IN_THREADS = ("max_connections", "health_check_interval", "retry_on_timeout", "retry_on_error")
 
 
 class Server:
     """The connections of one docket to its server. An async context manager.
 
-    A server that is away can be entered: calls fail until it is there. With `entry_seconds` it has to be there within that
-    time. A server that answers and cannot be used is an error at once.
+    A server that is away can be entered: calls fail until it is there. With `entry_seconds` it has
+    to be there within that time. A server that answers and cannot be used is an error at once.
     """
 
     def __init__(
@@ -139,12 +142,14 @@ class Server:
         return await self._on_node(key, lambda connection: connection.ask(*words))
 
     async def connect(self, key: bytes, way: int | None = None) -> None:
-        """Returns when there is a connection to the node that has the key, for large values if a `way` is given."""
+        """Returns when there is a connection to the node that
+        has the key, for large values if a `way` is given."""
         connections = None if way is None else self._bulk_connections[way]
         await self._on_node(key, lambda connection: connection.connect(), connections)
 
     async def ask_alone(self, way: int, key: bytes, *words: bytes | str | int, patience: float = 1.0) -> Any:
-        """One command with a large value (STORING), or for one (FETCHING): nothing small waits behind it."""
+        """One command with a large value (STORING), or for
+        one (FETCHING): nothing small waits behind it."""
         connections = self._bulk_connections[way]
         return await self._bulk_turns[way].call(
             lambda: self._on_node(key, lambda connection: connection.ask_alone(*words, patience=patience), connections)
@@ -153,7 +158,8 @@ class Server:
     async def run_alone(
         self, way: int, script: str, keys: Sequence[bytes], *args: bytes | str | int, patience: float = 1.0
     ) -> Any:
-        """The same for a script that takes a large value. It is rare, so its source is sent along."""
+        """The same for a script that takes a large value.
+        It is rare, so its source is sent along."""
         words = ("EVAL", load(script).source, len(keys), *keys, *args)
         return await self.ask_alone(way, keys[0], *words, patience=patience)
 
@@ -165,7 +171,8 @@ class Server:
         nodes = self._nodes
         slot = nodes.slot(key) if nodes is not None else 0
         connections = self._connections if connections is None else connections
-        # Nearly always the connection is there: asking for it in a coroutine would cost more than the rest of this function.
+        # Nearly always the connection is there: asking for it in a coroutine would cost more than
+        # the rest of this function.
         connection = connections.get(slot) if nodes is None or slot in self._addresses else None
         try:
             try:
@@ -219,7 +226,8 @@ class Server:
             raise self.explain(error) from error
 
     def unblock(self, client: Any, id: int) -> None:
-        """Ends the wait of another connection, as if its time were over, where the server permits that."""
+        """Ends the wait of another connection, as if its
+        time were over, where the server permits that."""
         try:
             client.execute_command("CLIENT", "UNBLOCK", id)
         except ResponseError:
@@ -229,7 +237,8 @@ class Server:
             raise self.explain(error) from error
 
     def explain(self, error: BaseException) -> BaseException:
-        """What a failed call means. Once the docket is closed that is final; everything else may pass."""
+        """What a failed call means. Once the docket is
+        closed that is final; everything else may pass."""
         if self._closed:
             return self._not_open()
         return translate(error, self.shown_url) or error
@@ -238,8 +247,8 @@ class Server:
         return NotOpen(f"{self.shown_url}: the docket was closed")
 
     async def revive(self) -> None:
-        """After a lost connection: others that lie idle are not trusted either, and an embedded engine that died is started
-        again with its data."""
+        """After a lost connection: others that lie idle are not trusted either, and an embedded
+        engine that died is started again with its data."""
         self._addresses.clear()
         for connections in (self._connections, *self._bulk_connections):
             for connection in connections.values():
@@ -252,7 +261,8 @@ class Server:
             pool.connection_kwargs["path"] = found.socket_path
 
     def _plain_client(self, connections: int, answer_seconds: float | None, address: NodeAddress | None) -> Any:
-        """An asyncio client of one node, with a pool of its own; it waits for a free connection instead of failing."""
+        """An asyncio client of one node, with a pool of its own;
+        it waits for a free connection instead of failing."""
         options = self._options(answer_seconds)
         options["retry"] = AsyncRetry(NoBackoff(), 0)
         if address is not None:
@@ -286,8 +296,9 @@ class Server:
         return await open_pipeline(self._plain_client(1, None, address), ANSWER_SECONDS, on_message)
 
     def threaded_client(self, patience: Callable[[], float], key: str = "") -> ThreadedClient:
-        """A blocking client for use in a thread, of the node that has the key. Each command, connecting and looking for the
-        node included, ends within the patience of that moment, whatever the URL says about time-outs."""
+        """A blocking client for use in a thread, of the node that has the key. Each command,
+        connecting and looking for the node included, ends within the patience of that moment,
+        whatever the URL says about time-outs."""
         if self._closed:
             raise self._not_open()
 
@@ -350,8 +361,8 @@ class Server:
         return self._is_usable
 
     async def _reach(self) -> None:
-        """Greets the server, again and again within `entry_seconds` if there are any. Without them, a server that is away is
-        greeted by the first call that reaches it."""
+        """Greets the server, again and again within `entry_seconds` if there are any. Without them,
+        a server that is away is greeted by the first call that reaches it."""
         deadline = time.monotonic() + (self.entry_seconds or 0)
         pause = FIRST_PAUSE
         while True:
@@ -377,7 +388,8 @@ class Server:
             raise ServerSilent(f"{self.shown_url}: no answer within {seconds:.0f} s") from None
 
     async def _greet(self) -> None:
-        """Greets the server before anything else is asked. All who wait share one attempt, and its failure."""
+        """Greets the server before anything else is asked.
+        All who wait share one attempt, and its failure."""
         if self._closed:
             raise self._not_open()
         try:

@@ -27,8 +27,8 @@ _LONGEST_PAUSE = 2.0
 class Subscriptions:
     """Channels, and who listens to them. Opened on first use.
 
-    A lost connection is opened again with all channels; messages sent meanwhile are gone, so everybody who
-    listens is told through `on_gap` to look for itself.
+    A lost connection is opened again with all channels; messages sent meanwhile are gone, so
+    everybody who listens is told through `on_gap` to look for itself.
     """
 
     def __init__(self, server: Server, name: str) -> None:
@@ -38,7 +38,8 @@ class Subscriptions:
         self._gap_listeners: dict[int, Callable[[], None]] = {}
         self._pipeline: Pipeline | None = None
         self._reader: asyncio.Task[None] | None = None
-        # Per channel: subscribe commands that are not answered yet, and the future of those who wait for the answer.
+        # Per channel: subscribe commands that are not answered
+        # yet, and the future of those who wait for the answer.
         self._asked: dict[bytes, int] = {}
         self._confirmed: dict[bytes, asyncio.Future[None]] = {}
         self._missed: set[bytes] = set()
@@ -46,7 +47,8 @@ class Subscriptions:
         self._trouble: Exception = ConnectionError("not connected")
 
     async def listen(self, channel: bytes, listener: Listener) -> None:
-        """Returns when the server has confirmed the subscription: whatever is published later is heard.
+        """Returns when the server has confirmed the
+        subscription: whatever is published later is heard.
 
         Raises NotOpen once the docket is closed.
         """
@@ -105,7 +107,8 @@ class Subscriptions:
             self._reader = asyncio.create_task(self._read_forever(), name=f"{self._name} - subscriptions")
 
     def _ask(self, command: str, *channels: bytes) -> None:
-        """Sends a command if there is a connection; else the reader, once it has one, asks for all that is wanted."""
+        """Sends a command if there is a connection; else the
+        reader, once it has one, asks for all that is wanted."""
         pipeline = self._pipeline
         if pipeline is None or pipeline.trouble is not None:
             return
@@ -130,7 +133,8 @@ class Subscriptions:
 
     async def _open(self) -> Pipeline:
         pipeline = await self._server.subscription_pipeline(self._dispatch)
-        # Nothing may happen between these: who comes later finds the connection and asks for itself.
+        # Nothing may happen between these: who comes
+        # later finds the connection and asks for itself.
         self._pipeline, self._asked = pipeline, {}
         channels = list(self._listeners)
         self._missed = {channel for channel in channels if channel not in self._confirmed}
@@ -146,7 +150,8 @@ class Subscriptions:
             for listener in list(self._listeners.get(channel, ())):
                 listener(message[2])
         elif kind == b"subscribe":
-            # One that was given up and asked for again meanwhile has two answers; the last one counts.
+            # One that was given up and asked for again
+            # meanwhile has two answers; the last one counts.
             self._asked[channel] = self._asked.get(channel, 1) - 1
             if self._asked[channel] <= 0:
                 del self._asked[channel]
@@ -159,7 +164,8 @@ class Subscriptions:
         self._heard_again(channel)
 
     def _heard_again(self, channel: bytes) -> None:
-        """Once all channels of the lost connection are heard again, those who listen look for what they missed."""
+        """Once all channels of the lost connection are heard
+        again, those who listen look for what they missed."""
         if channel in self._missed:
             self._missed.discard(channel)
             if not self._missed:
@@ -181,7 +187,8 @@ class Subscriptions:
 
 
 async def may_be_heard(server: Server, channel: bytes) -> bool:
-    """Whether somebody may listen to a channel: also if the server cannot be asked, or does not let us ask."""
+    """Whether somebody may listen to a channel: also if
+    the server cannot be asked, or does not let us ask."""
     if server.is_cluster:
         # A node knows only its own listeners.
         return True

@@ -1,6 +1,7 @@
 """Threads of docket's own for work that blocks.
 
-asyncio's default executor belongs to users: with all its threads busy, docket would wait for their tasks.
+asyncio's default executor belongs to users: with all
+its threads busy, docket would wait for their tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ T = TypeVar("T")
 
 
 def start(function: Callable[..., T], *args: Any) -> Future[T]:
-    """Calls the function in a new thread, which does not keep the process alive. The future cannot be cancelled."""
+    """Calls the function in a new thread, which does not keep
+    the process alive. The future cannot be cancelled."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
 

@@ -1,4 +1,5 @@
-"""The client of redis-py that users get from a docket. docket itself keeps plain connections to one node."""
+"""The client of redis-py that users get from a docket.
+docket itself keeps plain connections to one node."""
 
 from __future__ import annotations
 

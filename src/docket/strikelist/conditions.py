@@ -48,7 +48,8 @@ _COMPARISONS: dict[Operator, Callable[[Any, Any], Any]] = {
 
 
 def are_equal(a: Any, b: Any) -> bool:
-    """Values of users compare as they like: what fails, or answers with something that is no truth, is not equal."""
+    """Values of users compare as they like: what fails, or
+    answers with something that is no truth, is not equal."""
     try:
         return a is b or bool(a == b)
     except Exception:
@@ -61,7 +62,8 @@ def is_same(a: StrikeInstruction, b: StrikeInstruction) -> bool:
 
 @dataclass(slots=True)
 class Conditions:
-    """The strikes on one parameter. Those for equality, of which there may be thousands, cost one look-up."""
+    """The strikes on one parameter. Those for equality,
+    of which there may be thousands, cost one look-up."""
 
     equals: dict[Any, set[str]] = field(default_factory=dict[Any, set[str]])
     others: dict[str, Strike] = field(default_factory=dict[str, Strike])

@@ -17,7 +17,8 @@ logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 
 class StrikesInForce:
-    """Each change has a version, so that a change is applied once, whether it comes as an answer, a message or both.
+    """Each change has a version, so that a change is applied
+    once, whether it comes as an answer, a message or both.
 
     `changed` is called after every change.
     """
@@ -48,7 +49,8 @@ class StrikesInForce:
         self._changed()
 
     def apply(self, version: int, changes: Iterable[tuple[str, Strike | None]]) -> None:
-        """Our own change is applied when it is acknowledged; the message about it, and older ones, then do nothing."""
+        """Our own change is applied when it is acknowledged; the
+        message about it, and older ones, then do nothing."""
         for id, strike in changes:
             if version <= self._versions.get(id, self._loaded_version):
                 continue
@@ -77,7 +79,8 @@ class StrikesInForce:
             self._changed_while_loading = None
 
     def replace_all(self, version: int, stored: Mapping[str, bytes], keep: Collection[str] = ()) -> None:
-        """Applies what the server has. Strikes that changed while that was read are known better here."""
+        """Applies what the server has. Strikes that changed
+        while that was read are known better here."""
         for id in list(self.by_id):
             if id not in stored and id not in keep:
                 self._set(id, None)

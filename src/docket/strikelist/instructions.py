@@ -43,8 +43,8 @@ class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bar
 
 @dataclass
 class StrikeInstruction:
-    """An order about a function (all its tasks), a parameter (of any function), or a parameter of one function.
-    An empty name means the same as None."""
+    """An order about a function (all its tasks), a parameter (of any function), or a parameter of
+    one function. An empty name means the same as None."""
 
     function: str | None = None
     parameter: str | None = None
@@ -117,7 +117,8 @@ def _is_pair(value: Any) -> bool:
 
 @dataclass(slots=True)
 class StoredStrike:
-    """A strike as it is written down. People are shown `shown`: nothing is unpickled to be displayed."""
+    """A strike as it is written down. People are shown
+    `shown`: nothing is unpickled to be displayed."""
 
     function: str | None
     parameter: str | None
@@ -136,7 +137,8 @@ class StoredStrike:
 
 
 def encode(strike: StrikeInstruction) -> tuple[str, bytes]:
-    """The field a strike is kept under, and its bytes. Raises Unserializable for a value that cannot be stored."""
+    """The field a strike is kept under, and its bytes. Raises
+    Unserializable for a value that cannot be stored."""
     try:
         value = seal(strike.value)
     except Exception as error:

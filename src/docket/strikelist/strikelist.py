@@ -36,9 +36,9 @@ _LONGEST_PAUSE = 1.0
 class StrikeList:
     """The strikes in force. An async context manager.
 
-    With a `url` it follows the docket of that name: what one process strikes, all others know within milliseconds.
-    Without one it belongs to this process alone. `strike` and `restore` return when the server has the change and this
-    process applies it.
+    With a `url` it follows the docket of that name: what one process strikes, all others know
+    within milliseconds. Without one it belongs to this process alone. `strike` and `restore` return
+    when the server has the change and this process applies it.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class StrikeList:
     # Life
 
     async def connect(self) -> None:
-        """Opens a connection of its own and loads what is in force. Does nothing for a list of this process alone."""
+        """Opens a connection of its own and loads what is in
+        force. Does nothing for a list of this process alone."""
         if self.url is None:
             return
         async with AsyncExitStack() as stack:
@@ -79,8 +80,8 @@ class StrikeList:
     async def follow(self, server: Server, subscriptions: Subscriptions, keys: Keys) -> None:
         """Follows the strikes of a docket over connections that are open already.
 
-        Returns after the first attempt to load; one that fails in passing is repeated until it succeeds. A server that is
-        known to be away is not waited for.
+        Returns after the first attempt to load; one that fails in passing is repeated until it
+        succeeds. A server that is known to be away is not waited for.
         """
         assert self._following is None, "this strike list is already connected"
         self._book, self._subscriptions = StrikeStore(server, keys), subscriptions
@@ -138,8 +139,8 @@ class StrikeList:
     ) -> None:
         """Blocks a function, a parameter's values, or both together.
 
-        Raises ValueError if neither is named, the operator is unknown or the value of `between` is not a pair,
-        Unserializable if the value cannot be stored.
+        Raises ValueError if neither is named, the operator is unknown or the value of `between` is
+        not a pair, Unserializable if the value cannot be stored.
         """
         await self.send_instruction(Strike(function, parameter, Operator.read(operator), value))
 
@@ -150,7 +151,8 @@ class StrikeList:
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
     ) -> None:
-        """Takes back the strike that was made with equal arguments; if there is none, nothing happens."""
+        """Takes back the strike that was made with equal
+        arguments; if there is none, nothing happens."""
         await self.send_instruction(Restore(function, parameter, Operator.read(operator), value))
 
     async def send_instruction(self, instruction: StrikeInstruction) -> None:
@@ -207,15 +209,18 @@ class StrikeList:
 
     @property
     def task_strikes(self) -> dict[str, ParameterStrikes]:
-        """The strikes on single functions, as a copy: `{function: {parameter: {(operator, value), …}}}`.
+        """The strikes on single functions, as a copy:
+        `{function: {parameter: {(operator, value), …}}}`.
 
-        A function that is struck as a whole has an empty mapping. Values that cannot be hashed are left out.
+        A function that is struck as a whole has an empty
+        mapping. Values that cannot be hashed are left out.
         """
         return by_function(self._in_force.by_id.values())
 
     @property
     def parameter_strikes(self) -> ParameterStrikes:
-        """The strikes on a parameter of every function, as a copy: `{parameter: {(operator, value), …}}`."""
+        """The strikes on a parameter of every function, as a copy:
+        `{parameter: {(operator, value), …}}`."""
         return by_parameter(self._in_force.by_id.values())
 
     @property
@@ -286,6 +291,7 @@ def _holds(condition: Condition, target: Any) -> bool:
 
 
 def _look(following: asyncio.Task[None]) -> None:
-    """Those who wait for strikes are told its failure; asyncio shall not complain if nobody does."""
+    """Those who wait for strikes are told its failure;
+    asyncio shall not complain if nobody does."""
     if not following.cancelled():
         following.exception()

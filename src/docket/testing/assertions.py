@@ -22,8 +22,8 @@ async def assert_task_scheduled(
     kwargs: dict[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Fails unless a call of the function waits; where they are given, with exactly these `args`, with these `kwargs` among
-    its own, and with that key."""
+    """Fails unless a call of the function waits; where they are given, with exactly these `args`,
+    with these `kwargs` among its own, and with that key."""
     waiting = (await docket.snapshot()).future
     if not any(_fits(execution, function, args, kwargs, key) for execution in waiting):
         raise AssertionError(f"{_wanted(function, args, kwargs, key)} is not scheduled; {_what_is_there(waiting)}")
@@ -37,7 +37,8 @@ async def assert_task_not_scheduled(
     kwargs: dict[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Fails if a call of the function waits; `args`, `kwargs` and `key` narrow it down as in assert_task_scheduled."""
+    """Fails if a call of the function waits; `args`, `kwargs` and `key` narrow it down as in
+    assert_task_scheduled."""
     waiting = (await docket.snapshot()).future
     found = [execution for execution in waiting if _fits(execution, function, args, kwargs, key)]
     if found:

@@ -24,12 +24,13 @@ _MOST_SKIPS = 10_000
 class Clock:
     """Holds the time of all dockets of this process on one `memory://` name, until it is closed.
 
-    The time stands still unless the test moves it. Everything that falls due on the way runs in its order and at its
-    time, through the same scripts as in production, if a worker is there: the one that was given, or one that runs
-    already. `Timeout`s, `asyncio.sleep` and what the code under test asks of `datetime.now()` go by real time; ask
-    `clock.now()`, or `docket.now()`, instead.
-    A worker's `run_until_finished` and `run_at_most` do not wait for future work either: the clock skips to it.
-    Raises ValueError for a docket that is not on `memory://`, RuntimeError if another clock holds that time.
+    The time stands still unless the test moves it. Everything that falls due on the way runs
+    in its order and at its time, through the same scripts as in production, if a worker is
+    there: the one that was given, or one that runs already. `Timeout`s, `asyncio.sleep` and
+    what the code under test asks of `datetime.now()` go by real time; ask `clock.now()`, or
+    `docket.now()`, instead. A worker's `run_until_finished` and `run_at_most` do not wait
+    for future work either: the clock skips to it. Raises ValueError for a docket that is not
+    on `memory://`, RuntimeError if another clock holds that time.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class Clock:
         return self._clock.now()
 
     def set(self, when: datetime) -> None:
-        """Sets the time, forwards or back, without running anything: for the beginning of a test."""
+        """Sets the time, forwards or back, without
+        running anything: for the beginning of a test."""
         self._hold(to_ms(when))
 
     async def advance(self, by: timedelta = timedelta(0)) -> None:
@@ -75,7 +77,8 @@ class Clock:
     async def travel_to(self, when: datetime) -> None:
         """Lets time pass until then, and runs what falls due meanwhile.
 
-        Raises ValueError for a time that has passed, TimeoutError if tasks do not come to an end within `patience`.
+        Raises ValueError for a time that has passed, TimeoutError
+        if tasks do not come to an end within `patience`.
         """
         target = math.ceil(to_ms(when))
         if target < self._clock.now_ms():

@@ -1,6 +1,8 @@
-"""Fixtures for pytest: a docket of its own for every test, on an engine that is started once per session.
+"""Fixtures for pytest: a docket of its own for every
+test, on an engine that is started once per session.
 
-Nothing has to be imported or configured. A fixture of the same name in a project's own conftest.py takes precedence.
+Nothing has to be imported or configured. A fixture of the
+same name in a project's own conftest.py takes precedence.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ else:
 
 @pytest.fixture
 def docket_url() -> str:
-    """Where the test's docket is: a `memory://` name that no other test has. Override it to use another server."""
+    """Where the test's docket is: a `memory://` name that
+    no other test has. Override it to use another server."""
     return f"memory://test-{uuid4().hex}"
 
 
@@ -37,19 +40,22 @@ async def docket(docket_url: str) -> AsyncIterator[Docket]:
     async with Docket("test", docket_url) as opened:
         yield opened
         if docket_url.startswith("memory://"):
-            # The engine lives as long as the session: what a test leaves there is of no use to anybody.
+            # The engine lives as long as the session: what
+            # a test leaves there is of no use to anybody.
             await opened.server.client.flushdb()
 
 
 @async_fixture
 async def worker(docket: Docket) -> AsyncIterator[Worker]:
-    """A worker on that docket. It does nothing until it is told to: `await worker.run_until_finished()`."""
+    """A worker on that docket. It does nothing until it is told to:
+    `await worker.run_until_finished()`."""
     async with Worker(docket, name="test-worker") as opened:
         yield opened
 
 
 @pytest.fixture
 def clock(docket: Docket, worker: Worker) -> Iterator[Clock]:
-    """The time of that docket, which stands still; `await clock.advance(…)` lets it pass, with the worker at work."""
+    """The time of that docket, which stands still;
+    `await clock.advance(…)` lets it pass, with the worker at work."""
     with Clock(docket, worker) as held:
         yield held

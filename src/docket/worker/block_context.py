@@ -9,7 +9,8 @@ from typing import Any
 
 
 class BlockContext:
-    """Context variables that have these values inside the block, and the values from before after it."""
+    """Context variables that have these values inside
+    the block, and the values from before after it."""
 
     def __init__(self, variables: Iterable[tuple[ContextVar[Any], Any]]) -> None:
         self._before: list[tuple[ContextVar[Any], Token[Any]]] = []
@@ -18,7 +19,7 @@ class BlockContext:
 
     def leave(self) -> None:
         for variable, token in reversed(self._before):
-            # A block may be left in another context than it was entered in (test fixtures, frameworks): that one has
-            # nothing to restore.
+            # A block may be left in another context than it was entered in (test fixtures,
+            # frameworks): that one has nothing to restore.
             with contextlib.suppress(ValueError):
                 variable.reset(token)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 async def call(worker: Worker, execution: Execution, resolved: Resolved) -> Any:
-    """The result of a body with dependencies. `resolved` is filled as far as its dependencies could be resolved."""
+    """The result of a body with dependencies. `resolved` is
+    filled as far as its dependencies could be resolved."""
     function, worker_level = execution.function, worker.dependencies
     plan = plan_for(function)
     if plan.is_immediate and not worker_level and resolve_immediately(resolved, plan, execution, worker):

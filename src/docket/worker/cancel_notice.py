@@ -6,7 +6,8 @@ import asyncio
 
 
 def notice_cancel() -> None:
-    """A cancel that the client library swallowed during set-up (see docket._aio) counts all the same."""
+    """A cancel that the client library swallowed during
+    set-up (see docket._aio) counts all the same."""
     current = asyncio.current_task()
     if current is not None and current.cancelling():
         raise asyncio.CancelledError

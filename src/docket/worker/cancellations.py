@@ -1,4 +1,5 @@
-"""What is said on the worker's own channel: orders to cancel a run, and functions whose tasks wait for this worker.
+"""What is said on the worker's own channel: orders to cancel
+a run, and functions whose tasks wait for this worker.
 
 CancelListener are read again with the next renewal in case the message was lost.
 """

@@ -1,4 +1,5 @@
-"""Services that claim work: one that is told to stop waits for its claim and hands back what the claim brought."""
+"""Services that claim work: one that is told to stop waits
+for its claim and hands back what the claim brought."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Claimed = Sequence[Delivery] | None
 
 
 class ClaimingService(Service):
-    """Cancelled, it ends at once unless a claim is under way; then it ends when the claim is answered."""
+    """Cancelled, it ends at once unless a claim is under
+    way; then it ends when the claim is answered."""
 
     def __init__(self, labels: dict[str, str], most_pause: float, refuse: Callable[[Delivery], None]) -> None:
         super().__init__(labels, most_pause)
@@ -36,7 +38,8 @@ class ClaimingService(Service):
             raise
 
     async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
-        """A claim is not left half-way: if the worker stops meanwhile, the claimed tasks go back untouched."""
+        """A claim is not left half-way: if the worker stops
+        meanwhile, the claimed tasks go back untouched."""
         self._claiming, claimed = True, None
         try:
             claimed = await claim

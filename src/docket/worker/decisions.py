@@ -55,12 +55,14 @@ class Decisions:
         self._run_endings = endings.run_endings
 
     def complete(self, run: Run, execution: Execution, seconds: float) -> None:
-        """A plain run has ended well and has left nothing: there is nothing to decide and nothing to store."""
+        """A plain run has ended well and has left nothing:
+        there is nothing to decide and nothing to store."""
         self._report.log_success(execution, seconds)
         self._runs.settle(run, execution, self._endings.completed(run, execution.has_used_progress()), SUCCEEDED)
 
     async def decide(self, run: Run, execution: Execution, resolved: Resolved, outcome: TaskOutcome) -> None:
-        """What follows: a retry, a successor or the end. A behaviour that fails leaves the task for another delivery."""
+        """What follows: a retry, a successor or the end. A behaviour
+        that fails leaves the task for another delivery."""
         retried = again = False
         try:
             if outcome.exception is not None and resolved.failure_handler is not None:
@@ -78,7 +80,8 @@ class Decisions:
             delay_ms = self._redelivery.next_ms(run.key)
             self._runs.settle(run, execution, requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True))
             return
-        # The behaviours' word, or `execution.schedule()` of the body where none of them wants another run.
+        # The behaviours' word, or `execution.schedule()`
+        # of the body where none of them wants another run.
         cut_off = execution.next_run is not None and self._limits.is_spent(run.key)
         next_run = None if cut_off else execution.next_run
         # It has attempts left, so it has not failed for good.
@@ -123,12 +126,14 @@ class Decisions:
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
             if execution.next_run is not None:
-                # A user's dependency put it away with `execution.schedule()`, which is written down with the run's end.
+                # A user's dependency put it away with `execution.schedule()`,
+                # which is written down with the run's end.
                 self._settle_blocked(run, execution, await self._next(run, execution.next_run, put_off=True))
             elif isinstance(blocked, Parked):
                 self._runs.close(run)
             else:
-                # Where it was replaced or cancelled this changes nothing; one that nobody has put away must not stay as running.
+                # Where it was replaced or cancelled this changes nothing; one that nobody has put
+                # away must not stay as running.
                 ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
                 self._runs.settle(run, None, giving_back(ended, execution.taken))
         elif blocked.reschedule:
@@ -141,7 +146,8 @@ class Decisions:
             await self._drop(run, execution, blocked)
 
     async def _drop(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
-        """A dropped task ends. One that perpetuates itself skips this run only, and comes back when it may run."""
+        """A dropped task ends. One that perpetuates itself
+        skips this run only, and comes back when it may run."""
         perpetual = governing(plan_for(execution.function), execution, Perpetual)
         if perpetual is not None and not self._limits.is_spent(run.key):
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
@@ -161,7 +167,8 @@ class Decisions:
         self._runs.settle(run, execution, giving_back(settlement, execution.taken), counts)
 
     def cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
-        """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a stranger's, or the body's own."""
+        """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a
+        stranger's, or the body's own."""
         self._report.over(execution, seconds)
         if run.reason in GIVEN_UP:
             self._report.superseded(execution)
@@ -176,9 +183,11 @@ class Decisions:
 
 
 def _is_cancelled(run: Run) -> bool:
-    """Whether somebody cancels the run. If not, a CancelledError is the word of whoever raised it."""
+    """Whether somebody cancels the run. If not, a
+    CancelledError is the word of whoever raised it."""
     if run.reason is not None:
-        # A body that was left behind may be torn down when no event loop runs: then there is no current task to ask for.
+        # A body that was left behind may be torn down when no event loop runs: then there is no
+        # current task to ask for.
         return True
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

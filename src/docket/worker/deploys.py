@@ -13,7 +13,8 @@ from docket.execution import TaskFunction
 
 
 def deploy_fingerprint(tasks: Mapping[str, TaskFunction]) -> str:
-    """The registered functions: names, where they are defined, their code, and when they perpetuate themselves."""
+    """The registered functions: names, where they are defined,
+    their code, and when they perpetuate themselves."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(tasks):
         for part in (name, *_parts(tasks[name])):

@@ -1,4 +1,5 @@
-"""The slot that the server may fill by itself while the fetcher waits (docs/design/lease-protocol.md, Hand-over)."""
+"""The slot that the server may fill by itself while the fetcher waits
+(docs/design/lease-protocol.md, Hand-over)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Handed = Callable[[Delivery], None]
 
 
 class Offer(enum.Enum):
-    """Whether a slot is kept, and for what: one that may be offered, or a hand-over that is on its way."""
+    """Whether a slot is kept, and for what: one that may
+    be offered, or a hand-over that is on its way."""
 
     NONE = "none"
     OFFERED = "offered"
@@ -37,10 +39,11 @@ class Offer(enum.Enum):
 
 
 class DirectDelivery:
-    """Keeps a slot for as long as the server may think that it is offered, and passes on what is handed over.
+    """Keeps a slot for as long as the server may think
+    that it is offered, and passes on what is handed over.
 
-    Whatever happens to answers and messages, the slot is kept until it is certain that nothing will come for it, or
-    until a look at the server's list of our deliveries has shown that nothing did.
+    Whatever happens to answers and messages, the slot is kept until it is certain that nothing will
+    come for it, or until a look at the server's list of our deliveries has shown that nothing did.
     """
 
     def __init__(
@@ -54,7 +57,8 @@ class DirectDelivery:
         age: Callable[[float], float],
         on_late: Callable[[], None],
     ) -> None:
-        """`age` tells how many seconds ago a time of the server was; `on_late` looks for what a late message told of."""
+        """`age` tells how many seconds ago a time of the server
+        was; `on_late` looks for what a late message told of."""
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._slots = slots
@@ -66,7 +70,8 @@ class DirectDelivery:
         self._worker: str | None = None
         self._resolved = asyncio.Event()
         self._closed = False
-        # Its subscription may be at another node than the one that hands over, which would find nobody listening.
+        # Its subscription may be at another node than the one
+        # that hands over, which would find nobody listening.
         self._possible = not ledger.server.is_cluster
         self._last_epoch = 0
         # An offer may be gone though it counts as made: the next `take` asks.
@@ -92,11 +97,13 @@ class DirectDelivery:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a slot could be offered and is not, or the server has to say whether the offer stands."""
+        """Whether a slot could be offered and is not, or
+        the server has to say whether the offer stands."""
         return self._in_doubt or self._has_one_to_offer
 
     def keep_for_take(self) -> ReservedSlot | None:
-        """The slot that goes along with a `take`: one that was offered, or one to offer if there is nothing to take."""
+        """The slot that goes along with a `take`: one that was
+        offered, or one to offer if there is nothing to take."""
         offered = self.state is Offer.OFFERED
         if not offered:
             if not self._has_one_to_offer:
@@ -107,8 +114,8 @@ class DirectDelivery:
         return ReservedSlot(offered, self._last_epoch, to_offer=self._slots.free > 0)
 
     def taken(self, kept: ReservedSlot) -> None:
-        """The server has said what became of the slot, or that is not known. The message of a hand-over may have been quicker
-        than this answer."""
+        """The server has said what became of the slot, or that is not known. The message of a
+        hand-over may have been quicker than this answer."""
         if self.state is not Offer.OFFERED or kept.answer is None or kept.answer == 1:
             return
         if kept.answer == 0 or kept.answer == self._last_epoch or self._is_known(kept.answer):
@@ -119,14 +126,16 @@ class DirectDelivery:
     # What the look for unknown deliveries does
 
     def slot_for(self, epoch: int) -> bool:
-        """Whether a slot is kept for this run, whose message has not come. It is the caller's from now on."""
+        """Whether a slot is kept for this run, whose message
+        has not come. It is the caller's from now on."""
         if self.due_epoch != epoch:
             return False
         self._resolve()
         return True
 
     def nothing_due(self, epoch: int) -> None:
-        """The server does not count this hand-over among our unknown deliveries: it came another way, or never will."""
+        """The server does not count this hand-over among our
+        unknown deliveries: it came another way, or never will."""
         if self.due_epoch == epoch:
             self._let_go()
 
@@ -137,7 +146,8 @@ class DirectDelivery:
     # What the settler does
 
     def with_settlement(self, reading: int) -> str | None:
-        """While a read for so many waits, another slot that is free may be offered: under which id."""
+        """While a read for so many waits, another slot
+        that is free may be offered: under which id."""
         if not reading or self.state is not Offer.NONE or not self._may_offer or self._slots.free <= reading:
             return None
         self._keep()
@@ -216,7 +226,8 @@ class DirectDelivery:
             self._in_doubt = True
 
     def _distrust(self, epoch: int) -> None:
-        """The run may not count any more: the server has to say. A slot is kept for it if there is one."""
+        """The run may not count any more: the server has
+        to say. A slot is kept for it if there is one."""
         if self.state is Offer.NONE and self._slots.free > 0:
             self._keep()
         if self.state is Offer.OFFERED:

@@ -31,10 +31,12 @@ class Patience:
     closes_bodies: bool = False
 
 
-# After the grace period the worker should be gone in five seconds. The last of them is for leaving the roster.
+# After the grace period the worker should be gone in five
+# seconds. The last of them is for leaving the roster.
 USUAL = Patience(body=5.0, ending=4.0)
-# Something the run needs is being closed, or the worker was told to stop again: its process should end in two seconds, in five if
-# a body ignores its cancel. The rest of that time is for leaving the roster.
+# Something the run needs is being closed, or the worker was told to
+# stop again: its process should end in two seconds, in five if a body
+# ignores its cancel. The rest of that time is for leaving the roster.
 AT_ONCE = Patience(body=3.5, ending=1.2)
 # The event loop waits for every task. A body that ignores its cancel gets a GeneratorExit.
 LOOP_ENDS = Patience(body=3.5, ending=1.2, closes_bodies=True)
@@ -68,8 +70,8 @@ class Drain:
         self._grace_until = time.monotonic() + self._grace_seconds
 
     async def run(self, requeue: Callable[[], None]) -> bool:
-        """Returns when nothing runs any more, or nothing can be done about it. True if it was cancelled meanwhile, which calls
-        `requeue`."""
+        """Returns when nothing runs any more, or nothing can be done about it. True if it was
+        cancelled meanwhile, which calls `requeue`."""
         interrupted = False
         deadline = time.monotonic() + self._grace_seconds if self._grace_until is None else self._grace_until
         self._announce()
@@ -90,13 +92,15 @@ class Drain:
         return interrupted
 
     def hurry(self, patience: Patience = USUAL, *, since: float, least: float = LEAST_SECONDS) -> None:
-        """Hands back what still runs. `since`: when the grace period was over, or when the end began for which this worker is
-        one of several. However long ago that is, bodies and endings get `least` seconds."""
+        """Hands back what still runs. `since`: when the grace period was
+        over, or when the end began for which this worker is one of several.
+        However long ago that is, bodies and endings get `least` seconds."""
         now = time.monotonic()
         is_first = self.handed_back_at is None
         if is_first:
             self.handed_back_at = since
-        # Told again in the same way, the deadlines stay: else they would move on with every look at them.
+        # Told again in the same way, the deadlines stay:
+        # else they would move on with every look at them.
         if is_first or (self._patience is USUAL and patience is not USUAL):
             self._patience, self._least = patience, least
             assert self.handed_back_at is not None
@@ -118,7 +122,8 @@ class Drain:
             logger.info("Shutdown requested, finishing %d running task%s", bodies, "s" if bodies > 1 else "")
 
     def _is_hopeless(self) -> bool:
-        """Whether waiting longer would change nothing: a body ignores its cancel, or endings cannot be written."""
+        """Whether waiting longer would change nothing: a body
+        ignores its cancel, or endings cannot be written."""
         now, bodies = time.monotonic(), self.bodies
         if bodies:
             # However late they end, their endings get a moment.

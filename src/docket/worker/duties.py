@@ -8,7 +8,8 @@ from docket.ledger import Duty
 
 
 class Duties:
-    """The worker's duty as it knows it. The event loop changes it; the renewal thread reads it, too."""
+    """The worker's duty as it knows it. The event loop
+    changes it; the renewal thread reads it, too."""
 
     def __init__(self) -> None:
         self.duty: Duty = Duty.NONE

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Endings:
-    """Makes the settlements of one worker's runs. Large values are stored before the settlement that names them."""
+    """Makes the settlements of one worker's runs. Large values
+    are stored before the settlement that names them."""
 
     def __init__(self, worker: Worker, write_limits: WriteLimits) -> None:
         self._worker = worker
@@ -32,7 +33,8 @@ class Endings:
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 
     async def of(self, run: Run, outcome: TaskOutcome, has_progress: bool) -> Settlement:
-        """COMPLETED or FAILED. A value that cannot be stored fails the task: then that is the outcome's exception."""
+        """COMPLETED or FAILED. A value that cannot be stored
+        fails the task: then that is the outcome's exception."""
         if not self._ttl_ms:
             told, state = await self.run_endings.told(run, outcome)
             return self._settlement(run, state, told, has_progress)

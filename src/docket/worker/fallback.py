@@ -11,10 +11,12 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 async def default_fallback_task(*args: Any, **kwargs: Any) -> None:
-    """Drops a task whose function the worker does not know, with a warning. The task ends COMPLETED.
+    """Drops a task whose function the worker does not
+    know, with a warning. The task ends COMPLETED.
 
-    For `Worker(fallback_task=default_fallback_task)` and `--fallback-task docket.worker:default_fallback_task`. Without a
-    fallback such a task goes to a worker that knows its function, or waits for one.
+    For `Worker(fallback_task=default_fallback_task)` and
+    `--fallback-task docket.worker:default_fallback_task`. Without a fallback such a task goes to a
+    worker that knows its function, or waits for one.
     """
     execution = current_execution.get()
     logger.warning(

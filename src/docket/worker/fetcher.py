@@ -1,4 +1,5 @@
-"""Fetches work as slots become free: at once while there is some, blocked on the server while there is none."""
+"""Fetches work as slots become free: at once while there
+is some, blocked on the server while there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from .runs import Runs
 from .slots import Slots
 from .unknown_deliveries import UnknownDeliveries
 
-# While some run, the server hands out the next: asked for all at once, worker and server would take turns at waiting.
+# While some run, the server hands out the next: asked for
+# all at once, worker and server would take turns at waiting.
 TAKE_AT_MOST = 50
 # How long a read waits while a hand-over is due, after which the slot kept for it may be free.
 DUE_SECONDS = 1.0
@@ -104,7 +106,8 @@ class Fetcher(ClaimingService):
                 # Nothing to take ahead, or a hand-over is on its way for the only slot there was.
                 self._dry = True
                 return
-        # A read that ends without work needs no second look: the next one is told of whatever comes.
+        # A read that ends without work needs no second
+        # look: the next one is told of whatever comes.
         self._may_be_work = False
         entries = await self._wait_for_entries(min(self._slots.free, TAKE_AT_MOST))
         if entries:
@@ -113,7 +116,8 @@ class Fetcher(ClaimingService):
 
     @property
     def _must_ask(self) -> bool:
-        """Whether a blocked read would not do: there may be work already, or something to be said along with a `take`."""
+        """Whether a blocked read would not do: there may be work
+        already, or something to be said along with a `take`."""
         return (
             self._may_be_work
             or self._lease.lapsed
@@ -148,12 +152,14 @@ class Fetcher(ClaimingService):
         self._reader.interrupt()
 
     def offer_slot(self) -> str | None:
-        """The id under which a slot is offered along with a settlement, if there is one to spare."""
+        """The id under which a slot is offered along
+        with a settlement, if there is one to spare."""
         return self._offering.with_settlement(self._reading)
 
     @property
     def reading_client(self) -> int | None:
-        """The connection of the blocked read, as the server names it. Safe to read from any thread."""
+        """The connection of the blocked read, as the
+        server names it. Safe to read from any thread."""
         return self._reader.waiting_id
 
     @property
@@ -182,7 +188,8 @@ class Fetcher(ClaimingService):
         await self._ledger.server.revive()
 
     def unsure(self) -> None:
-        """Something that was said about an offer was lost, or may have been: the server has to be asked."""
+        """Something that was said about an offer was lost,
+        or may have been: the server has to be asked."""
         self.unknown_deliveries.look_now()
         self._look_for_work()
 
@@ -231,14 +238,16 @@ class Fetcher(ClaimingService):
         return deliveries
 
     async def _claim_reserved(self) -> None:
-        """Claims the suspect that waits for this worker once nothing else runs here, or puts it back after a while."""
+        """Claims the suspect that waits for this worker once
+        nothing else runs here, or puts it back after a while."""
         worker, entry = self.worker, self._isolation.reserved
         drained = await self._isolation.drain()
         if entry is None or entry is not self._isolation.reserved:
             return
         deliveries = await self._claim(worker, [entry], gives_up=not drained)
         if self._isolation.reserved is not entry:
-            # The server counts something as ours that we have not heard of: then the suspect is not for us.
+            # The server counts something as ours that we have
+            # not heard of: then the suspect is not for us.
             self.unknown_deliveries.look_now()
             deliveries = await self._claim(worker, [entry], gives_up=True)
         self._isolation.release()
@@ -250,7 +259,8 @@ class Fetcher(ClaimingService):
         return self._being_claimed | {reserved.id} if reserved is not None else self._being_claimed
 
     async def _wait_for_slot(self) -> None:
-        """A slot that is offered may be taken back; one for which a hand-over is due becomes free if nothing comes."""
+        """A slot that is offered may be taken back; one for which
+        a hand-over is due becomes free if nothing comes."""
         dry, self._dry = self._dry, False
         if self._offering.state is Offer.NONE:
             if dry:
@@ -261,14 +271,16 @@ class Fetcher(ClaimingService):
             await self._slots.wait()
 
     def _room(self) -> int:
-        """How many could be taken now: those for which there is a slot, and those that will have one in a moment."""
+        """How many could be taken now: those for which there
+        is a slot, and those that will have one in a moment."""
         if self._slots.are_held:
             return 0
         return self._slots.free + (self._intake.prefetch.room() if self._may_be_work else 0)
 
     async def _begin(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:
-            # Without a lease there is no work; the renewal that is under way tells why. What a read has brought is still ours.
+            # Without a lease there is no work; the renewal that is under way tells why. What a read
+            # has brought is still ours.
             self.unknown_deliveries.look_now()
             self._lease.renew_now()
             await self._backoff.pause()
@@ -279,7 +291,8 @@ class Fetcher(ClaimingService):
             await self._intake.receive(worker, deliveries)
 
     async def _begin_alone(self, worker: str, delivery: Delivery) -> None:
-        """A single suspect: the server says that nothing else is ours, and nothing is on its way for an offer."""
+        """A single suspect: the server says that nothing else
+        is ours, and nothing is on its way for an offer."""
         if not self._isolation.may_begin():
             self._intake.refuse(delivery)
             return

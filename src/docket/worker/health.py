@@ -29,7 +29,8 @@ def health_problem(worker: Worker) -> str | None:
 
 
 def _stuck_work(staff: Staff) -> str | None:
-    """Renewals may succeed while the work does not move: a link that carries little, values that are large."""
+    """Renewals may succeed while the work does not move:
+    a link that carries little, values that are large."""
     longest, now = staff.lease_ms / 1000, time.monotonic()
     storing = [now - run.storing_since for run in staff.runs.all() if run.storing_since is not None]
     unsettled = max(staff.settler.oldest_age, *storing, 0.0)

@@ -1,4 +1,5 @@
-"""The one entrance for deliveries, whichever way they come: an answer, a hand-over message or the look for unknown ones."""
+"""The one entrance for deliveries, whichever way they come: an answer, a hand-over message or the
+look for unknown ones."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Intake:
         self._runs = runs
         self._lease = lease
         self._name = name
-        # In the context the worker was started in: what a service keeps to itself must not leak into tasks.
+        # In the context the worker was started in: what a
+        # service keeps to itself must not leak into tasks.
         self._context = contextvars.copy_context()
         self._context.run(runner.enter_context)
         self._late_starts: set[asyncio.Task[None]] = set()
@@ -57,18 +59,21 @@ class Intake:
         return self._runs.find(epoch) is not None or epoch in self._adopted
 
     def epochs(self) -> list[int]:
-        """The runs that this worker has: begun, waiting for a slot, or ended and not yet settled."""
+        """The runs that this worker has: begun, waiting
+        for a slot, or ended and not yet settled."""
         return self._runs.epochs()
 
     async def is_still_ours(self, worker: str) -> bool:
-        """After a pause longer than the lease others may have what lay in our socket: the server has to say first."""
+        """After a pause longer than the lease others may have
+        what lay in our socket: the server has to say first."""
         while self._lease.lapsed and self.worker == worker:
             self._lease.renew_now()
             await asyncio.sleep(UNSURE_SECONDS)
         return self.worker == worker
 
     async def receive(self, worker: str, deliveries: Sequence[Delivery]) -> None:
-        """Begins what a claim brought. A delivery that finds no slot waits for one in the line of those taken ahead."""
+        """Begins what a claim brought. A delivery that finds no
+        slot waits for one in the line of those taken ahead."""
         if deliveries and not await self.is_still_ours(worker):
             return
         slots = self._slots
@@ -93,14 +98,16 @@ class Intake:
             self._begin_or_give_back(self._runner.accept(delivery))
 
     def reserve(self, epochs: Iterable[int]) -> None:
-        """From now on only `adopt` begins these runs: an answer or a message that comes later is ignored."""
+        """From now on only `adopt` begins these runs: an
+        answer or a message that comes later is ignored."""
         for epoch in epochs:
             self._adopted[epoch] = None
         for epoch in list(self._adopted)[: max(len(self._adopted) - MOST_REMEMBERED, 0)]:
             del self._adopted[epoch]
 
     def adopt(self, delivery: Delivery, *, has_slot: bool) -> None:
-        """Begins a run whose delivery was lost, or hands it back at once if there is no slot for it."""
+        """Begins a run whose delivery was lost, or hands
+        it back at once if there is no slot for it."""
         if self._runs.find(delivery.epoch):
             if has_slot:
                 self._slots.give_back()

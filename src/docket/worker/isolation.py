@@ -18,12 +18,14 @@ from .slots import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# A worker that has no room for a suspect leaves the front stream to the others for a moment of this length, in seconds.
+# A worker that has no room for a suspect leaves the front
+# stream to the others for a moment of this length, in seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
-# For so long a worker starts nothing new so that a suspect may have it to itself; twice as long after each time in vain, so that
-# tasks that take longer cannot keep a suspect waiting for ever.
+# For so long a worker starts nothing new so that a suspect may have it to itself; twice as long
+# after each time in vain, so that tasks that take longer cannot keep a suspect waiting for ever.
 RESERVED_SECONDS, MOST_RESERVED_SECONDS = 10.0, 3600.0
-# How often a worker looks whether the other workers of its process are done, or let it begin something again.
+# How often a worker looks whether the other workers of
+# its process are done, or let it begin something again.
 LOOK_SECONDS = 0.05
 # How long a worker tries to have the mark of a suspect's run written down before its body begins.
 MARK_SECONDS = 1.0
@@ -34,8 +36,8 @@ LAST_WAIT_SECONDS = 1.0
 class Isolation:
     """What claims have said of suspects, and what this worker does about it.
 
-    The slots are held while the worker prepares for a suspect, and while it runs one alone. So are those of the other workers
-    of this process.
+    The slots are held while the worker prepares for a suspect, and while it runs one alone. So are
+    those of the other workers of this process.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class Isolation:
 
     @property
     def is_kept_out(self) -> bool:
-        """Whether this worker must not begin anything: another one of this process runs a suspect alone, or is about to."""
+        """Whether this worker must not begin anything: another one of this process runs a suspect
+        alone, or is about to."""
         return self._process.keeps_out(self._runs)
 
     async def wait_for_others(self) -> None:
@@ -84,7 +87,8 @@ class Isolation:
         return not self._front_after or self.front_pause <= 0
 
     def heed(self) -> None:
-        """After each claim: does what its answer said, except for a run that is alone, which is still to begin."""
+        """After each claim: does what its answer said, except
+        for a run that is alone, which is still to begin."""
         notes = self.notes
         if notes.refused:
             notes.refused = False
@@ -101,8 +105,8 @@ class Isolation:
         self._front_after = asyncio.get_running_loop().time() + random.uniform(SHORTEST_PAUSE, LONGEST_PAUSE)
 
     def may_begin(self) -> bool:
-        """Whether the suspect that a claim brought can have this process, which is kept for it from now on. A body may still run
-        here that the server does not know of."""
+        """Whether the suspect that a claim brought can have this process, which is kept for it from
+        now on. A body may still run here that the server does not know of."""
         if self._process.hold(self._runs) and not self._process.any_lives():
             return True
         self._process.release(self._runs)
@@ -111,8 +115,8 @@ class Isolation:
         return False
 
     async def begin(self, worker: str, delivery: Delivery) -> None:
-        """One slot is left free, for this task; no other is until this one is given back, or the run has lived for so long that
-        it no longer looks dangerous."""
+        """One slot is left free, for this task; no other is until this one is given back, or the
+        run has lived for so long that it no longer looks dangerous."""
         logger.warning("task %r was lost with its worker before: it runs alone in this worker", delivery.key)
         self.notes.alone = None
         self._slots.hold(leave=1)
@@ -167,7 +171,8 @@ class Isolation:
         return drained
 
     async def _wait_for_process(self) -> None:
-        """Returns when no other worker of this process has a body, or one has that ignores its cancel: that may take for ever."""
+        """Returns when no other worker of this process has a body, or one has that ignores its
+        cancel: that may take for ever."""
         while True:
             if not self._process.others_live(self._runs) or self._process.any_ignores_its_cancel():
                 return

@@ -6,7 +6,8 @@ import math
 
 from .server_clock import steady_seconds
 
-# However long the heartbeat interval is: so often a worker renews, and hears of others that are lost.
+# However long the heartbeat interval is: so often a
+# worker renews, and hears of others that are lost.
 LONGEST_BEAT = 5.0
 # A renewal that comes later than this, in beats, was held up.
 LATE = 1.5
@@ -47,15 +48,18 @@ class Lease:
 
     @property
     def left(self) -> float:
-        """Seconds until our work would be given up if we are cut off: a little before others may start it."""
+        """Seconds until our work would be given up if we
+        are cut off: a little before others may start it."""
         return self.length_ms / 1000 * CUT_OFF_AT - self.age
 
     def patience(self) -> float:
-        """How long one request of the renewal thread may take. While there is a lease to lose, none outlasts it."""
+        """How long one request of the renewal thread may take.
+        While there is a lease to lose, none outlasts it."""
         usual = min(5.0, max(self.length_ms / 3000, 0.5))
         return max(min(usual, self.left), SHORTEST_PATIENCE) if self.left > 0 else usual
 
 
 def lease_length_ms(redelivery_timeout_ms: int, heartbeat_ms: int, missed: int) -> int:
-    """The lease ends with the redelivery time-out or the heartbeat time-out, whichever is sooner."""
+    """The lease ends with the redelivery time-out or
+    the heartbeat time-out, whichever is sooner."""
     return max(min(redelivery_timeout_ms, heartbeat_ms * missed), 100)

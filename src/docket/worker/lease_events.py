@@ -21,7 +21,8 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 class LeaseEvents:
-    """Passes news of the lease on to the parts of the worker. The event loop calls all methods but `occupation`."""
+    """Passes news of the lease on to the parts of the worker.
+    The event loop calls all methods but `occupation`."""
 
     def __init__(self, docket: Docket, worker: str, staff: Staff) -> None:
         self._docket = docket

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def lifecycles(worker: Worker) -> list[AbstractAsyncContextManager[Any]]:
-    """The life cycles of the classes that the tasks and the worker use, each class once. A class may have none."""
+    """The life cycles of the classes that the tasks and the
+    worker use, each class once. A class may have none."""
     declared = [d for function in worker.docket.tasks.values() for d in plan_for(function).all()]
     classes = {type(d): None for d in [*declared, *worker.dependencies.values()]}
     methods = [getattr(cls, "worker_lifecycle", None) for cls in classes]

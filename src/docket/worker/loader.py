@@ -72,7 +72,8 @@ class Loader(Service):
         self._is_lapsed = is_lapsed
         self._line: deque[Waiting] = deque()
         self._filled = asyncio.Event()
-        # Slots of runs that were handed back: given back when the line is empty, so that we do not claim what we cannot start.
+        # Slots of runs that were handed back: given back when the line is empty, so that we do not
+        # claim what we cannot start.
         self._withheld = 0
         self._closed = False
 
@@ -142,7 +143,8 @@ class Loader(Service):
         onward(item.run)
 
     def _hand_back_late(self, *, all_of_them: bool = False) -> None:
-        """What was cancelled meanwhile, and whatever has waited for too long; not the first, which makes progress."""
+        """What was cancelled meanwhile, and whatever has waited
+        for too long; not the first, which makes progress."""
         kept = 0 if all_of_them else 1
         late = [item for item in list(self._line)[kept:] if item.run.reason is not None or item.age > LONGEST_WAIT]
         if not late:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Occupation(NamedTuple):
-    """How many runs the worker has, whether it offers a slot, whether it stops, and on which connection it waits for
-    work."""
+    """How many runs the worker has, whether it offers a slot, whether it stops, and on which
+    connection it waits for work."""
 
     runs: int
     offering: bool

@@ -1,7 +1,7 @@
 """The options of a worker: their defaults, and the values that are refused.
 
-A new option is a field here, a parameter of `Worker` and of `Worker.run` (worker.py), and a field of the command's options
-(cli/worker_options.py). A test compares the four.
+A new option is a field here, a parameter of `Worker` and of `Worker.run` (worker.py), and a field
+of the command's options (cli/worker_options.py). A test compares the four.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from docket.dependencies import Plan
 
 
 def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
-    """The worker's dependencies by name; unnamed ones get names of our own. An empty text means none."""
+    """The worker's dependencies by name; unnamed ones
+    get names of our own. An empty text means none."""
     if not given:
         return {}
     if isinstance(given, Mapping):
@@ -31,7 +32,8 @@ def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict
 
 
 def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]) -> None:
-    """Raises ValueError if a kind of which there may be one is declared by both sides, naming both."""
+    """Raises ValueError if a kind of which there may
+    be one is declared by both sides, naming both."""
     for name, dependency in worker_level.items():
         for kind in _single_kinds(dependency):
             for parameter, other in _declared(plan):

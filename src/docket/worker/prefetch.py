@@ -1,8 +1,9 @@
 """Tasks that are claimed a moment before there is a slot for them.
 
-Between the end of one task and the start of the next lies a round trip to the server, which short tasks feel: with fifty tasks that
-end together, slots would stand empty for several milliseconds of every fifty. So a worker whose slots turn over quickly takes as
-many tasks ahead as will find a slot within that time. None waits for long: if no slot becomes free, they are handed back.
+Between the end of one task and the start of the next lies a round trip to the server, which short
+tasks feel: with fifty tasks that end together, slots would stand empty for several milliseconds of
+every fifty. So a worker whose slots turn over quickly takes as many tasks ahead as will find a slot
+within that time. None waits for long: if no slot becomes free, they are handed back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable
 from .runs import Run
 from .slots import Slots
 
-# For the slots that become free within this time, at the rate of late, something may be taken ahead.
+# For the slots that become free within this time,
+# at the rate of late, something may be taken ahead.
 HORIZON_SECONDS = 0.01
 RATE_SECONDS = 0.05
 MOST = 20
@@ -81,7 +83,8 @@ class Prefetcher:
         return self._rate
 
     def _look_at_clock(self) -> None:
-        """Twice, since after a pause of the whole process the first look comes before what lies in the sockets."""
+        """Twice, since after a pause of the whole process the
+        first look comes before what lies in the sockets."""
         self._timer = None
         if not self._line:
             return

@@ -11,8 +11,9 @@ from .runs import Runs
 class ProcessRuns:
     """Which bodies live in this process, and whether one worker has the process to itself.
 
-    Workers may run in different threads. A worker that begins a run adds it to its runs first and asks whether it is kept out
-    then; a worker that wants the process says so first and looks for runs then. So one of the two notices the other.
+    Workers may run in different threads. A worker that begins a run adds it to its runs first and
+    asks whether it is kept out then; a worker that wants the process says so first and looks for
+    runs then. So one of the two notices the other.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,8 @@ class ProcessRuns:
         return any(run.reason is not None for runs in self._snapshot() for run in runs.all() if not run.over)
 
     def hold(self, runs: Runs) -> bool:
-        """From now on the other workers of this process begin nothing. False if another worker was quicker."""
+        """From now on the other workers of this process begin
+        nothing. False if another worker was quicker."""
         with self._lock:
             if self.keeps_out(runs):
                 return False

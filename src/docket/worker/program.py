@@ -29,7 +29,8 @@ async def run_program(
     metrics_port: int | None = None,
     **settings: Any,
 ) -> None:
-    """Opens the docket, loads what is named as `module:name`, serves health and metrics, and stops on SIGTERM and SIGINT.
+    """Opens the docket, loads what is named as `module:name`,
+    serves health and metrics, and stops on SIGTERM and SIGINT.
 
     Raises ServerUnreachable if the server is not there within `wait`.
     """

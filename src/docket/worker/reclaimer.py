@@ -1,4 +1,5 @@
-"""Reclaims for the fleet: declares workers dead whose lease has ended, and puts their tasks back."""
+"""Reclaims for the fleet: declares workers dead
+whose lease has ended, and puts their tasks back."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ CONSUMERS_AT_ONCE = 100
 
 
 class Reclaimer:
-    """Reclaims when a renewal asks for it. The leader also inspects now and then. It runs in the renewal thread.
+    """Reclaims when a renewal asks for it. The leader also
+    inspects now and then. It runs in the renewal thread.
 
-    `renew` keeps the worker's own lease meanwhile, and says whether there still is one. `tell` calls the event loop.
-    Once `stopping` is set, a step ends after the request that is under way.
+    `renew` keeps the worker's own lease meanwhile, and says whether there still is one. `tell`
+    calls the event loop. Once `stopping` is set, a step ends after the request that is under way.
     """
 
     def __init__(
@@ -59,7 +61,8 @@ class Reclaimer:
             self._reclaim(look=inspects)
 
     def _reclaim(self, *, look: bool) -> None:
-        """Goes on until nothing is left to declare or recover. With `get`, also finds consumers of workers that are gone."""
+        """Goes on until nothing is left to declare or recover. With `get`, also finds consumers of
+        workers that are gone."""
         total = Reclaimed()
         try:
             self._reclaim_all(total, look=look)

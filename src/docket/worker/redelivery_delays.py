@@ -1,4 +1,5 @@
-"""How long a task waits for its next delivery after a behaviour of it (a completion or failure handler) failed."""
+"""How long a task waits for its next delivery after a
+behaviour of it (a completion or failure handler) failed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ MOST_REMEMBERED = 1000
 
 
 class RedeliveryDelays:
-    """One second at first, twice as long after each further failure of the same task, at most the redelivery time-out."""
+    """One second at first, twice as long after each further
+    failure of the same task, at most the redelivery time-out."""
 
     def __init__(self, most_ms: float) -> None:
         self._most_ms = most_ms

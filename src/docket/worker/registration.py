@@ -55,7 +55,8 @@ class RegistrationEvents(Protocol):
 
 
 class Registration:
-    """Registers the worker, keeps its lease, and starts over under a new id if the lease is lost."""
+    """Registers the worker, keeps its lease, and
+    starts over under a new id if the lease is lost."""
 
     def __init__(
         self,
@@ -94,7 +95,8 @@ class Registration:
         return self.lease.kept_seconds
 
     def let_go(self) -> None:
-        """Gives up a lease that is renewed in vain: others get the work of this worker, which starts over."""
+        """Gives up a lease that is renewed in vain: others
+        get the work of this worker, which starts over."""
         self._lost()
 
     def renew_now(self) -> None:
@@ -105,7 +107,8 @@ class Registration:
         return (self._server_clock.now_ms() - server_ms) / 1000
 
     async def open(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
-        """Registers with the tasks that the worker knows, and those of them that declare how many losses bury them."""
+        """Registers with the tasks that the worker knows, and
+        those of them that declare how many losses bury them."""
         self.task_names, self._max_losses = task_names, max_losses
         try:
             # A docket can be opened while its server is away; a lost answer is waited out, too.
@@ -129,8 +132,8 @@ class Registration:
         self.renewer.abandon()
 
     async def close(self, seconds: float) -> bool:
-        """Renewal is the last service to stop; then the worker leaves the roster. False if the server did not answer in
-        time."""
+        """Renewal is the last service to stop; then the worker leaves the roster. False if the
+        server did not answer in time."""
         deadline = time.monotonic() + seconds
         self._closed = True
         errand, self._errand = self._errand, None

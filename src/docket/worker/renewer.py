@@ -1,4 +1,5 @@
-"""Renews the worker's lease from a thread of its own, so that code that blocks the event loop cannot lose the lease."""
+"""Renews the worker's lease from a thread of its own, so that code that blocks the event loop
+cannot lose the lease."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ EXIT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RenewerEvents:
-    """What the renewer asks and tells the worker. The event loop calls all of them but `occupation`."""
+    """What the renewer asks and tells the worker. The
+    event loop calls all of them but `occupation`."""
 
     occupation: Callable[[], Occupation]
     renewed: Callable[[Renewal], None]
@@ -45,7 +47,8 @@ class RenewerEvents:
 
 
 class Renewer:
-    """The renewal thread of one worker id. The reclaimer, the sweeper and the watchdog take their steps in it."""
+    """The renewal thread of one worker id. The reclaimer,
+    the sweeper and the watchdog take their steps in it."""
 
     def __init__(
         self,
@@ -84,7 +87,8 @@ class Renewer:
         atexit.register(self.abandon)
 
     async def stop(self, patience: float | None = None) -> None:
-        """Returns when the thread has ended. If that takes too long, it ends by itself once its call is answered."""
+        """Returns when the thread has ended. If that takes too
+        long, it ends by itself once its call is answered."""
         self._tell_to_stop()
         if self._thread.is_alive():
             ended, _ = await asyncio.wait([self._ended], timeout=patience)
@@ -95,8 +99,8 @@ class Renewer:
                 atexit.unregister(self.abandon)
 
     def abandon(self) -> None:
-        """The event loop is gone: the thread takes the worker off the roster and ends, which is waited for a moment. In a
-        forked child there is no such thread."""
+        """The event loop is gone: the thread takes the worker off the roster and ends, which is
+        waited for a moment. In a forked child there is no such thread."""
         if self._thread.is_alive():
             self._abandoned = True
             self._tell_to_stop()

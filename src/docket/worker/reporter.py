@@ -33,7 +33,8 @@ behaviours: logging.Logger = logging.getLogger("docket.dependencies")
 
 @dataclass(slots=True)
 class RunCounts:
-    """What is to be counted once the ending is written down; without an outcome the task was cancelled."""
+    """What is to be counted once the ending is written
+    down; without an outcome the task was cancelled."""
 
     outcome: TaskOutcome | None
     retried: bool = False
@@ -94,7 +95,8 @@ class Reporter:
             )
 
     def over(self, execution: Execution, seconds: float) -> None:
-        """The body or the admission has ended, one way or another: started − completed = running."""
+        """The body or the admission has ended, one way
+        or another: started − completed = running."""
         if not is_measured():
             return
         attributes = self.attributes(execution)
@@ -123,7 +125,8 @@ class Reporter:
             self.log_end(execution, TaskOutcome(timedelta(seconds=seconds)), again=False)
 
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
-        """A failure is the worker's to tell, with its traceback; that the task comes again, its behaviours'."""
+        """A failure is the worker's to tell, with its traceback;
+        that the task comes again, its behaviours'."""
         if outcome.exception is not None:
             self._log_end(logger, logging.ERROR, "↩", execution, outcome)
         if again:

@@ -47,7 +47,8 @@ class Results:
         if storage is None:
             ending.kind, ending.payload = VALUE, payload
             return
-        # Named after the run, not the key: a run that no longer counts cannot overwrite its successor's result.
+        # Named after the run, not the key: a run that no longer
+        # counts cannot overwrite its successor's result.
         name = f"{run.key}:{run.epoch}"
         await storage.put(
             name,
@@ -75,9 +76,11 @@ class Results:
         return payload
 
     async def store(self, run: Run, payload: Payload) -> None:
-        """Until it is stored, with growing patience; the run is cancelled if that takes too long for somebody.
+        """Until it is stored, with growing patience; the run
+        is cancelled if that takes too long for somebody.
 
-        Raises CancelledError itself if the value never arrives while the lease is renewed: then the run goes back.
+        Raises CancelledError itself if the value never arrives
+        while the lease is renewed: then the run goes back.
         """
         patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
         clock = self._limits.clock(len(payload.data))

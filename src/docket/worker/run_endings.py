@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class RunEndings:
-    """Makes the endings that are published for those who wait for this run; nothing is kept of them."""
+    """Makes the endings that are published for those
+    who wait for this run; nothing is kept of them."""
 
     def __init__(self, worker: Worker, results: Results) -> None:
         self._worker = worker
@@ -33,7 +34,8 @@ class RunEndings:
         return run_ending(ending, state, self._worker.name_json, self._worker.now_ms())
 
     async def told(self, run: Run, outcome: TaskOutcome) -> tuple[Ending, ExecutionState]:
-        """Never fails for a value that cannot be stored: whoever asks for the value gets that error."""
+        """Never fails for a value that cannot be stored:
+        whoever asks for the value gets that error."""
         ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
         if outcome.exception is not None:
             state, ending.error = ExecutionState.FAILED, error_text(outcome.exception)
@@ -48,7 +50,8 @@ class RunEndings:
         return ending, state
 
     async def _store_apart(self, run: Run, ending: Ending) -> None:
-        """A large value is stored only if somebody listens: every run of a chain would leave one."""
+        """A large value is stored only if somebody
+        listens: every run of a chain would leave one."""
         payload = told_payload(run.epoch, ending.payload)
         channel = self._docket.keys.task_channel(run.key)
         if await may_be_heard(self._docket.server, channel):

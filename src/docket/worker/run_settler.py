@@ -23,20 +23,23 @@ GIVEN_UP = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
 
 
 class RunSettler:
-    """Ends runs: frees the slot, hands the settlement to the settler, and counts the run once that is answered."""
+    """Ends runs: frees the slot, hands the settlement to the
+    settler, and counts the run once that is answered."""
 
     def __init__(self, worker: Worker, staff: Staff) -> None:
         self._runs = staff.runs
         self._slots = staff.slots
         self._settler = staff.settler
         self._report = worker.reporter
-        # Runs that were given up while the server could not be reached, and whether their body had begun.
+        # Runs that were given up while the server could
+        # not be reached, and whether their body had begun.
         self._given_up: list[tuple[Run, bool]] = []
 
     def settle(
         self, run: Run, execution: Execution | None, settlement: Settlement, counts: RunCounts | None = None
     ) -> None:
-        """Counts only what is written down: the success or failure of a run that no longer counts is nobody's concern."""
+        """Counts only what is written down: the success or failure
+        of a run that no longer counts is nobody's concern."""
         self._over(run)
         if execution is not None:
             # What the body left behind may still hold it: nothing follows this run any more.
@@ -59,7 +62,8 @@ class RunSettler:
         self._settler.submit(settlement, answered)
 
     def bury(self, run: Run, settlement: Settlement, error: Exception) -> None:
-        """Settles a task that cannot be read. One that was replaced meanwhile is nobody's concern."""
+        """Settles a task that cannot be read. One that
+        was replaced meanwhile is nobody's concern."""
         self._over(run)
 
         def answered(answer: SettleResult) -> None:
@@ -83,21 +87,24 @@ class RunSettler:
         self._runs.remove(run)
 
     def _over(self, run: Run) -> None:
-        """The body is done, so the slot is free; the run stays on the books until its ending is written."""
+        """The body is done, so the slot is free; the run
+        stays on the books until its ending is written."""
         run.over = True
         if run.holds_slot:
             run.holds_slot = False
             self._slots.give_back()
 
     def requeue(self, run: Run) -> None:
-        """Gives back what has not begun. With the lease it was lost: then there is nothing to write."""
+        """Gives back what has not begun. With the lease
+        it was lost: then there is nothing to write."""
         if run.reason in GIVEN_UP:
             self.give_up(run, begun=False)
         else:
             self.settle(run, None, requeue(run.key, run.epoch))
 
     def requeue_given_up(self) -> None:
-        """The server is reachable again, and the lease is still ours: so are the runs, unless others have replaced them."""
+        """The server is reachable again, and the lease is still ours: so are the runs, unless
+        others have replaced them."""
         given_up, self._given_up = self._given_up, []
         for run, begun in given_up:
             self.settle(run, None, requeue(run.key, run.epoch, begun=begun))

@@ -55,7 +55,8 @@ LONGEST_REQUEUE_MS = 500
 
 
 def requeue_delay_ms() -> float:
-    """Never the same: in step with others, two tasks could come to the wrong one of two workers for ever."""
+    """Never the same: in step with others, two tasks could
+    come to the wrong one of two workers for ever."""
     return random.uniform(LONGEST_REQUEUE_MS / 10, LONGEST_REQUEUE_MS)
 
 
@@ -88,7 +89,8 @@ class Runner:
         return run
 
     def begin(self, run: Run) -> bool:
-        """Starts it in a slot that the caller has taken for it. False if it was cancelled while it waited: that is settled."""
+        """Starts it in a slot that the caller has taken for it. False if it was cancelled while it
+        waited: that is settled."""
         if run.reason is not None:
             self.requeue(run)
             return False
@@ -103,7 +105,8 @@ class Runner:
         never_began = partial(self._never_began, run)
         run.task = asyncio.get_running_loop().create_task(self._run(run, never_began), name=self._task_prefix + run.key)
         if not run.begun:
-            # Taken back by the first step: most runs need no callback. An eager task has taken that step already.
+            # Taken back by the first step: most runs need no
+            # callback. An eager task has taken that step already.
             run.task.add_done_callback(never_began)
 
     def refuse(self, delivery: Delivery) -> None:
@@ -146,7 +149,8 @@ class Runner:
     # Open
 
     def _open(self, run: Run) -> Execution | None:
-        """The execution; what cannot be read is that task's failure, what is too new is left for those who know it."""
+        """The execution; what cannot be read is that task's
+        failure, what is too new is left for those who know it."""
         try:
             record = read_task(run.record)
             if run.call is not None:
@@ -190,7 +194,8 @@ class Runner:
         return True
 
     async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
-        """A function that is not known here goes to our fallback, if there is one, and else to a worker that knows it."""
+        """A function that is not known here goes to our fallback,
+        if there is one, and else to a worker that knows it."""
         if self._worker.fallback_task is not None:
             execution.run_instead(self._worker.fallback_task)
             return True
@@ -243,7 +248,8 @@ class Runner:
         error: BaseException | None = None
         try:
             if plan_for(execution.function).is_plain and not self._worker.dependencies:
-                # Most tasks are plain: they are spared the objects of a resolution and a coroutine in between.
+                # Most tasks are plain: they are spared the objects
+                # of a resolution and a coroutine in between.
                 result = await execution.invoke()
             else:
                 resolved = Resolved()

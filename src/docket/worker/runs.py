@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 
 class CancelReason(enum.Enum):
-    """Why we cancelled a run. A cancel without a reason is not ours. The value is the message of the cancel."""
+    """Why we cancelled a run. A cancel without a reason is
+    not ours. The value is the message of the cancel."""
 
     ORDERED = "docket: the task was cancelled"
     LEASE_LOST = "docket: the lease was lost"

@@ -30,7 +30,8 @@ HOLD_SECONDS = 45.0
 
 
 class Seeder(Service):
-    """Adds every automatic task under its own name: where it is there already, that changes nothing.
+    """Adds every automatic task under its own name:
+    where it is there already, that changes nothing.
 
     A chain that somebody has cancelled stays so until a worker of a newer deploy starts.
     """
@@ -42,7 +43,8 @@ class Seeder(Service):
     ) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
-        # The server's time: by a clock that is ahead the next slot would be missed, by one that is behind it would run twice.
+        # The server's time: by a clock that is ahead the next slot would be missed, by one that is
+        # behind it would run twice.
         self._now = now
         self._told: set[str] = set()
         self._deploy = deploy_fingerprint(docket.tasks)
@@ -97,7 +99,8 @@ class Seeder(Service):
         return found
 
     def _names(self) -> dict[TaskFunction, str]:
-        """Every function once, by its own name; one that is known by other names only, by the first of them."""
+        """Every function once, by its own name; one that is
+        known by other names only, by the first of them."""
         names: dict[TaskFunction, str] = {}
         for name, function in self._docket.tasks.items():
             if function not in names or name == getattr(function, "__name__", None):
@@ -105,7 +108,8 @@ class Seeder(Service):
         return names
 
     def _tell_once(self, name: str, seed: Seed) -> None:
-        """An automatic task that kills its workers must not be brought back to kill more; one that was cancelled stays so."""
+        """An automatic task that kills its workers must not be brought back to kill more; one that
+        was cancelled stays so."""
         if name in self._told:
             return
         self._told.add(name)

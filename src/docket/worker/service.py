@@ -50,7 +50,8 @@ class Service(abc.ABC):
             await self._recover_quietly()
 
     def is_well(self) -> None:
-        """The server has answered, or nothing is asked of it. A step that goes on to wait says so itself."""
+        """The server has answered, or nothing is asked of
+        it. A step that goes on to wait says so itself."""
         self._backoff.reset()
         if self.problem is not None:
             self.problem = None
@@ -60,5 +61,6 @@ class Service(abc.ABC):
         try:
             await self.recover()
         except DocketError as error:
-            # Also one that is final here, such as an engine that cannot be started just now: the next step decides.
+            # Also one that is final here, such as an engine that
+            # cannot be started just now: the next step decides.
             self.outages.failed(self, self.name, error)

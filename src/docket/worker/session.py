@@ -15,7 +15,8 @@ from .drain import AT_ONCE, LOOP_ENDS, Drain
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds until the services have stopped, the offer is withdrawn, and the worker has left the roster."""
+    """Seconds until the services have stopped, the offer
+    is withdrawn, and the worker has left the roster."""
 
     services: float
     withdraw: float
@@ -26,7 +27,8 @@ class Limits:
 USUAL = Limits(services=2.0, withdraw=3.0, all=5.0)
 # After the worker was told to end at once.
 AT_ONCE_LIMITS = Limits(services=0.6, withdraw=1.0, all=1.8)
-# The least for each wait, and for a worker whose server did not answer the worker that ended just before.
+# The least for each wait, and for a worker whose server
+# did not answer the worker that ended just before.
 LEAST_SECONDS, SILENT_SECONDS = 0.4, 0.05
 # To leave the roster, for a worker whose tasks have finished.
 LEAVE_SECONDS = 2.0
@@ -83,7 +85,8 @@ class Session:
         await self._stop_requested.wait()
 
     def stop(self) -> None:
-        """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
+        """Asks the worker to finish what runs and return.
+        Asked again, it hands back what still runs."""
         if self._stop_requested.is_set() and self.is_working:
             self.requeue()
         self._end_set_up()
@@ -106,7 +109,8 @@ class Session:
         self._draining = None
 
     async def end(self, *, at_once: bool) -> None:
-        """Returns when the session is over: drained within the grace period, or with all that runs handed back at once.
+        """Returns when the session is over: drained within the
+        grace period, or with all that runs handed back at once.
 
         A cancel of the caller makes it hand back at once, and is raised when the session is over.
         """
@@ -183,7 +187,8 @@ class Session:
         return current is self._task or current in bodies
 
     def _end_elsewhere(self) -> None:
-        """Another event loop closes us. If ours is closed, nobody will ever go on with the session."""
+        """Another event loop closes us. If ours is closed,
+        nobody will ever go on with the session."""
         if self._loop.is_closed():
             self._on_abandoned()
             self._leave_loop()

@@ -37,7 +37,8 @@ class SettingsCheck(Service):
         self._told: set[tuple[str, str]] = set()
 
     async def begin(self) -> None:
-        """Compares before the worker starts; if the server cannot be asked now, a later step does it."""
+        """Compares before the worker starts; if the server
+        cannot be asked now, a later step does it."""
         try:
             await self.compare()
         except TRANSIENT as error:

@@ -51,13 +51,14 @@ def _weight(item: Item) -> int:
 
 
 class Settler:
-    """Flushes at once when the line is idle; while a flush is under way, endings gather for the next.
+    """Flushes at once when the line is idle; while a
+    flush is under way, endings gather for the next.
 
-    What cannot be written now is tried again until it is answered: the epoch makes a repeat harmless. A batch that was not
-    answered is halved. A single ending that was not answered goes behind the others, and its answer may take twice as long;
-    one that never arrives while the lease is renewed is given up in the end (`_shrunk`).
-    Only the worker ends that, with `close()`: an event loop that ends cancels every task, and endings are to be written all
-    the same.
+    What cannot be written now is tried again until it is answered: the epoch makes a repeat
+    harmless. A batch that was not answered is halved. A single ending that was not answered goes
+    behind the others, and its answer may take twice as long; one that never arrives while the lease
+    is renewed is given up in the end (`_shrunk`). Only the worker ends that, with `close()`: an
+    event loop that ends cancels every task, and endings are to be written all the same.
     """
 
     def __init__(self, ledger: Ledger, name: str, limits: WriteLimits, *, offers: SlotOffers) -> None:
@@ -76,7 +77,8 @@ class Settler:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest ending has waited to be written down. Safe to call from any thread."""
+        """Seconds that the oldest ending has waited to
+        be written down. Safe to call from any thread."""
         waiting = [*self._waiting, *self._under_way]
         return time.monotonic() - min(item.since for item in waiting) if waiting else 0.0
 
@@ -93,7 +95,8 @@ class Settler:
         self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
 
     async def close(self) -> None:
-        """What could not be written until now is given up; the worker waits for its endings before it closes."""
+        """What could not be written until now is given up;
+        the worker waits for its endings before it closes."""
         self._closed = True
         under_way = [*self._storing, *([self._flushing] if self._flushing is not None else ())]
         await cancel_and_wait(under_way, "docket: the worker stops")
@@ -179,8 +182,9 @@ class Settler:
             self._waiting += self._shrunk(batch[0])
 
     def _shrunk(self, item: Item) -> list[Item]:
-        """What is to be tried next in place of an ending that failed alone. One that never arrives while the lease is renewed
-        becomes a hand-back of a few bytes; if not even that arrives, the worker lets its lease go."""
+        """What is to be tried next in place of an ending that failed alone. One that never arrives
+        while the lease is renewed becomes a hand-back of a few bytes; if not even that arrives, the
+        worker lets its lease go."""
         if item.stuck is None:
             item.stuck = self._limits.clock(item.settlement.weight)
         if not item.stuck.is_over:
@@ -219,7 +223,8 @@ class Settler:
 
 
 def _tell(item: Item, answer: SettleResult) -> None:
-    """A report that fails (a metrics exporter, a log handler) must not keep the others from being told."""
+    """A report that fails (a metrics exporter, a log
+    handler) must not keep the others from being told."""
     try:
         item.on_answer(answer)
     except Exception:

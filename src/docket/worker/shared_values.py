@@ -11,7 +11,8 @@ from uncalled_for import SharedContext
 
 
 class SharedValues:
-    """The scope of `Shared` dependencies: one per worker, seen by every run, whatever context it was started in."""
+    """The scope of `Shared` dependencies: one per worker,
+    seen by every run, whatever context it was started in."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()

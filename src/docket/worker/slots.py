@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Slots:
-    """A slot that is given back goes to the next in line, if there is one. Either way the fetcher is woken."""
+    """A slot that is given back goes to the next in line,
+    if there is one. Either way the fetcher is woken."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -42,8 +43,8 @@ class Slots:
         return self._held is not None
 
     def hold(self, *, leave: int = 0) -> None:
-        """Keeps what is free, except for so many, and whatever is given back: until release(), or, where some are left, until
-        none is in use."""
+        """Keeps what is free, except for so many, and whatever is given back: until release(), or,
+        where some are left, until none is in use."""
         self._until_empty = leave > 0
         self._held = (self._held or 0) + self.free - leave
         self.free = leave

@@ -48,8 +48,10 @@ Until = Callable[["Staff"], Coroutine[Any, Any, None]]
 
 
 async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *, has_to_end: bool) -> Staff:
-    """Builds and starts the parts. `stack` closes them in reverse order, also if a later one does not start."""
-    # Before the parts are built: runs see the context variables that a life cycle sets. So they close last.
+    """Builds and starts the parts. `stack` closes them in
+    reverse order, also if a later one does not start."""
+    # Before the parts are built: runs see the context
+    # variables that a life cycle sets. So they close last.
     for lifecycle in lifecycles(worker):
         await stack.enter_async_context(lifecycle)
     await warn_of_eviction(worker.docket.server, worker.docket.keys.root)
@@ -59,10 +61,12 @@ async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *,
 
 
 class Staff:
-    """The parts of one run of a worker (`run_forever` and its like). The next run has a staff of its own."""
+    """The parts of one run of a worker (`run_forever` and
+    its like). The next run has a staff of its own."""
 
     def __init__(self, worker: Worker, session: Session, *, has_to_end: bool) -> None:
-        """Each part gets the parts above it. Events of the lease and offers of slots go the other way, by `self`."""
+        """Each part gets the parts above it. Events of the lease
+        and offers of slots go the other way, by `self`."""
         docket, ledger, subscriptions = worker.docket, worker.docket.ledger, worker.docket.subscriptions
         labels, pause = worker.labels(), max(worker.reconnection_delay.total_seconds(), 0.05)
         heartbeat_ms = duration_ms(docket.heartbeat_interval)
@@ -106,10 +110,12 @@ class Staff:
             self._services.append(self.seeder)
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Starts the parts in this order. Once the services have stopped, `stack` closes the parts in reverse order."""
+        """Starts the parts in this order. Once the services have
+        stopped, `stack` closes the parts in reverse order."""
         docket, registration = self._docket, self.registration
         await registration.open(list(docket.tasks), max_losses_of(docket.tasks))
-        # Renewal is the last to stop: what the parts below write while they close is written under the lease.
+        # Renewal is the last to stop: what the parts below
+        # write while they close is written under the lease.
         stack.push_async_callback(self._leave)
         # After the fetcher: what that hands back while it closes is written.
         stack.push_async_callback(self.settler.close)
@@ -128,14 +134,16 @@ class Staff:
         registration.start()
 
     async def serve(self, until: Until) -> None:
-        """Runs the services until `until` returns, somebody stops or cancels the worker, or a service fails for good."""
+        """Runs the services until `until` returns, somebody stops or cancels the worker, or a
+        service fails for good."""
         self.session.begin(self.draining)
         tasks = self._start_services(until)
         cancelled = False
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Cancelling a worker is the way to stop it: it drains and returns. An event loop that ends cancels all tasks.
+            # Cancelling a worker is the way to stop it: it drains and returns. An event loop that
+            # ends cancels all tasks.
             cancelled = True
             if all(task.cancelling() for task in tasks):
                 self.session.requeue(loop_ends=True)
@@ -159,8 +167,8 @@ class Staff:
         ]
 
     async def _stop(self, tasks: list[asyncio.Task[None]], failure: BaseException | None) -> bool:
-        """Stops in the order of docs/design/lease-protocol.md, "Shutdown". True if a cancel came meanwhile: then the runs
-        are handed back at once."""
+        """Stops in the order of docs/design/lease-protocol.md, "Shutdown". True if a cancel came
+        meanwhile: then the runs are handed back at once."""
         session, cancelled = self.session, False
         # 1. The grace period begins. The server hears of it at once: if the process is killed before it has drained, its tasks
         #    are not to blame.

@@ -16,7 +16,8 @@ from .registration import Identity
 from .server_clock import steady_seconds
 from .service import Service
 
-# A backstop. A message about an earlier time may be lost, but a subscription that was deaf for a while wakes us too.
+# A backstop. A message about an earlier time may be lost,
+# but a subscription that was deaf for a while wakes us too.
 LONGEST_SLEEP = 30.0
 # A deputy looks this long after a task should have been staged.
 DEPUTY_SECONDS = 0.5
@@ -24,10 +25,12 @@ RESIGN_SECONDS = 1.0
 
 
 class Stager(Service):
-    """Sleeps until the next task is due; an earlier arrival wakes it. One worker of the fleet stages for all.
+    """Sleeps until the next task is due; an earlier arrival
+    wakes it. One worker of the fleet stages for all.
 
-    The leader stages at the due time. Its deputy looks half a second later, with one plain command, and takes over if the
-    task is still there. The stagers of all other workers sleep until they get a duty or a renewal summons them.
+    The leader stages at the due time. Its deputy looks half a second later, with one plain command,
+    and takes over if the task is still there. The stagers of all other workers sleep until they get
+    a duty or a renewal summons them.
     """
 
     name = "scheduler"
@@ -63,7 +66,8 @@ class Stager(Service):
         self._unlisten()
 
     async def run(self) -> None:
-        """Until cancelled; then another worker gets the duty, however long this one takes to drain."""
+        """Until cancelled; then another worker gets the
+        duty, however long this one takes to drain."""
         try:
             await super().run()
         finally:
@@ -85,7 +89,8 @@ class Stager(Service):
             return
         await self._listen()
         unsure, self._unsure = self._unsure, False
-        # A time that is heard before the answer is news, whatever was next before: the answer may be older.
+        # A time that is heard before the answer is news,
+        # whatever was next before: the answer may be older.
         self._next_ms = math.inf
         try:
             if duty is Duty.DEPUTY and not summoned and not unsure and not await self._is_overdue():
@@ -117,7 +122,8 @@ class Stager(Service):
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 
     async def _sleep(self, longer: float, server_ms: float | None = None, *, least: float = 0.0) -> None:
-        """Until the next due time that is known and as many seconds longer, or until something else happens."""
+        """Until the next due time that is known and as many
+        seconds longer, or until something else happens."""
         began, server_ms = steady_seconds(), server_ms if server_ms is not None else self._now_ms()
         while not self._unsure:
             slept = steady_seconds() - began

@@ -1,4 +1,5 @@
-"""Sweeps for the fleet: finds unfinished tasks that no ordinary path reaches (docs/design/state-machine.md)."""
+"""Sweeps for the fleet: finds unfinished tasks that no ordinary path reaches
+(docs/design/state-machine.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ EVERY_SECONDS, EVERY_SECONDS_WHEN_EMPTY = 10.0, 30.0
 
 
 class Sweeper:
-    """Looks through one page of tasks in each step, while this worker leads. It runs in the renewal thread."""
+    """Looks through one page of tasks in each step, while
+    this worker leads. It runs in the renewal thread."""
 
     def __init__(self, ledger: Ledger, client: Callable[[], Any], duties: Duties) -> None:
         self._ledger = ledger

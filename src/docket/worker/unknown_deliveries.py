@@ -1,4 +1,5 @@
-"""Finds deliveries that the server counts as this worker's and the worker does not know: their answer or message was lost."""
+"""Finds deliveries that the server counts as this worker's and the worker does not know: their
+answer or message was lost."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ AGAIN_SECONDS = 1.0
 class UnknownDeliveries(ClaimingService):
     """Compares the server's list of our deliveries with our runs, whether or not slots are free.
 
-    A delivery that is unknown twice, a second apart, is adopted: it begins if there is a slot for it, and else goes back at
-    once, for a worker that is idle.
+    A delivery that is unknown twice, a second apart, is adopted: it begins if there is a slot for
+    it, and else goes back at once, for a worker that is idle.
     """
 
     name = "unknown deliveries"
@@ -112,7 +113,8 @@ class UnknownDeliveries(ClaimingService):
         return bool(entries) or self._offering.due_epoch is not None
 
     async def _adopt(self, worker: str, entries: list[UnknownEntry]) -> None:
-        # Before the claim is sent: an answer or a message for one of them that comes meanwhile must not begin it, too.
+        # Before the claim is sent: an answer or a message for one
+        # of them that comes meanwhile must not begin it, too.
         self._intake.reserve(entry.epoch for entry in entries if entry.epoch)
         deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False))
         if deliveries is None:

@@ -1,4 +1,5 @@
-"""Tasks of functions that this worker does not know, and of functions whose tasks wait for such a worker as this."""
+"""Tasks of functions that this worker does not know, and
+of functions whose tasks wait for such a worker as this."""
 
 from __future__ import annotations
 

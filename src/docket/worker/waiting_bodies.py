@@ -1,4 +1,5 @@
-"""Bodies that wait for other tasks of their own docket: while they hold all slots, none of those can begin."""
+"""Bodies that wait for other tasks of their own docket:
+while they hold all slots, none of those can begin."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SECONDS_BETWEEN_WARNINGS = 60.0
 
 
 class WaitingBodies:
-    """Warns of a possible dead-lock. In a dead-lock the last body that begins to wait finds all slots taken."""
+    """Warns of a possible dead-lock. In a dead-lock the
+    last body that begins to wait finds all slots taken."""
 
     def __init__(self, worker: str, slots: Slots) -> None:
         self._worker = worker

@@ -63,14 +63,16 @@ class Watchdog:
         return self._loop.is_closed()
 
     def loop_may_go_on(self) -> bool:
-        """Whether the event loop may still use the lease. A loop that is blocked runs all the same."""
+        """Whether the event loop may still use the lease.
+        A loop that is blocked runs all the same."""
         if self._loop.is_running():
             self._loop_ran_at = steady_seconds()
         waited = steady_seconds() - self._loop_ran_at
         return not self.loop_is_closed and waited < max(self._lease.length_ms / 1000, LEAST_WAIT_FOR_LOOP)
 
     def step(self) -> None:
-        """If the loop is blocked, tasks that the server has sent and nobody here reads go to other workers."""
+        """If the loop is blocked, tasks that the server has
+        sent and nobody here reads go to other workers."""
         if self.loop_lag > LOOP_BLOCKED_SECONDS:
             self._release_unread()
 
@@ -81,7 +83,8 @@ class Watchdog:
             logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", released)
 
     def ask(self) -> None:
-        """Asks the loop for its next answer. If it has owed one for long, says once which code holds it up."""
+        """Asks the loop for its next answer. If it has owed
+        one for long, says once which code holds it up."""
         if self._asked_at is None:
             self._asked_at = steady_seconds()
             self._tell(self._answered)

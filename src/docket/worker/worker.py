@@ -38,10 +38,12 @@ from .task_list import log_start
 class Worker:
     """Runs the tasks of a docket. An async context manager.
 
-    `concurrency` tasks run at a time. A worker that dies loses its tasks to the others after `redelivery_timeout` or the
-    docket's heartbeat time-out, whichever is sooner; one that lives keeps them, however long they take. On shutdown running
-    tasks have `grace_period` to finish; the rest is handed back. Nothing is polled, and no more is taken than there are
-    slots for within a moment: `minimum_check_interval`, `scheduling_resolution` and `message_batch` are accepted and unused.
+    `concurrency` tasks run at a time. A worker that dies loses its tasks to the others
+    after `redelivery_timeout` or the docket's heartbeat time-out, whichever is sooner;
+    one that lives keeps them, however long they take. On shutdown running tasks have
+    `grace_period` to finish; the rest is handed back. Nothing is polled, and no more
+    is taken than there are slots for within a moment: `minimum_check_interval`,
+    `scheduling_resolution` and `message_batch` are accepted and unused.
     """
 
     def __init__(
@@ -142,7 +144,8 @@ class Worker:
         return [(current_docket, self.docket), (current_worker, self), *self.shared.variables()]
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Ends a run that goes on in another asyncio task first: within the grace period, at once after an exception."""
+        """Ends a run that goes on in another asyncio task first:
+        within the grace period, at once after an exception."""
         stack, self._stack = self._stack, None
         if stack is None:
             return
@@ -198,7 +201,8 @@ class Worker:
         await self._work(self._finished, has_to_end=True)
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
-        """As run_until_finished, with at most so many runs of the given keys: for tasks that perpetuate themselves."""
+        """As run_until_finished, with at most so many runs of the given keys: for tasks that
+        perpetuate themselves."""
         self.run_limits = dict(iterations_by_key)
         try:
             await self._work(self._finished, has_to_end=True)
@@ -206,7 +210,8 @@ class Worker:
             self.run_limits = {}
 
     def stop(self) -> None:
-        """Asks the worker to finish what runs and return. Asked again, it hands back what still runs."""
+        """Asks the worker to finish what runs and return.
+        Asked again, it hands back what still runs."""
         if self._session is not None:
             self._session.stop()
 
@@ -264,8 +269,9 @@ class Worker:
         grace_period: timedelta = timedelta(minutes=5),
         wait: timedelta = timedelta(seconds=30),
     ) -> None:
-        """Runs a worker as a program does: loads the tasks (and what else is named as `module:name`), serves health and
-        metrics, and stops on SIGTERM and SIGINT. Raises ServerUnreachable if the server is not there within `wait`."""
+        """Runs a worker as a program does: loads the tasks (and what else is named as
+        `module:name`), serves health and metrics, and stops on SIGTERM and SIGINT. Raises
+        ServerUnreachable if the server is not there within `wait`."""
         options = WorkerOptions.among(locals())
         check_durations("Worker.run", wait=wait)
         await run_program(

@@ -1,4 +1,5 @@
-"""When a worker stops trying to write an ending that does not arrive (docs/design/lease-protocol.md, "Settle")."""
+"""When a worker stops trying to write an ending that does not arrive
+(docs/design/lease-protocol.md, "Settle")."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class WriteLimits:
 
 
 class StuckClock:
-    """How long one write has failed while the lease was renewed. In an outage, in which renewals fail as well, it stands still."""
+    """How long one write has failed while the lease was renewed. In an outage, in which renewals
+    fail as well, it stands still."""
 
     def __init__(self, lease: KeptLease, most_seconds: float) -> None:
         self._lease = lease

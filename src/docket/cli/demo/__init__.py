@@ -57,7 +57,8 @@ Length = Annotated[
 def demo(length: Length = timedelta(seconds=20)) -> None:
     """See docket at work: no server, no set-up, about 20 seconds.
 
-    Two workers and a small shop on the embedded engine, in a temporary folder that is gone afterwards. q ends it early.
+    Two workers and a small shop on the embedded engine, in a temporary folder that is gone
+    afterwards. q ends it early.
     """
     if length < SHORTEST:
         raise typer.BadParameter("it takes two seconds at least", param_hint="'--for'")
@@ -124,7 +125,8 @@ async def _working(docket: Docket) -> AsyncGenerator[None]:
 
 
 async def _play(docket: Docket, observer: Observer, seconds: float, stopped: asyncio.Event) -> Story:
-    """Tells the story, and shows what comes of it, until all is done, time is over or somebody has seen enough."""
+    """Tells the story, and shows what comes of it, until all
+    is done, time is over or somebody has seen enough."""
     state, url = observer.state, docket.server.shown_url
     stage = ScreenStage(state, seconds, url) if is_terminal() else LineStage(state)
     story = Story(docket, seconds, stage.say)

@@ -1,8 +1,8 @@
 """The embedded engine: a Valkey or Redis server that docket starts and stops by itself.
 
-`memory_engine(name)` serves `memory://name`: throw-away, gone with this process. `FolderEngine(folder)`
-serves `embedded:///folder`: it keeps its data and is shared by every process that names the folder.
-Both give an address; talking to it is the business of whoever asked.
+`memory_engine(name)` serves `memory://name`: throw-away, gone with this process.
+`FolderEngine(folder)` serves `embedded:///folder`: it keeps its data and is shared by every process
+that names the folder. Both give an address; talking to it is the business of whoever asked.
 """
 
 from docket.storage.embedded.address import EngineAddress

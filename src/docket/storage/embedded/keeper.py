@@ -1,8 +1,9 @@
 """The keeper of a folder engine: stops the server a while after the last client has left.
 
-A process of its own, run in the engine's folder as `python -I -S keeper.py <linger seconds> <its own lock>`.
-It imports only the standard library, so that it starts at once and does not depend on what is installed.
-It is not the server's parent: it may be killed and replaced while the server runs, and the other way round.
+A process of its own, run in the engine's folder as
+`python -I -S keeper.py <linger seconds> <its own lock>`. It imports only the standard library, so
+that it starts at once and does not depend on what is installed. It is not the server's parent: it
+may be killed and replaced while the server runs, and the other way round.
 
 Who uses the folder is known from locks, which the kernel drops when a process ends in whatever way:
 
@@ -11,8 +12,8 @@ Who uses the folder is known from locks, which the kernel drops when a process e
 - `keeper.lock`: held by the keeper; its text is the keeper's process id, for people;
 - `start.lock`: held for a moment by whoever starts or stops something.
 
-`server.group` has the server's process group, written before the server starts. It is only used while the
-folder is locked: then that group exists, so that its number cannot be another program's.
+`server.group` has the server's process group, written before the server starts. It is only used
+while the folder is locked: then that group exists, so that its number cannot be another program's.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class Keeper:
     def __init__(self, linger_seconds: float, lock: int, server_group: int | None) -> None:
         self._linger_seconds = linger_seconds
         self._lock = lock
-        # Remembered, for the case that the folder is removed and these cannot be found any more. The record of the group is
-        # kept open: a server that was started again just before has written its own there.
+        # Remembered, for the case that the folder is removed and these cannot
+        # be found any more. The record of the group is kept open: a server
+        # that was started again just before has written its own there.
         self._server_group = server_group
         self._group_record: int | None = None
         self._alias: str | None = None
@@ -66,7 +68,8 @@ class Keeper:
                     return True
                 done = self._decide(in_use=not _can_lock(clients.fileno()))
                 if done:
-                    # Before the start lock goes: whoever gets that next must see that there is no keeper.
+                    # Before the start lock goes: whoever gets
+                    # that next must see that there is no keeper.
                     self._leave()
                 return done
         except FileNotFoundError:
@@ -88,7 +91,8 @@ class Keeper:
         self._alias = _text_of(ALIAS) or self._alias
 
     def _is_replaced(self) -> bool:
-        """Whether somebody removed our lock, and there is another keeper with a lock of that name."""
+        """Whether somebody removed our lock, and there
+        is another keeper with a lock of that name."""
         return os.path.exists(KEEPER_LOCK) and not os.path.samestat(os.fstat(self._lock), os.stat(KEEPER_LOCK))
 
     def _decide(self, in_use: bool) -> bool:
@@ -160,7 +164,8 @@ def _group(text: str | None) -> int | None:
 
 
 def _remove_alias(alias: str) -> None:
-    """The short way to the socket: a link in a temporary folder of its own. Nothing else is ever removed."""
+    """The short way to the socket: a link in a temporary
+    folder of its own. Nothing else is ever removed."""
     with contextlib.suppress(OSError):
         os.unlink(ALIAS)
     with contextlib.suppress(OSError):

@@ -1,4 +1,5 @@
-"""File locks. The kernel drops them with the last process that has the file open, so none is ever stale."""
+"""File locks. The kernel drops them with the last
+process that has the file open, so none is ever stale."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from docket.storage.embedded.server_commands import Patience
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """An open file that holds the lock, or None if another has it. Closing it gives the lock back."""
+    """An open file that holds the lock, or None if
+    another has it. Closing it gives the lock back."""
     opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _locked(opened, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
@@ -39,7 +41,8 @@ def _locked(opened: int, path: Path, kind: int) -> int | None:
 
 
 def is_open_at(opened: int, path: Path) -> bool:
-    """Whether the open file is still the one of that name: a lock on a removed file excludes nobody."""
+    """Whether the open file is still the one of that
+    name: a lock on a removed file excludes nobody."""
     try:
         return os.path.samestat(os.fstat(opened), path.stat())
     except FileNotFoundError:

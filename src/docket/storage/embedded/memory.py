@@ -38,7 +38,8 @@ class _Server:
         return str(self.folder / SOCKET)
 
     def let_go(self) -> None:
-        """The keeper, if this was the last copy of the lifeline, stops the server and removes the folder."""
+        """The keeper, if this was the last copy of the
+        lifeline, stops the server and removes the folder."""
         # A program that became a daemon may have closed all its files.
         with contextlib.suppress(OSError):
             os.close(self.lifeline)
@@ -81,9 +82,9 @@ os.register_at_fork(after_in_child=_this_process.begin_in_forked_child)
 def memory_engine(name: str) -> EngineAddress:
     """The address of the in-memory engine of that name; equal names share data within a process.
 
-    The first call starts the server, which takes some tens of milliseconds and blocks. It ends with this
-    process, however that ends. A forked child gets its own. If the server was killed, the next call starts an
-    empty one at another address.
+    The first call starts the server, which takes some tens of milliseconds and
+    blocks. It ends with this process, however that ends. A forked child gets its own.
+    If the server was killed, the next call starts an empty one at another address.
     Raises EngineError if there is no server to run, or if it does not start.
     """
     with no_forks():

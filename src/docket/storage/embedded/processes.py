@@ -1,4 +1,5 @@
-"""Starting processes that outlive this one, and keeping forks away from what they must not inherit."""
+"""Starting processes that outlive this one, and
+keeping forks away from what they must not inherit."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ os.register_at_fork(before=_no_forks.acquire, after_in_parent=_no_forks.release,
 def no_forks() -> threading.RLock:
     """While held, `os.fork` waits in every other thread.
 
-    A child forked in the middle of a start would keep a copy of a lock or of a lifeline, and hold up for as
-    long as it lives what is meant to end with another process.
+    A child forked in the middle of a start would keep a copy of a lock or of a lifeline, and hold
+    up for as long as it lives what is meant to end with another process.
     """
     return _no_forks
 
@@ -35,8 +36,8 @@ def spawn_detached(
 ) -> None:
     """Run a script of this package that leaves its work in the background and ends at once.
 
-    What stays behind belongs to init: no zombie here, and nothing for the program's own `os.wait`. It has a
-    session of its own, so that ctrl-C in a terminal does not reach it.
+    What stays behind belongs to init: no zombie here, and nothing for the program's own `os.wait`.
+    It has a session of its own, so that ctrl-C in a terminal does not reach it.
     """
     subprocess.run(
         ["/bin/sh", str(Path(__file__).absolute().with_name(script)), *arguments],
@@ -51,7 +52,8 @@ def spawn_detached(
 
 
 def python_program() -> str:
-    """An interpreter: `sys.executable` is another program where Python is embedded (uWSGI, mod_wsgi)."""
+    """An interpreter: `sys.executable` is another program
+    where Python is embedded (uWSGI, mod_wsgi)."""
     candidates = (Path(sys.executable or "-"), Path(sys.base_exec_prefix, "bin", "python3"))
     for candidate in candidates:
         if candidate.name.lower().startswith(("python", "pypy")) and os.access(candidate, os.X_OK):

@@ -23,10 +23,11 @@ class Answer(Enum):
 
 
 def server_command(binary: Path, *options: str) -> list[str]:
-    """The command line, for every Redis since 6.2 and every Valkey. It is to be run in the engine's folder.
+    """The command line, for every Redis since 6.2 and
+    every Valkey. It is to be run in the engine's folder.
 
-    The socket is named relative to that folder: so its path can never be too long for the server, and one
-    whose folder was replaced cannot, on its way out, remove the socket of its successor.
+    The socket is named relative to that folder: so its path can never be too long for the server,
+    and one whose folder was replaced cannot, on its way out, remove the socket of its successor.
     """
     debugging = ("--enable-debug-command", "local") if os.environ.get("DOCKET_ENGINE_DEBUG") else ()
     return [
@@ -38,7 +39,8 @@ def server_command(binary: Path, *options: str) -> list[str]:
 
 
 def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Answer:
-    """Any reply but LOADING means that the server serves, even an error: clients shall see a full disk."""
+    """Any reply but LOADING means that the server serves,
+    even an error: clients shall see a full disk."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)

@@ -1,5 +1,6 @@
--- Takes a slot of every limit for a run, in the order of their names. At the first that is full the task waits in line, and
--- keeps the slots it has: all take them in the same order, so nobody waits for somebody who waits for him.
+-- Takes a slot of every limit for a run, in the order of their names. At the first that is full the
+-- task waits in line, and keeps the slots it has: all take them in the same order, so nobody waits
+-- for somebody who waits for him.
 -- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, what the run took of other limits}.
 -- Returns: 1 acquired, 2 parked or 0 lost; which of the limits was full, counted from 1, else 0.
 -- uses: keys, records, placement, slots, removal, endings, admission
@@ -51,7 +52,8 @@ else
   call('HSET', RUNNING, key, pack_run(run))
 end
 
--- A limit that was raised since may have room for those who wait; one that nobody uses is forgotten.
+-- A limit that was raised since may have room for
+-- those who wait; one that nobody uses is forgotten.
 for limit in pairs(kept) do wake_waiters(limit) end
 for _, name in ipairs(names) do wake_waiters(name) end
 if full then return {2, limits[full][3]} end

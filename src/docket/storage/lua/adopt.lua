@@ -1,7 +1,10 @@
--- Takes over tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md).
--- ARGV[2]: msgpack list of {source: 'queue', 'stream' or 'foreign', entry id or '', key, due ms, function name, call, attempt,
+-- Takes over tasks that another program keeps under this docket's names
+-- (docs/design/foreign-tasks.md).
+-- ARGV[2]: msgpack list of {source: 'queue', 'stream' or 'foreign', entry id or '', key, due ms,
+--   function name, call, attempt,
 --   whether the call is the reference to a payload that was stored before (0/1)}.
--- Returns: per task: 1 it is docket's now, 2 its key has a task of docket's, so both stay, 0 it is no longer there, 3 its payload is
+-- Returns: per task: 1 it is docket's now, 2 its key has a task of docket's, so both stay, 0 it is
+--   no longer there, 3 its payload is
 --   missing (nothing was changed).
 -- uses: keys, records, payloads, foreign, placement
 local STREAMS = {stream = STREAM, foreign = FOREIGN}
@@ -23,7 +26,8 @@ local function remove(source, id, key)
   end
 end
 
--- What the other program has written about the task, and nothing of ours: a user's key may be any text.
+-- What the other program has written about the task,
+-- and nothing of ours: a user's key may be any text.
 local function forget(key)
   local call_of = redis.pcall('HGET', P .. key, 'key')
   if call_of == key then call('DEL', P .. key) end

@@ -1,6 +1,8 @@
--- Cancels a task: a waiting one ends at once; a running one gets the mark, and its worker the order.
+-- Cancels a task: a waiting one ends at once; a
+-- running one gets the mark, and its worker the order.
 -- ARGV[2]: msgpack {key, ttl ms}.
--- Returns: 0 nothing there (or in a place that only a newer release knows), 1 cancelled, 2 its worker was told.
+-- Returns: 0 nothing there (or in a place that only a newer
+--   release knows), 1 cancelled, 2 its worker was told.
 -- uses: keys, records, removal, endings
 local key, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()

@@ -1,5 +1,6 @@
 -- Claims entries that a blocking read delivered.
--- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or false}, what becomes of
+-- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or
+--   false}, what becomes of
 --   suspects (parts/claims.lua)}.
 -- Returns: as take.
 -- uses: keys, fleet, claims

@@ -1,5 +1,5 @@
--- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has no stream entry, and a lease of
--- its own.
+-- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has
+-- no stream entry, and a lease of its own.
 -- ARGV[2]: msgpack {key, id of the run's lease, the caller's name as JSON, lease ms}.
 -- Returns: server ms and the epoch, or an epoch of 0 if it does not wait.
 -- uses: keys, records, removal, claims

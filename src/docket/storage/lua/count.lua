@@ -1,6 +1,7 @@
 -- How much there is of what.
 -- No arguments.
--- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in use, oldest ready entry id or false,
+-- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in
+--   use, oldest ready entry id or false,
 --   tasks whose function no worker that met them knows.
 -- uses: keys
 local slots = 0

@@ -1,4 +1,5 @@
--- Counts the tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md). Changes nothing.
+-- Counts the tasks that another program keeps under this docket's names
+-- (docs/design/foreign-tasks.md). Changes nothing.
 -- Returns: scheduled ones, entries of a stream that has some, those that workers have set aside.
 -- uses: keys, foreign
 local function is_ours(entry)

@@ -1,9 +1,11 @@
 -- Lets one submission through when it has been quiet for `settle` ms, and drops the others.
 -- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, state, settle ms, latest (0/1)}.
---   state: hash. leader, due: the submission that waits and until when; order: its place among the submissions; last: when the last
---   one arrived; winner: the submission that was let through; `again <submission>`: is let through once more; `overtaken
---   <submission>`: is dropped when it asks.
--- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through, or of one that was dropped '' or
+--   state: hash. leader, due: the submission that waits and until when;
+--   order: its place among the submissions; last: when the last one arrived;
+--   winner: the submission that was let through; `again <submission>`: is let
+--   through once more; `overtaken <submission>`: is dropped when it asks.
+-- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through,
+--   or of one that was dropped '' or
 --   'overtaken'.
 -- uses: keys, records, placement, admission
 local key, epoch, ttl, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
@@ -11,7 +13,8 @@ local now = server_ms()
 permit_when_full()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
--- A retry belongs to a run that was let through, and so does a run whose predecessor was let through and lost.
+-- A retry belongs to a run that was let through, and so
+-- does a run whose predecessor was let through and lost.
 if task.attempt > 1 or was_admitted(task) then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
@@ -47,13 +50,15 @@ if leader == ours then
   return let_through()
 end
 
--- When it was submitted, as the server saw it. One that was put back has a new entry; its due time is older.
+-- When it was submitted, as the server saw it. One that
+-- was put back has a new entry; its due time is older.
 local function our_rank()
   local order = run.entry_ms + math.min(run.entry_seq, 4095) / 4096
   return has_flag(run, FROM_FRONT) and math.min(order, task.due) or order
 end
 
--- Its next run finds the mark, and ends or skips as its behaviours say. One that runs, or is ready, is on its way here.
+-- Its next run finds the mark, and ends or skips as its
+-- behaviours say. One that runs, or is ready, is on its way here.
 local function overtake()
   mark_submission(state, 'overtaken', leader)
   local other = string.match(leader, '^%d+ %d+ (.*)$')

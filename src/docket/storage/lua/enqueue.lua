@@ -1,16 +1,20 @@
--- Writes down a batch of calls: each goes to the stream if it is due, else to the queue. What is ready may be handed over at once.
+-- Writes down a batch of calls: each goes to the stream if it is due, else to the queue. What is
+-- ready may be handed over at once.
 -- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
---   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's clock is ahead, 8 the call is the
---   reference to a payload that was stored before, 16 sent before without an answer: a task of that key, also a finished one, is this
---   very call, and counts as scheduled, 32 an automatic task that a worker seeds: not if its chain was cancelled.
--- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there or 3 its payload is missing
+--   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's
+--   clock is ahead, 8 the call is the reference to a payload that was stored before, 16 sent before
+--   without an answer: a task of that key, also a finished one, is this very call, and counts as
+--   scheduled, 32 an automatic task that a worker seeds: not if its chain was cancelled.
+-- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there
+--   or 3 its payload is missing
 --   (nothing was changed), generation, due ms, place.
 -- uses: keys, records, payloads, placement, endings, direct_delivery
 local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
--- Where a task's submissions begin to count: a key that is added again after its record has expired is another submission.
+-- Where a task's submissions begin to count: a key that is added again after its record has expired
+-- is another submission.
 local first = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
 
 -- A client may make the group itself, at '$': it must exist before the first entry.

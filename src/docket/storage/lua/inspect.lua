@@ -1,4 +1,5 @@
--- Looks at a page of leases: a clock that was set back leaves ends that are too far ahead, which nobody else would correct.
+-- Looks at a page of leases: a clock that was set back leaves ends that are too far ahead, which
+-- nobody else would correct.
 -- ARGV[2]: msgpack {cursor, how many to look at}.
 -- Returns: next cursor ('0' at the end).
 -- uses: keys, workers

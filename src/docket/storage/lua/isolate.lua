@@ -1,5 +1,6 @@
--- Marks the run of a single suspect: no other body lives in its process, so its task is to blame if the process dies. Or removes
--- the mark, since the run has lived for so long that it does not keep its worker from other work any more.
+-- Marks the run of a single suspect: no other body lives in its process, so its task is to blame if
+-- the process dies. Or removes the mark, since the run has lived for so long that it does not keep
+-- its worker from other work any more.
 -- ARGV[2]: msgpack {worker id, key, epoch, alone (1) or not any more (0)}.
 -- Returns: 1 done, 0 the run does not count any more.
 -- uses: keys, records, suspects

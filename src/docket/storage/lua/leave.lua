@@ -1,4 +1,5 @@
--- A worker stops: off the roster at once. Deliveries it leaves behind are recovered by the others, uncounted.
+-- A worker stops: off the roster at once. Deliveries it
+-- leaves behind are recovered by the others, uncounted.
 -- ARGV[2]: msgpack {worker id}.
 -- Returns: whether it left deliveries behind.
 -- uses: keys, fleet, placement, workers

@@ -1,7 +1,9 @@
 -- A page of the tasks that wait for their time, in the order of their times.
--- ARGV[2]: msgpack {key and due time of the last one seen or false twice, how many to look at, with calls (0/1), filter as in
+-- ARGV[2]: msgpack {key and due time of the last one seen or false twice, how many to look at, with
+--   calls (0/1), filter as in
 --   parts/filters}.
--- Returns: key and due time of the last one looked at or false twice at the end, then per task as page.
+-- Returns: key and due time of the last one looked at
+--   or false twice at the end, then per task as page.
 -- uses: keys, filters
 local last_key, last_due, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 

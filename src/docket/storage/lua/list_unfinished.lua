@@ -1,7 +1,9 @@
 -- A page of unfinished tasks, those that fit, arguments cut off unless asked for.
--- ARGV[2]: msgpack {source (0 all, 1 those that run), cursor, how many to look at, with calls (0/1), filter as in
+-- ARGV[2]: msgpack {source (0 all, 1 those that run), cursor,
+--   how many to look at, with calls (0/1), filter as in
 --   parts/filters}.
--- Returns: next cursor ('0' at the end), bytes looked at, then per task: key, task record, size of its call (of all
+-- Returns: next cursor ('0' at the end), bytes looked at,
+--   then per task: key, task record, size of its call (of all
 --   where neither is cut nor chosen), run record or false.
 -- uses: keys, filters
 local source, cursor, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))

@@ -1,7 +1,9 @@
 -- Changes the progress of tasks; each change is one event.
--- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add or false, current or false,
+-- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add
+--   or false, current or false,
 --   total or false, message as JSON or false}.
--- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer counts, 1 if there is no such task
+-- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer
+--   counts, 1 if there is no such task
 --   (or it is in a place that only a newer release knows).
 -- uses: keys, records
 local NOT_RUNNING, NOT_FOUND = 0, 1

@@ -1,6 +1,8 @@
--- Lets a run begin if fewer than `most` have begun within the last `per` ms; else gives it a place in the future.
+-- Lets a run begin if fewer than `most` have begun within
+-- the last `per` ms; else gives it a place in the future.
 -- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, log, line, most, per ms, drop (0/1)}.
---   log: sorted set, submission → when it began. line: sorted set, task key → when it is to come back.
+--   log: sorted set, submission → when it began. line:
+--   sorted set, task key → when it is to come back.
 -- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that took a place.
 -- uses: keys, records, admission
 local key, epoch, ttl, taken, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
@@ -25,7 +27,8 @@ end
 -- Delivered again: its place was counted when it began first.
 if call('ZSCORE', log, ours) then return go() end
 
--- Those before us in the line whose time has come are on their way, unless there is nobody any more.
+-- Those before us in the line whose time has come
+-- are on their way, unless there is nobody any more.
 local function is_full()
   local begun, before = call('ZCARD', log), call('ZRANK', line, key) or call('ZCOUNT', line, '-inf', now)
   if begun + before < most then return false end
@@ -43,7 +46,8 @@ if not is_full() then
   return go()
 end
 
--- Places at the end of the line that nobody will come for (cancelled, cleared) are given out again. False: there may be more.
+-- Places at the end of the line that nobody will come for (cancelled, cleared) are given out again.
+-- False: there may be more.
 local function prune_end()
   local listed = call('ZRANGE', line, -PRUNED_AT_ONCE, -1, 'WITHSCORES')
   for i = #listed - 1, 1, -2 do

@@ -1,9 +1,14 @@
--- Declares workers dead whose lease has ended and puts their work back, a bounded piece of it: who asks goes on until nothing is left.
--- ARGV[2]: msgpack {worker that asks, its lease ms, after how many ms without a renewal of anybody there was a gap, whether it
---   may have a duty (0/1), list of consumers that seem to have no lease, execution ttl ms, how many losses bury a task,
---   {tail of a lost task, its event} for counts of one, two and three digits (a # for each)}.
--- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to declare and recover, whether
---   consumers without a lease should be looked for, duty of the worker that asks (1 leader, 2 deputy, 0 none).
+-- Declares workers dead whose lease has ended and puts their work back, a bounded piece of it: who
+-- asks goes on until nothing is left.
+-- ARGV[2]: msgpack {worker that asks, its lease ms, after how many ms without a renewal of anybody
+--   there was a gap, whether it
+--   may have a duty (0/1), list of consumers that seem to have no lease,
+--   execution ttl ms, how many losses bury a task, {tail of a lost task,
+--   its event} for counts of one, two and three digits (a # for each)}.
+-- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to
+--   declare and recover, whether
+--   consumers without a lease should be looked for, duty
+--   of the worker that asks (1 leader, 2 deputy, 0 none).
 -- uses: keys, records, fleet, foreign, suspects, placement, slots, removal, endings, workers
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings =
   unpack(cmsgpack.unpack(ARGV[2]))
@@ -47,8 +52,8 @@ for _, consumer in ipairs(consumers) do
   end
 end
 
--- FAILED for good. The text says how often the task was lost (LOST_COUNT in ledger/endings.py): as many # as the number has
--- digits stand in for it.
+-- FAILED for good. The text says how often the task was lost (LOST_COUNT in ledger/endings.py): as
+-- many # as the number has digits stand in for it.
 local function bury(key, run, task)
   local losses = string.format('%d', losses_of(task))
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
@@ -121,8 +126,8 @@ local function key_of(stream, id)
   return entry and entry[2][1] == 'k' and entry[2][2]
 end
 
--- Where one or two losses bury a task: whether the worker died with one run. Deliveries that it had not claimed do not count; among
--- very many nobody looks for it.
+-- Where one or two losses bury a task: whether the worker died with one run. Deliveries that it had
+-- not claimed do not count; among very many nobody looks for it.
 local is_asked_for = max_losses <= SUSPECT_AFTER or call('EXISTS', MAX_LOSSES) == 1
 local MOST_LOOKED_AT = 100
 

@@ -1,5 +1,5 @@
--- Puts back what a worker was sent and has not claimed: its event loop is blocked, and others can run it. A claim that comes
--- later finds that the entry is not the task's any more.
+-- Puts back what a worker was sent and has not claimed: its event loop is blocked, and others can
+-- run it. A claim that comes later finds that the entry is not the task's any more.
 -- ARGV[2]: msgpack {worker id, how many of its deliveries to look at}.
 -- Returns: how many were put back.
 -- uses: keys, records, placement

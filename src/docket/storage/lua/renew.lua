@@ -1,7 +1,10 @@
--- Extends a worker's lease, tells it whether it should look for lost workers or stage, and shows it the orders that wait for it.
--- ARGV[2]: msgpack {worker id, lease ms, runs something (0/1), for how many ms an offer of a slot stands (0: there is none),
+-- Extends a worker's lease, tells it whether it should look for lost workers or stage, and shows it
+-- the orders that wait for it.
+-- ARGV[2]: msgpack {worker id, lease ms, runs something (0/1), for how many ms an offer of a slot
+--   stands (0: there is none),
 --   after how many ms without a renewal of anybody there was a gap, was told to stop (0/1)}.
--- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms; whether this worker should
+-- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms;
+--   whether this worker should
 --   reclaim, whether it should stage; then the orders: "epoch key".
 -- uses: keys, records, fleet
 local worker, lease, busy, offer_ms, late_ms, stopping = unpack(cmsgpack.unpack(ARGV[2]))
@@ -55,7 +58,8 @@ end
 if stopping == 1 then call('SADD', STOPPING, worker) end
 if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 
--- An order stands until its run is over: whoever missed the answer, or was too busy to read it, sees it again.
+-- An order stands until its run is over: whoever missed
+-- the answer, or was too busy to read it, sees it again.
 local orders = CANCEL_REQUESTS .. worker
 for _, order in ipairs(busy == 1 and call('LRANGE', orders, 0, 999) or {}) do
   local epoch, key = string.match(order, '^(%d+) (.*)$')

@@ -1,6 +1,9 @@
--- Which automatic tasks a worker should schedule: a chain that was cancelled stays so until a newer deploy starts.
--- ARGV[2]: msgpack {fingerprint of the deploy, list of names, which are the keys of the chains, too}.
--- Returns: per name: 0 schedule it (where it is there already that changes nothing), 1 it was cancelled, 2 it is a dead letter.
+-- Which automatic tasks a worker should schedule: a chain
+-- that was cancelled stays so until a newer deploy starts.
+-- ARGV[2]: msgpack {fingerprint of the deploy, list
+--   of names, which are the keys of the chains, too}.
+-- Returns: per name: 0 schedule it (where it is there already that changes nothing), 1 it was
+--   cancelled, 2 it is a dead letter.
 -- uses: keys, records
 local SCHEDULE, CANCELLED, BURIED = 0, 1, 2
 local MOST_DEPLOYS = 100
@@ -23,7 +26,8 @@ local function appeared_at()
   return now
 end
 
--- Somebody has added the chain by hand since it was cancelled. A run that is still being cancelled does not count.
+-- Somebody has added the chain by hand since it was cancelled.
+-- A run that is still being cancelled does not count.
 local function is_there_again(name)
   if call('HEXISTS', TASKS, name) == 0 then return false end
   local run_bytes = call('HGET', RUNNING, name)

@@ -1,4 +1,5 @@
--- Sets how many slots the limits of a group have, as far as they are in use, and wakes those for whom there is one now.
+-- Sets how many slots the limits of a group have, as far as they are in use, and wakes those for
+-- whom there is one now.
 -- ARGV[2]: msgpack {cursor, group, most}.
 -- Returns: next cursor ('0' at the end).
 -- uses: keys, slots

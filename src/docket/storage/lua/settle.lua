@@ -1,15 +1,19 @@
 -- Writes down how a batch of runs ended, each fenced by its epoch and its worker.
--- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, for how many ms, list of items, worker that claimed
---   these runs, or false for any}. An item is {key, epoch, kind, …} (parts/settlements.lua has the names of all fields). Kinds:
---   0 finish:     state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on purpose, else 0), whether it has
+-- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, for how many
+--   ms, list of items, worker that claimed
+--   these runs, or false for any}. An item is {key, epoch, kind, …} (parts/settlements.lua has the
+--   names of all fields). Kinds: 0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2
+--   ends an automatic chain on purpose, else 0), whether it has
 --                 progress, whether its result is a payload that was stored before
---   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false, whether the same submission comes
---                 later, whether the call is the reference to a payload; for a run that ends, unlike one that is retried: state,
---                 tail, event
+--   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
+--   whether the same submission comes
+--                 later, whether the call is the reference to a payload; for a run that ends,
+--                 unlike one that is retried: state, tail, event
 --   2 hand back:  delay ms, whether the body has begun
 --   3 blocked:    what the run took of its limits, and one of the other items
 --   4 unknown function: only if another live worker knows it
--- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody knows its function), 3 cancelled instead,
+-- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody knows
+--   its function), 3 cancelled instead,
 --   4 the payload is missing (nothing was changed), 5 done, and nobody knows its function.
 -- uses: keys, records, payloads, suspects, unknown_functions, placement, slots, settlements, endings, admission
 local DONE = 1
@@ -112,8 +116,9 @@ local function otherwise()
     end
   end
 
-  -- A run that no longer counts closes the window that it alone was let in by: its replacement must not be dropped by it. A place
-  -- in a rate is left to expire, since a later run may have begun in it.
+  -- A run that no longer counts closes the window that it alone was
+  -- let in by: its replacement must not be dropped by it. A place in
+  -- a rate is left to expire, since a later run may have begun in it.
   local function settle_limits(taken, s, run)
     --- parts
     local COOLDOWN = 2

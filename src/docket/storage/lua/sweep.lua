@@ -1,4 +1,5 @@
--- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind (docs/design/state-machine.md).
+-- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind
+-- (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: how many were looked at, how many were mended.
 -- uses: keys, records, unknown_functions, placement, slots, removal, endings
@@ -26,7 +27,8 @@ local function delivered_up_to(stream)
 end
 local last = {}
 
--- An entry can be reached if it exists and is either still to be delivered or pending with somebody.
+-- An entry can be reached if it exists and is either
+-- still to be delivered or pending with somebody.
 local function can_be_reached(task)
   local stream, id = stream_of_task(task), entry_id(task)
   if not id or #call('XRANGE', stream, id, id) == 0 then return false end

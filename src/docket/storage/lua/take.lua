@@ -1,12 +1,15 @@
--- Reads as many ready entries as asked for, without blocking, and claims them. What was put back goes first.
--- ARGV[2]: msgpack {worker id, worker name as JSON, count, keeps a slot for an offer beside those (0/1), may have offered it
---   before (0/1), epoch of the last hand-over it knows, ms for which it is offered if there is nothing to take (0: it is not),
---   reads `front` (0/1), list of functions whose tasks may wait for a worker that knows them, or false, what becomes of suspects
---   (parts/claims.lua)}.
--- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task record, epoch;
---   then a note on suspects, if it met any (parts/claims.lua); then, if functions were named, the list of those whose tasks
---   still wait.
---   offer: 0 none, 1 the slot is offered, else the epoch of a hand-over that is on its way and takes the slot.
+-- Reads as many ready entries as asked for, without
+-- blocking, and claims them. What was put back goes first.
+-- ARGV[2]: msgpack {worker id, worker name as JSON, count, keeps a slot for an offer beside those
+--   (0/1), may have offered it
+--   before (0/1), epoch of the last hand-over it knows, ms for which it is offered if there is
+--   nothing to take (0: it is not), reads `front` (0/1), list of functions whose tasks may wait for
+--   a worker that knows them, or false, what becomes of suspects (parts/claims.lua)}.
+-- Returns: server ms (or -1: this worker has no lease),
+--   offer, then per claimed task: key, task record, epoch;
+--   then a note on suspects, if it met any (parts/claims.lua); then, if functions were named, the
+--   list of those whose tasks still wait. offer: 0 none, 1 the slot is offered, else the epoch of a
+--   hand-over that is on its way and takes the slot.
 -- uses: keys, records, unknown_functions, placement, claims
 local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
@@ -20,8 +23,9 @@ local most = spare and count + 1 or count
 local entries, left = nil, nil
 if functions then
   --- parts
-  -- As read_ready, with tasks of these functions after what was put back. They move to the front when all that lies there is
-  -- delivered, and are read at once: nobody else gets them. A worker that leaves the front alone comes back for them.
+  -- As read_ready, with tasks of these functions after what was put back. They move to the front
+  -- when all that lies there is delivered, and are read at once: nobody else gets them. A worker
+  -- that leaves the front alone comes back for them.
   entries, left = {}, {}
   if most > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, most, entries) end
   for _, name in ipairs(functions) do

@@ -1,6 +1,9 @@
--- Deliveries that the server counts as this worker's and that belong to none of the worker's runs: their answer was lost.
--- ARGV[2]: msgpack {worker id, list of the epochs the worker has, list of {from the front (0/1), entry id} unknown last time}.
--- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run or 0 if it is not claimed, unknown last time (0/1)}.
+-- Deliveries that the server counts as this worker's and that belong to none of the worker's runs:
+-- their answer was lost.
+-- ARGV[2]: msgpack {worker id, list of the epochs the worker has, list of {from the front (0/1),
+--   entry id} unknown last time}.
+-- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run or 0 if it is not
+--   claimed, unknown last time (0/1)}.
 -- uses: keys, records
 local worker, epochs, before = unpack(cmsgpack.unpack(ARGV[2]))
 local has, seen, answer = {}, {[STREAM] = {}, [FRONT] = {}}, {}

@@ -10,13 +10,14 @@ local function own_run(key, epoch)
   return run, unpack_task(bytes), bytes
 end
 
--- The same for every delivery of one submission (it is redelivered, put off, woken in a line or handed back), and another
--- for the next.
+-- The same for every delivery of one submission (it is redelivered, put off, woken in a line or
+-- handed back), and another for the next.
 local function submission_name(key, task)
   return string.format('%.0f %.0f ', task.generation, task.submission) .. key
 end
 
--- A debounce's state outlives its use by this: after a longer absence of all workers a leader waits once more.
+-- A debounce's state outlives its use by this: after a
+-- longer absence of all workers a leader waits once more.
 local DEBOUNCE_SPARE_MS = 600000
 
 -- Whether the task waits or runs as this very submission.
@@ -26,7 +27,8 @@ local function is_current(submission)
   return bytes and submission_name(key, unpack_task(bytes)) == submission
 end
 
--- Marks a submission in a debounce's state. Each new mark pays for a look at a few others: those of tasks that are gone go.
+-- Marks a submission in a debounce's state. Each new mark pays for a look at a few others: those of
+-- tasks that are gone go.
 local function mark_submission(state, mark, submission)
   for _, field in ipairs(call('HRANDFIELD', state, 3)) do
     local other = string.match(field, '^%a+ (%d+ %d+ .*)$')
@@ -48,7 +50,8 @@ local function close_window(window, epoch)
   if string.match(call('GET', window) or '', '^%d+ (%d+) ') == string.format('%.0f', epoch) then call('DEL', window) end
 end
 
--- Gives back what a run took of its limits, since something else kept it from beginning. Taken: list of {kind, key, submission}.
+-- Gives back what a run took of its limits, since something else kept it from beginning. Taken:
+-- list of {kind, key, submission}.
 local function give_back(taken, epoch, comes_back)
   local RATE, COOLDOWN = 1, 2
   for _, t in ipairs(taken) do

@@ -13,7 +13,8 @@ local function running_event(worker_json, now)
   return '{"type":"state","state":"running","worker":' .. worker_json .. ',"started_at":' .. string.format('%.0f', now) .. '}'
 end
 
--- Whether these entries are all that the worker has: no other is pending with it, and it runs none of them.
+-- Whether these entries are all that the worker has: no
+-- other is pending with it, and it runs none of them.
 local function has_nothing_else(worker, entries, runs)
   local here = {}
   for i, e in ipairs(entries) do
@@ -28,7 +29,8 @@ local function has_nothing_else(worker, entries, runs)
   return true
 end
 
--- Puts a delivered task back: on `front` for another worker, or off for a moment, never the same for two of them.
+-- Puts a delivered task back: on `front` for another worker,
+-- or off for a moment, never the same for two of them.
 local function put_back(key, task, delay)
   if delay then
     task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
@@ -39,10 +41,12 @@ local function put_back(key, task, delay)
   call('HSET', TASKS, key, pack_task(task))
 end
 
--- Answers {server ms, 0, then per claimed task: key, task record, epoch; where suspects were met, a note at the end: {some went to
--- other workers (0/1), epoch of the run that has the worker to itself or 0, then the entry that the worker has reserved: from the
--- front (0/1), entry id or '', key, then for how many ms the run has the worker to itself}}. `suspects`: 0 none is run, 1 as the
--- rules say, 2 the worker gives up what it has reserved, 3 as the rules say where something else runs in the worker's process.
+-- Answers {server ms, 0, then per claimed task: key, task record, epoch; where suspects were met, a
+-- note at the end: {some went to other workers (0/1), epoch of the run that has the worker to
+-- itself or 0, then the entry that the worker has reserved: from the front (0/1), entry id or '',
+-- key, then for how many ms the run has the worker to itself}}. `suspects`: 0 none is run, 1 as the
+-- rules say, 2 the worker gives up what it has reserved, 3 as the rules say where something else
+-- runs in the worker's process.
 local function claim_entries(worker, worker_json, entries, suspects)
   local now, now_us = server_ms()
   local answer = {now, 0}
@@ -107,7 +111,8 @@ local function claim_entries(worker, worker_json, entries, suspects)
         if not key or key == '' then keep_foreign(stream, id) end
         table.insert(stale[stream], id)
       elseif run_bytes then
-        -- Claimed before: our own claim whose answer was lost, or the group was made anew while another runs it.
+        -- Claimed before: our own claim whose answer was lost,
+        -- or the group was made anew while another runs it.
         local run = unpack_run(run_bytes)
         if run.worker == worker then
           local n = #answer
@@ -170,7 +175,8 @@ local function read_from(stream, worker, most, entries)
   return entries
 end
 
--- As much of what waits as asked for; what was put back comes first, unless that is left alone. A count of 0 would mean all.
+-- As much of what waits as asked for; what was put back comes first, unless that is left alone. A
+-- count of 0 would mean all.
 local function read_ready(worker, count, reads_front)
   local entries = {}
   if count > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end

@@ -1,4 +1,5 @@
--- Gives ready tasks straight to workers that wait and have offered a slot (docs/design/lease-protocol.md).
+-- Gives ready tasks straight to workers that wait and have offered a slot
+-- (docs/design/lease-protocol.md).
 -- uses: keys, records, claims
 
 -- A worker's name from its id, as JSON; the reverse of worker_id() in ledger/ledger.py.
@@ -7,7 +8,8 @@ local function name_json(worker)
   return cjson.encode(name)
 end
 
--- The oldest entry of the stream, claimed for the worker: key, task record, epoch. What this script has written itself needs no look-up.
+-- The oldest entry of the stream, claimed for the worker: key, task record, epoch. What this script
+-- has written itself needs no look-up.
 local function claim_oldest(worker, fields, index_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, {})
   if #entries == 0 then return nil end
@@ -31,7 +33,8 @@ end
 
 local MOST_DIRECT = 8
 
--- Whether `front` has entries that nobody has read. What runs is on the stream, too, among the deliveries.
+-- Whether `front` has entries that nobody has read. What
+-- runs is on the stream, too, among the deliveries.
 local function front_waits()
   local length = call('XLEN', FRONT)
   if length == 0 then return false end
@@ -43,8 +46,9 @@ local function front_waits()
   return true
 end
 
--- A worker that has no lease, or does not listen, loses its offer and nothing else. A task that waits on `front` goes first, and may
--- have harmed a worker before: it goes only to a worker that asks for it.
+-- A worker that has no lease, or does not listen, loses its offer and
+-- nothing else. A task that waits on `front` goes first, and may have
+-- harmed a worker before: it goes only to a worker that asks for it.
 local function deliver_directly(ready, fields, index_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
   if front_waits() then return end
@@ -69,10 +73,12 @@ local function deliver_directly(ready, fields, index_of, now, now_us)
   end
 end
 
--- Not for large arguments, which would be sent twice. It is no part of what the caller asked for, so that must not fail with it.
+-- Not for large arguments, which would be sent twice. It is no part of what the caller asked for,
+-- so that must not fail with it.
 local LARGEST_DIRECT = 32768
 
--- `fields` has keys and the records that this script has written for them, `index_of` where in there a key is.
+-- `fields` has keys and the records that this script has
+-- written for them, `index_of` where in there a key is.
 local function try_direct_delivery(ready, size, fields, index_of, now, now_us)
   if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS) == 1 then
     --- parts

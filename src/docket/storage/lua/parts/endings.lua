@@ -1,8 +1,9 @@
--- The end of a task, the same in all scripts: every task ends in end_task, or in replace_task if another takes its key. Whatever has to
--- happen when a task ends is added to these two.
+-- The end of a task, the same in all scripts: every task ends in end_task, or in replace_task if
+-- another takes its key. Whatever has to happen when a task ends is added to these two.
 -- uses: keys, records, payloads, suspects, removal
 
--- A small record goes along with the event: whoever waits for the end need not ask for it. One that is not stored goes along in any case.
+-- A small record goes along with the event: whoever waits for the end need not ask for it. One that
+-- is not stored goes along in any case.
 local LARGEST_TOLD = 2048
 
 local DEAD_LETTERS = 10000
@@ -27,8 +28,8 @@ local function keep_dead_letter(key, now, record)
   end
 end
 
--- Writes the finished record, if it has a time to live, and tells everybody. The caller has ended the run, and takes the task out of the
--- books.
+-- Writes the finished record, if it has a time to live, and tells everybody. The caller has ended
+-- the run, and takes the task out of the books.
 local function end_task(key, record, ttl, event)
   if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
   if #record <= LARGEST_TOLD or ttl <= 0 then event = event .. '\n' .. record end
@@ -64,14 +65,16 @@ local function finish_cancelled(key, run, now, task_bytes, ttl)
   finish(key, CANCELLED_STATE, run, now, task_bytes, ttl, CANCELLED_TAIL, CANCELLED_EVENT)
 end
 
--- Another task takes the key: the one that had it ends without a record. `payload` is stored for the new one.
+-- Another task takes the key: the one that had it ends
+-- without a record. `payload` is stored for the new one.
 local function replace_task(key, task_bytes, task, payload)
   drop_payload(task_bytes, payload)
   if has_progress(task.flags) then call('HDEL', PROGRESS, key) end
   withdraw(key, task)
 end
 
--- The chain of an automatic task is ended on purpose: workers leave it at that until a newer deploy starts.
+-- The chain of an automatic task is ended on purpose:
+-- workers leave it at that until a newer deploy starts.
 local function keep_chain_cancelled(key)
   if call('SISMEMBER', AUTOMATIC, key) == 1 then
     call('HSET', CANCELLED_CHAINS, key, string.format('%.0f', real_ms()))

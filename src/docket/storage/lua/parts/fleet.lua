@@ -1,5 +1,5 @@
--- What the fleet knows of itself: which workers have a lease, when anybody renewed last, for how long nobody may be declared dead,
--- who leads.
+-- What the fleet knows of itself: which workers have a lease, when anybody renewed last, for how
+-- long nobody may be declared dead, who leads.
 -- uses: keys
 
 -- Whoever renews after this time looks for lost workers.
@@ -28,9 +28,10 @@ local function open_fleet(now)
   call('ZADD', LEASES, 'NX', now + RENEWED_AT, RENEWED, GRACE_AT, GRACE)
 end
 
--- Nobody has renewed for a while: the server stalled, its clock jumped, or no worker could reach it. Every live owner gets the
--- chance to renew before anybody is declared dead. Gaps that follow each other extend the time, for three leases at most: a
--- worker that always renews late finds its dead in the end.
+-- Nobody has renewed for a while: the server stalled, its clock jumped, or no
+-- worker could reach it. Every live owner gets the chance to renew before anybody
+-- is declared dead. Gaps that follow each other extend the time, for three leases
+-- at most: a worker that always renews late finds its dead in the end.
 local function note_gap(now, last, grace_until, lease)
   local known = call('HMGET', FLEET, 'longest', 'gaps-since')
   local longest, since = math.max(tonumber(known[1] or '0'), lease), tonumber(known[2] or '0')
@@ -60,14 +61,16 @@ local function take_duty(worker)
   return (not held[2] or held[2] == worker) and DEPUTY or NO_DUTY
 end
 
--- A duty that is vacant is for whoever renews after this time, where there is a worker without a duty.
+-- A duty that is vacant is for whoever renews after
+-- this time, where there is a worker without a duty.
 local function announce_vacancy(at)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   local holders = (held[1] and 1 or 0) + (held[2] and 1 or 0)
   if holders < 2 and workers_with_lease() > holders then schedule_reclaim(at) end
 end
 
--- A worker that is gone, or stops, has no duty: its deputy leads at once, and whoever renews next takes what is vacant.
+-- A worker that is gone, or stops, has no duty: its deputy
+-- leads at once, and whoever renews next takes what is vacant.
 local function give_up_duty(worker)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   if held[1] ~= worker and held[2] ~= worker then return end
@@ -79,8 +82,9 @@ local function give_up_duty(worker)
   announce_vacancy(0)
 end
 
--- The duty of a worker that wants to stage. Where a task is overdue the leader is held up or gone: its deputy leads from now on,
--- or a worker that was asked to (`summoned`). A leader that works off a backlog is not held up.
+-- The duty of a worker that wants to stage. Where a task is overdue the leader is held up or gone:
+-- its deputy leads from now on, or a worker that was asked to (`summoned`). A leader that works off
+-- a backlog is not held up.
 local function lead_staging(worker, summoned, is_overdue)
   local held = call('HMGET', FLEET, 'leader', 'deputy', 'staged')
   if held[1] == worker then return LEADER end

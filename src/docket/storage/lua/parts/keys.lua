@@ -1,4 +1,5 @@
--- The names of keys, as storage/keys.py lists them, and the arguments every script shares. One key is passed: what they begin with.
+-- The names of keys, as storage/keys.py lists them, and the arguments every script shares. One key
+-- is passed: what they begin with.
 -- uses: nothing
 local P = KEYS[1]
 local STREAM = P .. 'stream'
@@ -41,12 +42,14 @@ local SETTINGS = P .. 'settings'
 local MANUAL_LEASES = P .. 'manual-leases'
 local FOREIGN = P .. 'foreign'
 local GROUP = 'docket-workers'
--- Among the leases: nobody's. It ends when the workers should look for lost ones though no lease has ended.
+-- Among the leases: nobody's. It ends when the workers
+-- should look for lost ones though no lease has ended.
 local RECLAIM_DUE = ''
 local CHANNELS = ARGV[1]
 local call = redis.call
 
--- A user's text as the last segment of a key name; the same rule as keys.segment() in storage/keys.py.
+-- A user's text as the last segment of a key name;
+-- the same rule as keys.segment() in storage/keys.py.
 local function segment(text)
   if not string.find(text, '%', 1, true) and not string.find(text, ':', 1, true) then return text end
   return (string.gsub(text, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
@@ -58,15 +61,17 @@ local function real_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000), t[1] * 1000000 + t[2]
 end
 
--- The same for tasks. A test may hold their clock (model/clock.py): then a second key, a NUL and digits, tells the time.
+-- The same for tasks. A test may hold their clock (model/clock.py): then a second key, a NUL and
+-- digits, tells the time.
 local function server_ms()
   if not KEYS[2] then return real_ms() end
   local held = string.match(KEYS[2], '^%z(%d+)$')
   return tonumber(held), held * 1000
 end
 
--- A server that is out of memory refuses a script's first write if it needs memory, and lets the rest through once the
--- script has written. What must work on a full server (settling, renewing, cancelling) starts with a write that needs none.
+-- A server that is out of memory refuses a script's first write if it needs memory, and lets the
+-- rest through once the script has written. What must work on a full server (settling, renewing,
+-- cancelling) starts with a write that needs none.
 local function permit_when_full()
   call('HDEL', REPLACED_RUNS, '')
 end

@@ -21,8 +21,8 @@ local function result_payload(epoch)
   return PAYLOADS .. 'r' .. string.format('%.0f', epoch)
 end
 
--- Freeing a string takes the server about a millisecond for four megabytes, whatever the command. A script frees a few, and
--- leaves the rest to expire within seconds.
+-- Freeing a string takes the server about a millisecond for four megabytes, whatever the command. A
+-- script frees a few, and leaves the rest to expire within seconds.
 local FREED_AT_ONCE = 8388608
 
 -- Never the same for two payloads: what expires together is freed together.
@@ -36,14 +36,16 @@ local function free_payload(payload)
   if ARGV.freed <= FREED_AT_ONCE then call('UNLINK', payload) else call('PEXPIRE', payload, 500 + spread_ms(payload, 4500)) end
 end
 
--- A task takes over the payload that its producer has stored. False if it is gone: it has to be stored again.
+-- A task takes over the payload that its producer has
+-- stored. False if it is gone: it has to be stored again.
 local function adopt_payload(payload)
   if call('EXISTS', payload) == 0 then return false end
   call('PERSIST', payload)
   return true
 end
 
--- The record is written anew or forgotten: its payload goes, unless it is the one that is still needed.
+-- The record is written anew or forgotten: its payload
+-- goes, unless it is the one that is still needed.
 local function drop_payload(bytes, needed)
   local payload = payload_of(bytes)
   if payload and payload ~= needed then free_payload(payload) end
@@ -54,7 +56,8 @@ local function letter_payload(key)
   return letter and payload_of(finished_task(letter))
 end
 
--- The task has ended: its payload lives as long as its finished record. A dead letter, which is written before, keeps it.
+-- The task has ended: its payload lives as long as its finished record. A dead letter, which is
+-- written before, keeps it.
 local function end_payload(key, bytes, ttl)
   local payload = payload_of(bytes)
   if not payload or payload == letter_payload(key) then return end

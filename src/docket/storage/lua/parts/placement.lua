@@ -20,7 +20,8 @@ local function to_stream(key, task)
   set_entry(task, call('XADD', STREAM, '*', 'k', key))
 end
 
--- For a task that had its turn before (recovered, handed back, woken in a line): not behind a million newer ones.
+-- For a task that had its turn before (recovered, handed
+-- back, woken in a line): not behind a million newer ones.
 local function to_front(key, task)
   task.location = IN_FRONT
   set_entry(task, call('XADD', FRONT, '*', 'k', key))

@@ -1,16 +1,17 @@
--- Task, run and finished records (docs/design/key-layout.md), packed as storage/records.py packs them: a test compares the two.
+-- Task, run and finished records (docs/design/key-layout.md), packed as storage/records.py packs
+-- them: a test compares the two.
 -- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
 -- Where fields are in there, counted from 1.
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
--- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new tasks), the wait for a worker that
--- knows the function.
+-- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new
+-- tasks), the wait for a worker that knows the function.
 local SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 -- In the byte that counts the lost workers: the body has begun before.
 local BEGUN = 128
--- In the flags of a run: a limit has let it in. In the flags of a task: a run of this submission was let in and then lost or
--- handed back, so its next run is not a newcomer.
+-- In the flags of a run: a limit has let it in. In the flags of a task: a run of this submission
+-- was let in and then lost or handed back, so its next run is not a newcomer.
 local LET_IN, WAS_LET_IN = 8, 2
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
 -- In the flags of a run: no other body lives in its process.
@@ -22,7 +23,8 @@ local function has_progress(flags)
   return math.floor(flags / HAS_PROGRESS) % 2 == 1
 end
 
--- Bytes that are no record make a task all the same, one without a call: no script fails, and its worker buries it.
+-- Bytes that are no record make a task all the same, one
+-- without a call: no script fails, and its worker buries it.
 local function broken_task()
   return {version = 1, location = QUEUED, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
     entry_ms = 0, entry_seq = 0, name = '', call = '', broken = true}
@@ -43,7 +45,8 @@ local function unpack_task(bytes)
   return task
 end
 
--- A record of another release keeps its version: all versions share this header, so that any release can move any record.
+-- A record of another release keeps its version: all versions share this header, so that any
+-- release can move any record.
 local function pack_task(task)
   return struct.pack(TASK_HEADER, task.version or 1, task.location, task.flags, task.attempt, task.losses, task.generation,
     task.submission, task.due, task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
@@ -64,7 +67,8 @@ local function losses_of(task)
   return task.losses % BEGUN
 end
 
--- A place that only a newer release knows: its workers see to the task, and no script here changes its record.
+-- A place that only a newer release knows: its workers
+-- see to the task, and no script here changes its record.
 local function is_unknown_location(task)
   return task.location > UNKNOWN_FUNCTION
 end
@@ -122,7 +126,8 @@ end
 -- The states of finished records (model/states.py).
 local COMPLETED_STATE, FAILED_STATE, CANCELLED_STATE = 3, 4, 5
 
--- Then the task record, the size of the progress (4 bytes), the progress, and what only Python reads.
+-- Then the task record, the size of the progress (4
+-- bytes), the progress, and what only Python reads.
 local FINISHED_HEADER = '<BBdddI4'
 local FINISHED_HEADER_SIZE = 30
 -- Where fields are in there, counted from 1.

@@ -1,11 +1,13 @@
--- The items of settle, with their fields in the order of ledger/settlements.py: a test compares the two.
+-- The items of settle, with their fields in the order
+-- of ledger/settlements.py: a test compares the two.
 -- uses: nothing
 
 local FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4
 -- What else the end of a task is.
 local PLAIN, DEAD_LETTER, ENDS_CHAIN = 0, 1, 2
 
--- The fields of an item by their names. A run that another worker id has claimed has {epoch, that id} for its epoch.
+-- The fields of an item by their names. A run that another
+-- worker id has claimed has {epoch, that id} for its epoch.
 local function read_settlement(item, claimed_by)
   local s, kind = {}, item[3]
   if kind == FINISH then

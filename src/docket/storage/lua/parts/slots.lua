@@ -1,15 +1,17 @@
--- The slots of concurrency limits: a run that ends releases them, and the first tasks in line get them.
+-- The slots of concurrency limits: a run that ends
+-- releases them, and the first tasks in line get them.
 -- uses: keys, records, placement
 
--- The limits of a task that waits for a slot: the last is the one in whose line it is, or for which it was woken; of those before
--- it the task has a slot.
+-- The limits of a task that waits for a slot: the last is the one in whose line it is, or for which
+-- it was woken; of those before it the task has a slot.
 local function parked_at(key)
   local limits = {}
   for limit in string.gmatch(call('HGET', PARKED, key) or '', '[^\n]+') do limits[#limits + 1] = limit end
   return limits
 end
 
--- Gives free slots of a limit to those first in line: the slot is theirs from now on, so a newcomer cannot take it.
+-- Gives free slots of a limit to those first in line: the
+-- slot is theirs from now on, so a newcomer cannot take it.
 local function wake_waiters(limit)
   local slots, line = SLOTS .. limit, WAITERS .. limit
   local most = tonumber(call('HGET', LIMITS, limit) or '0')

@@ -1,4 +1,5 @@
--- Suspects: tasks that lost two workers or more, in groups (docs/design/lease-protocol.md; the fields are in key-layout.md).
+-- Suspects: tasks that lost two workers or more, in groups (docs/design/lease-protocol.md; the
+-- fields are in key-layout.md).
 -- uses: keys, fleet
 
 local SUSPECT_AFTER = 2
@@ -50,7 +51,8 @@ local function leave_group(key)
   if group then change_group(group, 0, 1) end
 end
 
--- The same for all runs of a dead worker that were members of one group, in whichever step they are recovered.
+-- The same for all runs of a dead worker that were members
+-- of one group, in whichever step they are recovered.
 local function group_after_loss(worker, former)
   return string.sub(redis.sha1hex(worker .. '\n' .. (former or '')), 1, 16)
 end
@@ -97,7 +99,8 @@ local function forget_worker(worker)
 end
 
 local RUN_BESIDE, RUN_ALONE, ELSEWHERE, LATER, RESERVE = 1, 2, 3, 4, 5
--- How long idle workers have the first pick of a single suspect, and for how long a worker that gave one up reserves none.
+-- How long idle workers have the first pick of a single suspect, and for how long a worker that
+-- gave one up reserves none.
 local FIRST_PICK_MS, NO_RESERVATION_MS = 1000, 60000
 
 -- A busy worker has met a single suspect.
@@ -122,7 +125,8 @@ local function meet(key, worker, gives_up)
   return LATER
 end
 
--- Whether a worker may run a suspect now, and how. `is_idle` tells whether nothing else runs in its process.
+-- Whether a worker may run a suspect now, and how.
+-- `is_idle` tells whether nothing else runs in its process.
 local function judge_suspect(key, worker, is_idle, gives_up)
   local group, size = group_of(key)
   local field = 'c' .. group .. ' ' .. worker

@@ -4,7 +4,8 @@
 -- A blocking read of a worker that is gone may still be answered for this long.
 local AFTERMATH_MS = 7000
 
--- Runs that were replaced while one of these workers (id → true) ran them keep their slots no longer.
+-- Runs that were replaced while one of these workers
+-- (id → true) ran them keep their slots no longer.
 local function release_replaced_runs(gone)
   if not next(gone) then return end
   local ghosts = call('HGETALL', REPLACED_RUNS)
@@ -22,7 +23,8 @@ local function delete_consumer(worker)
   redis.pcall('XGROUP', 'DELCONSUMER', FRONT, GROUP, worker)
 end
 
--- The worker no longer counts as one that knows so many of its functions; answers how many those were.
+-- The worker no longer counts as one that knows so
+-- many of its functions; answers how many those were.
 local function forget_functions(worker, most)
   local names = call('SPOP', WORKER_TASKS .. worker, most)
   for _, name in ipairs(names) do call('SREM', TASK_WORKERS .. segment(name), worker) end
@@ -42,7 +44,8 @@ local function deregister(worker)
   call('HDEL', LAST_DIRECT, worker)
 end
 
--- Once more a while after the last worker is gone, for what its last read brought. Who leads next looks anyway.
+-- Once more a while after the last worker is gone, for
+-- what its last read brought. Who leads next looks anyway.
 local function schedule_second_reclaim(now)
   local gone_at = tonumber(call('HGET', FLEET, 'gone-at') or '0')
   if workers_with_lease() <= 0 then
