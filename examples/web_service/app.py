@@ -28,7 +28,7 @@ async def sign_up(email: str, request: Request) -> dict[str, str]:
 
 
 @app.get("/tasks/{key}")
-async def look(key: str, request: Request) -> dict[str, str]:
+async def task_state(key: str, request: Request) -> dict[str, str]:
     docket: Docket = request.state.docket
     execution = await docket.get_execution(key)
     return {"state": execution.state if execution else "unknown"}
