@@ -208,7 +208,7 @@ async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_clos
         await docket.__aenter__()
         worker = await Worker(docket).__aenter__()
         task = asyncio.create_task(worker.run_forever())
-        await eventually(lambda: on_roster(docket), "it works")
+        await eventually(lambda: is_registered(docket), "it works")
         proxy.vanish()
         task.cancel()
         await ends(task, 30)
@@ -216,7 +216,7 @@ async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_clos
         await asyncio.wait_for(docket.__aexit__(None, None, None), 30)
 
 
-async def on_roster(docket: Docket) -> bool:
+async def is_registered(docket: Docket) -> bool:
     return bool(await docket.workers())
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, ExecutionState, Worker
-from docket.ledger.queries import Query, TaskRow, find, find_all, find_finished, tally
+from docket.ledger.queries import Query, TaskRow, count_by_function, find, find_all, find_finished
 from docket.model.times import to_ms
 from tests.running import at_work
 
@@ -162,7 +162,7 @@ async def test_large_arguments_make_small_pages(docket: Docket) -> None:
 
 
 async def test_counts_by_function_and_state(many: Docket) -> None:
-    counts = await tally(many.ledger)
+    counts = await count_by_function(many.ledger)
 
     assert set(counts) == {"note", "other"}
     assert (counts["note"].queued, counts["note"].scheduled, counts["note"].running) == (700, 0, 0)

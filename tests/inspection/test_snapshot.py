@@ -9,7 +9,7 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Worker
 from docket.errors import Undecodable
-from docket.ledger.queries import Query, find_all, tally
+from docket.ledger.queries import Query, count_by_function, find_all
 from tests.running import at_work
 
 HOUR = timedelta(hours=1)
@@ -142,7 +142,7 @@ async def test_broken_records_and_those_of_a_newer_release_are_shown(docket: Doc
         await redis.hset(docket.keys.tasks, mapping={"newer": b"\x63" + record[1:], "broken": b"??", "empty": b""})
 
     snapshot = await docket.snapshot()
-    counts = await tally(docket.ledger)
+    counts = await count_by_function(docket.ledger)
     pages = [row async for page in find_all(docket.ledger, Query(function="note")) for row in page]
 
     assert snapshot.total_tasks == 3

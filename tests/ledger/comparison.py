@@ -23,7 +23,7 @@ def assert_same(m: Model, b: StoredState) -> None:
         k: (LOCATIONS[t.location], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
     }
     assert m.running == {k: _run(r) for k, r in b.running.items()}
-    assert m.ghosts == {e: _run(r) for e, r in b.ghosts.items()}
+    assert m.replaced_runs == {e: _run(r) for e, r in b.replaced_runs.items()}
     assert m.queue == set(b.queue)
     for name, entries in m.streams.items():
         assert [(e.key, e.holder) for e in entries] == [(e.key, e.holder) for e in b.streams[name].entries]
@@ -62,7 +62,7 @@ def adopt(m: Model, b: StoredState) -> None:
         k: Task(b.call_of(t), t.attempt, t.generation, t.losses, LOCATIONS[t.location]) for k, t in b.tasks.items()
     }
     m.running = {k: _run(r) for k, r in b.running.items()}
-    m.ghosts = {e: _run(r) for e, r in b.ghosts.items()}
+    m.replaced_runs = {e: _run(r) for e, r in b.replaced_runs.items()}
     m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}
     m.progress = dict(b.progress)
     m.finished = {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}

@@ -155,7 +155,7 @@ class Suspects:
 class StoredState:
     tasks: dict[str, TaskRecord]
     running: dict[str, Run]
-    ghosts: dict[int, Run]
+    replaced_runs: dict[int, Run]
     queue: dict[str, float]
     streams: dict[str, Stream]
     progress: dict[str, bytes]
@@ -265,7 +265,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     stored_state = StoredState(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
-        ghosts={int(k): Run.read(v) for k, v in one("replaced-runs", {}).items()},
+        replaced_runs={int(k): Run.read(v) for k, v in one("replaced-runs", {}).items()},
         queue={bytes_text(k): due for k, due in one("scheduled", {}).items()},
         streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
         progress={bytes_text(k): v for k, v in one("progress", {}).items()},
@@ -418,14 +418,14 @@ def _runs(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     for key in b.progress:
         if key not in b.running and not (key in b.tasks and b.tasks[key].flags & HAS_PROGRESS):
             yield f"progress of {key!r}, which does not run"
-    epochs = [run.epoch for run in b.running.values()] + list(b.ghosts)
+    epochs = [run.epoch for run in b.running.values()] + list(b.replaced_runs)
     if len(epochs) != len(set(epochs)):
         yield f"an epoch was given out twice: {sorted(epochs)}"
 
 
 def _limits(b: StoredState) -> Iterator[str]:
     holders: dict[bytes, set[bytes]] = {}
-    for run in [*b.running.values(), *b.ghosts.values()]:
+    for run in [*b.running.values(), *b.replaced_runs.values()]:
         for limit in run.limits:
             holders.setdefault(limit, set()).add(b"r%d" % run.epoch)
     for key, limits in b.parked.items():
@@ -464,7 +464,7 @@ def _workers(b: StoredState, group_was_lost: bool) -> Iterator[str]:
         ("word that it stops", b.stopping),
         ("cancel-requests", set(b.orders)),
         ("a list of tasks", set(b.worker_tasks)),
-        ("replaced-runs", {run.worker for run in b.ghosts.values()}),
+        ("replaced-runs", {run.worker for run in b.replaced_runs.values()}),
     ):
         if names - present:
             yield f"{what} of workers who are gone: {names - present}"

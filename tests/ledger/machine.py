@@ -357,7 +357,7 @@ class LedgerMachine(RuleBasedStateMachine):
         worker = self._worker()
         renewal = self.ledger_client.renew(worker)
         assert not renewal.lost
-        assert renewal.on_roster
+        assert renewal.is_registered
         assert renewal.orders == self.model.renew(worker)
 
     def stop(self) -> None:

@@ -73,7 +73,7 @@ class Ending:
 class Model:
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     running: dict[str, Run] = field(default_factory=dict[str, Run])
-    ghosts: dict[int, Run] = field(default_factory=dict[int, Run])
+    replaced_runs: dict[int, Run] = field(default_factory=dict[int, Run])
     queue: set[str] = field(default_factory=set[str])
     unknown: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     streams: dict[str, list[Waiting]] = field(default_factory=lambda: {"stream": [], "front": []})
@@ -153,7 +153,7 @@ class Model:
             key, run = ending.key, self.running.get(ending.key)
             if run is None or run.epoch != ending.epoch:
                 answers.append("lost")
-                self._lay_ghost(ending.epoch)
+                self._release_replaced_run(ending.epoch)
             elif ending.only_if_known and not self._known_elsewhere(run.worker):
                 answers.append("kept")
             else:
@@ -247,7 +247,7 @@ class Model:
 
     def leave(self, worker: str) -> bool:
         self._strike_off(worker)
-        self._lay_ghosts(worker)
+        self._release_replaced_runs(worker)
         holds = any(e.holder == worker for stream in self.streams.values() for e in stream)
         if holds:
             self.dying.add(worker)
@@ -265,7 +265,7 @@ class Model:
             new_groups: dict[Group | None, Group] = {}
             for entry in held:
                 self._recover(entry, worker, new_groups)
-            self._lay_ghosts(worker)
+            self._release_replaced_runs(worker)
             self._strike_off(worker)
         self.dying.clear()
 
@@ -367,7 +367,7 @@ class Model:
         run = self.running.pop(key)
         self._take_entry(key)
         if keep_slots and run.limits and (run.worker in self.workers or run.worker in self.dying):
-            self.ghosts[run.epoch] = run
+            self.replaced_runs[run.epoch] = run
         else:
             self._release(run)
 
@@ -440,14 +440,14 @@ class Model:
             self._slots(limit).add(f"task {key}")
             self._put(key, "front")
 
-    def _lay_ghost(self, epoch: int) -> None:
-        run = self.ghosts.pop(epoch, None)
+    def _release_replaced_run(self, epoch: int) -> None:
+        run = self.replaced_runs.pop(epoch, None)
         if run:
             self._release(run)
 
-    def _lay_ghosts(self, worker: str) -> None:
-        for epoch in [epoch for epoch, run in self.ghosts.items() if run.worker == worker]:
-            self._lay_ghost(epoch)
+    def _release_replaced_runs(self, worker: str) -> None:
+        for epoch in [epoch for epoch, run in self.replaced_runs.items() if run.worker == worker]:
+            self._release_replaced_run(epoch)
 
     def _strike_off(self, worker: str) -> None:
         self.workers.pop(worker, None)

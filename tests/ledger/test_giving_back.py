@@ -94,7 +94,7 @@ async def test_a_run_that_settles_as_blocked_gives_back_what_it_took(
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
     taken = took(await cool(ledger_client, run), await pace(ledger_client, run))
-    later = reschedule("k", run.epoch, attempt=1, delay_ms=WINDOW_MS, put_off=True)
+    later = reschedule("k", run.epoch, attempt=1, delay_ms=WINDOW_MS, is_delayed=True)
     settlement = later if comes_back else ended(run, ExecutionState.CANCELLED)
     assert await ledger_client.settle(giving_back(settlement, taken)) == [SettleResult.DONE]
 
@@ -110,7 +110,7 @@ async def test_a_run_that_was_replaced_gives_back_what_its_replacement_needs(led
     taken = took(await cool(ledger_client, run))
     await ledger_client.add("k", replace=True)
     assert await ledger_client.acquire("k", run.epoch, [("L", 1)], taken=taken) == 0
-    later = reschedule("k", run.epoch, attempt=1, put_off=True)
+    later = reschedule("k", run.epoch, attempt=1, is_delayed=True)
     assert await ledger_client.settle(giving_back(later, taken)) == [SettleResult.LOST]
 
     (replacement,) = await ledger_client.take(worker)
@@ -143,7 +143,7 @@ async def test_the_next_run_of_a_chain_is_another_submission_and_a_put_off_is_th
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
     first = read_task(run.record).submission
-    await ledger_client.settle(reschedule("k", run.epoch, attempt=1, put_off=True))
+    await ledger_client.settle(reschedule("k", run.epoch, attempt=1, is_delayed=True))
     (run,) = await ledger_client.take(worker)
     assert read_task(run.record).submission == first
     took(await cool(ledger_client, run))
@@ -321,7 +321,7 @@ async def test_a_stale_run_does_not_close_the_window_in_which_its_redelivery_ran
     await ledger_client.settle(completed(run))
     again = await ledger_client.start(other, "k")
 
-    late = giving_back(reschedule("k", stale.epoch, attempt=1, put_off=True), taken)
+    late = giving_back(reschedule("k", stale.epoch, attempt=1, is_delayed=True), taken)
     assert await ledger_client.settle(late) == [SettleResult.LOST]
     assert (await cool(ledger_client, again)).verdict is Verdict.DROP
     assert (await pace(ledger_client, again, drop=True)).verdict is Verdict.DROP

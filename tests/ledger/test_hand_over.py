@@ -451,19 +451,19 @@ async def test_a_settlement_alone_offers_nothing(ledger_client: LedgerClient, hi
     assert offers(ledger_client) == {}
 
 
-def renew(ledger_client: LedgerClient, worker: str, *, offering: bool) -> None:
-    ledger_client.ledger.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False, offering=offering)
+def renew(ledger_client: LedgerClient, worker: str, *, has_offer: bool) -> None:
+    ledger_client.ledger.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False, has_offer=has_offer)
 
 
 async def test_a_renewal_extends_an_offer(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     set_offer(ledger_client, worker.id, 10)
-    renew(ledger_client, worker.id, offering=True)
+    renew(ledger_client, worker.id, has_offer=True)
     assert offers(ledger_client)[worker.id] > ledger_client.now() + OFFER_MS / 2
 
 
 async def test_a_renewal_makes_no_offer(ledger_client: LedgerClient, hire: Hire) -> None:
-    renew(ledger_client, (await hire()).id, offering=True)
+    renew(ledger_client, (await hire()).id, has_offer=True)
     assert offers(ledger_client) == {}
 
 
@@ -471,7 +471,7 @@ async def test_a_renewal_that_says_nothing_of_an_offer_lets_it_run_out(ledger_cl
     worker = await hire()
     set_offer(ledger_client, worker.id, 10)
     before = offers(ledger_client)
-    renew(ledger_client, worker.id, offering=False)
+    renew(ledger_client, worker.id, has_offer=False)
     assert offers(ledger_client) == before
 
 

@@ -246,7 +246,7 @@ async def test_a_replaced_run_keeps_its_slot_until_its_body_has_ended(ledger_cli
     ledger_client.checked_state()
     assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
     stored_state = ledger_client.checked_state()
-    assert not stored_state.ghosts
+    assert not stored_state.replaced_runs
     assert await take_turns(ledger_client, worker) == ["k"]
 
 
@@ -256,13 +256,13 @@ async def test_a_replaced_run_gives_its_slot_up_when_its_worker_is_gone(ledger_c
     old = await ledger_client.start(worker, "k")
     await ledger_client.acquire("k", old.epoch, [("L", 1)])
     await ledger_client.add("k", replace=True, due_ms=ledger_client.later())
-    assert set(ledger_client.checked_state().ghosts) == {old.epoch}
+    assert set(ledger_client.checked_state().replaced_runs) == {old.epoch}
     if way == "dies":
         ledger_client.bury(worker)
     else:
         await ledger_client.ledger.leave(worker)
     stored_state = ledger_client.checked_state()
-    assert not stored_state.ghosts
+    assert not stored_state.replaced_runs
     assert not stored_state.limits
     assert await ledger_client.take(other) == []
 
@@ -278,7 +278,7 @@ async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_wh
     assert ledger_client.stored_state().running["k"].worker == worker
     await ledger_client.add("k", replace=True)
     stored_state = ledger_client.checked_state()
-    assert not stored_state.ghosts
+    assert not stored_state.replaced_runs
     assert not stored_state.slots
     assert await take_turns(ledger_client, other) == ["k"]
 
@@ -293,7 +293,7 @@ async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_wh
     ledger_client.bury(worker)
     assert ledger_client.sweep() == 1
     stored_state = ledger_client.checked_state()
-    assert not stored_state.ghosts
+    assert not stored_state.replaced_runs
     assert not stored_state.slots
     assert await take_turns(ledger_client, other) == ["k"]
 

@@ -412,9 +412,9 @@ async def test_a_worker_goes_on_when_the_server_comes_back_empty(ledger_client: 
     assert await ledger_client.ledger.progress([ProgressChange("k", run.epoch, add=1)]) == [Unwritten.LOST]
     assert await ledger_client.ledger.take(worker, '"w"', 1) is None
     renewal = ledger_client.renew(worker)
-    assert (renewal.lost, renewal.on_roster) == (False, False)
+    assert (renewal.lost, renewal.is_registered) == (False, False)
     await ledger_client.ledger.register(worker, LEASE_MS, ["f"])
-    assert ledger_client.renew(worker).on_roster
+    assert ledger_client.renew(worker).is_registered
     again = await ledger_client.start(worker, "k")
     assert again.epoch > run.epoch
     assert await ledger_client.settle(completed(run)) == [LOST]

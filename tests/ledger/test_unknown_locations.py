@@ -12,7 +12,7 @@ import pytest
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.limits import Limits
-from docket.ledger.queries import Query, find, tally
+from docket.ledger.queries import Query, count_by_function, find
 from docket.ledger.unknown_functions import fail_unknown
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
@@ -256,7 +256,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     (row,) = (await find(ledger_client.ledger, Query(function="f"))).rows
     assert (row.key, row.state) == ("k", ExecutionState.QUEUED)
     assert (await find(ledger_client.ledger, Query(state=ExecutionState.SCHEDULED))).rows == []
-    assert (await tally(ledger_client.ledger))["f"].queued == 1
+    assert (await count_by_function(ledger_client.ledger))["f"].queued == 1
     return record
 
 

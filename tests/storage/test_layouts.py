@@ -130,7 +130,7 @@ def test_settlements_have_the_same_fields_in_the_same_order() -> None:
     items = [
         settlements.FinishItem,
         settlements.RescheduleItem,
-        settlements.HandBackItem,
+        settlements.RequeueItem,
         settlements.BlockedItem,
         settlements.UnknownItem,
     ]

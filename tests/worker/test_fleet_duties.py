@@ -45,9 +45,7 @@ async def test_a_scheduled_task_costs_three_scripts_however_many_workers_there_a
     async with AsyncExitStack() as stack:
         workers = [await stack.enter_async_context(Worker(docket, name=f"worker-{n}")) for n in range(count)]
         await stack.enter_async_context(at_work(*workers))
-        await eventually(
-            lambda: all(worker.staff.fetcher.is_offering for worker in workers), "all workers offer a slot"
-        )
+        await eventually(lambda: all(worker.staff.fetcher.has_offer for worker in workers), "all workers offer a slot")
         # Until every stager has found out what its duty is.
         await asyncio.sleep(0.2)
         scripts.clear()
@@ -95,7 +93,7 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(docket: Dock
         return Counter({name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()})
 
     async with at_work(worker):
-        await eventually(lambda: worker.staff.fetcher.is_offering, "the worker offers a slot")
+        await eventually(lambda: worker.staff.fetcher.has_offer, "the worker offers a slot")
         await asyncio.sleep(1)
         before, began = await commands(), time.monotonic()
         await asyncio.sleep(seconds)

@@ -37,7 +37,7 @@ class Supervisor:
         self._when_up = when_up
         self._orders = 0
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
-        self._seats = [
+        self._processes = [
             WorkerProcess(_for_process(options, base, index, processes), patient=reload) for index in range(processes)
         ]
 
@@ -49,7 +49,9 @@ class Supervisor:
 
     def problem(self) -> str | None:
         """Why not all processes take work, or None."""
-        problems = [f"{seat.name}: {problem}" for seat in self._seats if (problem := seat.problem()) is not None]
+        problems = [
+            f"{process.name}: {problem}" for process in self._processes if (problem := process.problem()) is not None
+        ]
         return "; ".join(problems) or None
 
     async def _run(self) -> int:
@@ -69,13 +71,13 @@ class Supervisor:
     async def _keep_all_running(self) -> int:
         """The first process goes ahead: what keeps it from
         starting would keep the others too, and is said once."""
-        running = [asyncio.create_task(self._seats[0].keep_running())]
-        up = asyncio.create_task(self._seats[0].well_once.wait())
+        running = [asyncio.create_task(self._processes[0].keep_running())]
+        up = asyncio.create_task(self._processes[0].well_once.wait())
         await asyncio.wait([*running, up], return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
         if not running[0].done() and not self._orders:
             self._when_up()
-            running += [asyncio.create_task(seat.keep_running()) for seat in self._seats[1:]]
+            running += [asyncio.create_task(process.keep_running()) for process in self._processes[1:]]
         try:
             codes = await asyncio.gather(*running)
         except GaveUp as failure:
@@ -91,8 +93,8 @@ class Supervisor:
         self._stop_all()
 
     def _stop_all(self) -> None:
-        for seat in self._seats:
-            seat.stop()
+        for process in self._processes:
+            process.stop()
 
     async def _watch_sources(self) -> None:
         watcher = SourceWatcher(Path.cwd())
@@ -100,7 +102,7 @@ class Supervisor:
         while True:
             changed = await watcher.next_change()
             logger.info("%s changed: starting anew", changed)
-            await asyncio.gather(*(seat.reload() for seat in self._seats))
+            await asyncio.gather(*(process.reload() for process in self._processes))
 
 
 def _for_process(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:

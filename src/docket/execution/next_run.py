@@ -26,11 +26,11 @@ class NextRun:
         epoch: int,
         *,
         payload: Payload | None = None,
-        put_off: bool = False,
+        is_delayed: bool = False,
         ending: RunEnding | None = None,
     ) -> Settlement:
         """Settles the run with it. `payload`: the call, stored apart.
-        `put_off`: the run has not begun, so the same submission comes
+        `is_delayed`: the run has not begun, so the same submission comes
         later. `ending`: how the run ended, if this is not a retry."""
         return reschedule(
             key,
@@ -41,6 +41,6 @@ class NextRun:
             function_name=self.function_name,
             call=self.call,
             payload=payload,
-            put_off=put_off,
+            is_delayed=is_delayed,
             ending=ending,
         )

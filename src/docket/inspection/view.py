@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from docket.ledger.queries import FunctionCount, TaskRow, tally
+from docket.ledger.queries import FunctionCount, TaskRow, count_by_function
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
@@ -54,7 +54,7 @@ async def read_view(
         ledger.count(),
         read_workers(ledger),
     )
-    counts = await tally(ledger) if stats else None
+    counts = await count_by_function(ledger) if stats else None
     unknown = await unknown_functions(ledger) if census.unknown else []
     strikes = sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
     return View(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown)

@@ -28,7 +28,7 @@ class Verdict(enum.IntEnum):
 class Decision:
     """What a limit says about a run.
 
-    PUT_OFF: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long
+    DELAY: the run is over and the task comes back after `wait_ms`. DROP: `wait_ms` is how long
     that will be so, and `overtaken` that another submission runs in its counter. `taken` is what
     the run has taken, for giving it back.
     """
@@ -74,7 +74,7 @@ class Limits:
     async def acquire(
         self, key: str, epoch: int, limits: Sequence[tuple[str, int]], *, taken: Sequence[Taken] = ()
     ) -> tuple[Verdict, int]:
-        """Takes a slot of each limit. PUT_OFF: the task is parked and this run is over; the number
+        """Takes a slot of each limit. DELAY: the task is parked and this run is over; the number
         says which limit was full, counted from 1."""
         code, full = await self._ledger.ask(
             "acquire",

@@ -214,7 +214,7 @@ def _rows(reply: list[Any]) -> list[TaskRow]:
     ]
 
 
-async def tally(ledger: Ledger) -> dict[str, FunctionCount]:
+async def count_by_function(ledger: Ledger) -> dict[str, FunctionCount]:
     """Counts all unfinished tasks by function and state,
     without reading their arguments into this process."""
     counts: dict[str, FunctionCount] = {}

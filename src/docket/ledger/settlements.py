@@ -49,7 +49,7 @@ class RescheduleItem(NamedTuple):
     event: str | bool = False
 
 
-class HandBackItem(NamedTuple):
+class RequeueItem(NamedTuple):
     key: bytes
     epoch: int
     kind: int
@@ -69,10 +69,10 @@ class BlockedItem(NamedTuple):
     epoch: int
     kind: int
     taken: Sequence[Taken]
-    settlement: FinishItem | RescheduleItem | HandBackItem | UnknownItem
+    settlement: FinishItem | RescheduleItem | RequeueItem | UnknownItem
 
 
-Item = FinishItem | RescheduleItem | HandBackItem | UnknownItem | BlockedItem
+Item = FinishItem | RescheduleItem | RequeueItem | UnknownItem | BlockedItem
 
 
 class SettleResult(enum.IntEnum):
@@ -164,13 +164,13 @@ def reschedule(
     function_name: str | None = None,
     call: bytes | None = None,
     payload: Payload | None = None,
-    put_off: bool = False,
+    is_delayed: bool = False,
     ending: RunEnding | None = None,
 ) -> Settlement:
     """Runs again: after a delay on the server's clock, or at a time; with another call, or one that
     is the payload, if one is given.
 
-    `put_off`: the run has not begun, so the same submission comes later. `ending`: the run has
+    `is_delayed`: the run has not begun, so the same submission comes later. `ending`: the run has
     ended, and the next one is not a retry.
     """
     relative = due_ms is None
@@ -187,7 +187,7 @@ def reschedule(
         attempt,
         name,
         call or False,
-        put_off,
+        is_delayed,
         payload is not None,
     )
     weight = len(key) + len(call or b"") + 60
@@ -204,7 +204,7 @@ def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -
 
     `begun`: its body has run, at least in part, so its next run is a redelivery.
     """
-    return Settlement(key, epoch, HandBackItem(text_bytes(key), epoch, REQUEUE, delay_ms, begun))
+    return Settlement(key, epoch, RequeueItem(text_bytes(key), epoch, REQUEUE, delay_ms, begun))
 
 
 def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:

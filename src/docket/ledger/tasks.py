@@ -53,14 +53,14 @@ class TaskVerbs(ScriptCalls):
         ]
 
     async def settle(
-        self, settlements: Sequence[Settlement], offering: str | None = None, *, patience: float | None = None
+        self, settlements: Sequence[Settlement], offered_by: str | None = None, *, patience: float | None = None
     ) -> tuple[int, list[SettleResult]]:
         """Writes endings down; returns how many tasks are
         unfinished, and an answer for each settlement.
 
-        A worker that is `offering` has a slot to spare, which the next task that comes may fill.
+        The worker `offered_by` has a spare slot, and offers it for a direct delivery.
         """
-        offer = offering.encode() if offering is not None else False
+        offer = offered_by.encode() if offered_by is not None else False
         worker = settlements[0].worker if settlements else None
         items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
         claimed_by = worker.encode() if worker is not None else False
@@ -131,7 +131,7 @@ class TaskVerbs(ScriptCalls):
         reply = await self.ask("seed", (deploy, [text_bytes(name) for name in names]))
         return [Seed(code) for code in reply]
 
-    async def outlook(self) -> tuple[int, float | None]:
+    async def next_due(self) -> tuple[int, float | None]:
         """How many tasks are ready or running, and when the next one is due."""
         _, busy, due = await self.ask("next_due", ())
         return busy, None if float(due) < 0 else float(due)

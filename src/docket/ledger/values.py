@@ -246,7 +246,7 @@ class Renewal:
 
     lost: bool
     server_ms: float
-    on_roster: bool
+    is_registered: bool
     reclaiming_is_due: bool
     staging_is_due: bool
     orders: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

@@ -90,14 +90,14 @@ class WorkerVerbs(ScriptCalls):
         late_ms: int,
         *,
         busy: bool,
-        offering: bool = False,
+        has_offer: bool = False,
         stopping: bool = False,
     ) -> Renewal:
         """Extends the lease, and the offer of a slot if there is one; an order
         is shown to a busy worker at every renewal until its run is over. If
         nobody has renewed for `late_ms`, nobody is declared dead for a while.
         If a worker dies that is stopping, its runs do not count as lost."""
-        offer_ms = self.offer_ms if offering else 0
+        offer_ms = self.offer_ms if has_offer else 0
         terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
         reply = self.ask_blocking(client, "renew", terms)
         orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[4:])]

@@ -70,7 +70,7 @@ _FINAL_TEXTS = (
 _SCRIPT_TEXTS = ("user_script:", "Error compiling script")
 _IN_SCRIPT = re.compile(r" script: \w+, on @user_script:\d+\.?\s*$")
 
-_PASSING_PREFIXES = (
+_TRANSIENT_PREFIXES = (
     "READONLY",
     "LOADING",
     "MASTERDOWN",
@@ -111,7 +111,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
         ),
     ):
         return ServerUnavailable(text)
-    if isinstance(error, ResponseError) and _is_passing_text(_said(error)):
+    if isinstance(error, ResponseError) and _is_transient_text(_said(error)):
         return ServerUnavailable(text)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
         is_late = isinstance(error, (RedisTimeoutError, TimeoutError))
@@ -202,5 +202,5 @@ def _is_final_text(text: str) -> bool:
     return bool(is_in_script) and said.startswith("ERR ")
 
 
-def _is_passing_text(text: str) -> bool:
-    return any(prefix in text[:120] for prefix in _PASSING_PREFIXES) or _KILLED in text
+def _is_transient_text(text: str) -> bool:
+    return any(prefix in text[:120] for prefix in _TRANSIENT_PREFIXES) or _KILLED in text

@@ -120,7 +120,7 @@ class Clock:
         deadline = time.monotonic() + self._patience.total_seconds()
         while True:
             await self._stage()
-            busy, due = await self._docket.ledger.outlook()
+            busy, due = await self._docket.ledger.next_due()
             if not busy and (due is None or due > self._clock.now_ms()):
                 return due
             if time.monotonic() > deadline:
@@ -135,7 +135,7 @@ class Clock:
 
     async def _skip(self) -> bool:
         """Moves on to the next due time, for a worker that runs until everything is finished."""
-        busy, due = await self._docket.ledger.outlook()
+        busy, due = await self._docket.ledger.next_due()
         if busy:
             await asyncio.sleep(_POLL_SECONDS)
             return True

@@ -113,10 +113,10 @@ class Decisions:
         self._runs.settle(run, execution, settlement, counts)
 
     async def _next(
-        self, run: Run, next_run: NextRun, *, put_off: bool = False, ending: RunEnding | None = None
+        self, run: Run, next_run: NextRun, *, is_delayed: bool = False, ending: RunEnding | None = None
     ) -> Settlement:
         payload = await self._endings.results.store_call(run, next_run.call)
-        return next_run.settlement(run.key, run.epoch, payload=payload, put_off=put_off, ending=ending)
+        return next_run.settlement(run.key, run.epoch, payload=payload, is_delayed=is_delayed, ending=ending)
 
     # What is no ending of the task's own
 
@@ -128,7 +128,7 @@ class Decisions:
             if execution.next_run is not None:
                 # A user's dependency put it away with `execution.schedule()`,
                 # which is written down with the run's end.
-                self._settle_blocked(run, execution, await self._next(run, execution.next_run, put_off=True))
+                self._settle_blocked(run, execution, await self._next(run, execution.next_run, is_delayed=True))
             elif isinstance(blocked, Parked):
                 self._runs.close(run)
             else:
@@ -139,7 +139,9 @@ class Decisions:
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
-            later = reschedule(run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay), put_off=True)
+            later = reschedule(
+                run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay), is_delayed=True
+            )
             self._settle_blocked(run, execution, later)
         else:
             self._report.blocked(execution, blocked.reason, "dropped")

@@ -52,7 +52,7 @@ class Fetcher(ClaimingService):
         self._reader = DeliveryReader(ledger)
         # For how many the blocked read waits.
         self._reading = 0
-        self._offering = DirectDelivery(
+        self._direct_delivery = DirectDelivery(
             ledger,
             subscriptions,
             slots,
@@ -63,7 +63,14 @@ class Fetcher(ClaimingService):
             lambda: self.unknown_deliveries.look_now(),
         )
         self.unknown_deliveries: UnknownDeliveries = UnknownDeliveries(
-            ledger, subscriptions, self._intake, self._offering, lease, labels, most_pause, self._claims_under_way
+            ledger,
+            subscriptions,
+            self._intake,
+            self._direct_delivery,
+            lease,
+            labels,
+            most_pause,
+            self._claims_under_way,
         )
         self._isolation = Isolation(ledger, slots, runs, self._intake.prefetch.give_up, self._intake.process)
         # Whether the last look found nothing to take ahead.
@@ -93,7 +100,7 @@ class Fetcher(ClaimingService):
             return
         await self._wait_for_slot()
         worker = self.worker
-        if self._room() < 1 and (self._offering.state is not Offer.OFFERED or self._slots.are_held):
+        if self._room() < 1 and (self._direct_delivery.state is not Offer.OFFERED or self._slots.are_held):
             return
         if self._must_ask:
             deliveries = await self._take(worker)
@@ -122,14 +129,14 @@ class Fetcher(ClaimingService):
             self._may_be_work
             or self._lease.lapsed
             or self._slots.free < 1
-            or self._offering.is_wanted
+            or self._direct_delivery.is_wanted
             or bool(self._functions)
         )
 
     async def open(self, worker: str, worker_json: str) -> None:
         self.worker, self.worker_json = worker, worker_json
         self._intake.worker = worker
-        await self._offering.open(worker)
+        await self._direct_delivery.open(worker)
         self.unknown_deliveries.open(worker, worker_json)
         self._subscriptions.on_gap(self, self._look_for_work)
 
@@ -139,7 +146,7 @@ class Fetcher(ClaimingService):
         self._may_be_work = True
         self.unknown_deliveries.move(worker)
         self._isolation.release()
-        await self._offering.open(worker)
+        await self._direct_delivery.open(worker)
 
     def bring_forward(self, functions: Iterable[str]) -> None:
         """Tasks of these functions wait for a worker that knows them."""
@@ -154,7 +161,7 @@ class Fetcher(ClaimingService):
     def offer_slot(self) -> str | None:
         """The id under which a slot is offered along
         with a settlement, if there is one to spare."""
-        return self._offering.with_settlement(self._reading)
+        return self._direct_delivery.with_settlement(self._reading)
 
     @property
     def reading_client(self) -> int | None:
@@ -163,22 +170,22 @@ class Fetcher(ClaimingService):
         return self._reader.waiting_id
 
     @property
-    def is_offering(self) -> bool:
-        return self._offering.state is Offer.OFFERED
+    def has_offer(self) -> bool:
+        return self._direct_delivery.state is Offer.OFFERED
 
     def begin_nothing(self) -> None:
         """The worker begins to stop."""
-        self._offering.refuse_from_now()
+        self._direct_delivery.refuse_from_now()
 
     async def withdraw(self) -> None:
         """Nothing is to come any more."""
         await self._isolation.close(self.worker, self.worker_json)
-        await self._offering.withdraw()
+        await self._direct_delivery.withdraw()
 
     async def close(self) -> None:
         self._subscriptions.forget_gap(self)
         self.unknown_deliveries.close()
-        await self._offering.close()
+        await self._direct_delivery.close()
         await self._reader.close()
 
     async def recover(self) -> None:
@@ -197,7 +204,7 @@ class Fetcher(ClaimingService):
         self._may_be_work = True
 
     async def _take(self, worker: str) -> Claimed:
-        kept = self._offering.keep_for_take()
+        kept = self._direct_delivery.keep_for_take()
         count = min(self._room(), TAKE_AT_MOST)
         functions = WaitingFunctions(list(self._functions)) if self._functions else None
         # Those that are told of from now on may come too late for this look.
@@ -219,9 +226,9 @@ class Fetcher(ClaimingService):
             if functions is not None:
                 self._functions.update(functions.names if functions.left is None else functions.left)
             if kept is not None and self.worker == worker:
-                self._offering.taken(kept)
+                self._direct_delivery.taken(kept)
         self._isolation.heed()
-        if self._offering.state is Offer.DUE:
+        if self._direct_delivery.state is Offer.DUE:
             self.unknown_deliveries.look_soon()
         return deliveries
 
@@ -262,12 +269,12 @@ class Fetcher(ClaimingService):
         """A slot that is offered may be taken back; one for which
         a hand-over is due becomes free if nothing comes."""
         dry, self._dry = self._dry, False
-        if self._offering.state is Offer.NONE:
+        if self._direct_delivery.state is Offer.NONE:
             if dry:
                 await self._slots.wait()
             while self._room() < 1:
                 await self._slots.wait_for_turnover()
-        elif self._offering.state is Offer.DUE:
+        elif self._direct_delivery.state is Offer.DUE:
             await self._slots.wait()
 
     def _room(self) -> int:
@@ -296,14 +303,14 @@ class Fetcher(ClaimingService):
         if not self._isolation.may_begin():
             self._intake.refuse(delivery)
             return
-        self._offering.dropped()
+        self._direct_delivery.dropped()
         await self._isolation.begin(worker, delivery)
         await self._intake.receive(worker, [delivery])
         self._isolation.begun(worker, delivery)
 
     async def _wait_for_entries(self, count: int) -> list[Entry]:
         """Blocks on the server until there is work."""
-        seconds = DUE_SECONDS if self._offering.state is Offer.DUE else BLOCK_SECONDS
+        seconds = DUE_SECONDS if self._direct_delivery.state is Offer.DUE else BLOCK_SECONDS
         reads_front = self._isolation.reads_front
         if not reads_front:
             seconds = min(seconds, self._isolation.front_pause)

@@ -32,7 +32,7 @@ class LeaseEvents:
     def occupation(self) -> Occupation:
         """Safe to call from any thread."""
         staff, fetcher = self._staff, self._staff.fetcher
-        return Occupation(len(staff.runs), fetcher.is_offering, staff.session.is_stopping, fetcher.reading_client)
+        return Occupation(len(staff.runs), fetcher.has_offer, staff.session.is_stopping, fetcher.reading_client)
 
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks

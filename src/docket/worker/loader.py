@@ -110,7 +110,7 @@ class Loader(Service):
 
     async def recover(self) -> None:
         """The payload could not be fetched; the first in line may go back, too."""
-        self._hand_back_late(all_of_them=True)
+        self._requeue_late(all_of_them=True)
         if not self._line:
             self.is_well()
 
@@ -124,7 +124,7 @@ class Loader(Service):
                     await asyncio.sleep(LOOK_SECONDS)
                 else:
                     await asyncio.wait([fetching], timeout=LOOK_SECONDS)
-                self._hand_back_late()
+                self._requeue_late()
             if first.run.reason is not None:
                 self._leave(first, self._starter.requeue)
                 return
@@ -142,7 +142,7 @@ class Loader(Service):
         self._line.remove(item)
         onward(item.run)
 
-    def _hand_back_late(self, *, all_of_them: bool = False) -> None:
+    def _requeue_late(self, *, all_of_them: bool = False) -> None:
         """What was cancelled meanwhile, and whatever has waited
         for too long; not the first, which makes progress."""
         kept = 0 if all_of_them else 1

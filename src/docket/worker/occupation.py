@@ -10,6 +10,6 @@ class Occupation(NamedTuple):
     connection it waits for work."""
 
     runs: int
-    offering: bool
+    has_offer: bool
     stopping: bool
     reading: int | None = None

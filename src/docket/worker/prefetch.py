@@ -39,7 +39,7 @@ class Prefetcher:
         self._slots = slots
         self._is_lapsed = is_lapsed
         self._begin = begin
-        self._hand_back = requeue
+        self._requeue = requeue
         self._line: deque[tuple[float, Run]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -64,7 +64,7 @@ class Prefetcher:
         self._rate = 0.0
         self._measured_at, self._measured = self._loop.time(), self._slots.turnover
         while self._line:
-            self._hand_back(self._line.popleft()[1])
+            self._requeue(self._line.popleft()[1])
 
     def _start_next(self) -> bool:
         # After a pause longer than the lease they may be somebody else's.

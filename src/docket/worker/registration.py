@@ -164,7 +164,7 @@ class Registration:
             renewed=self._events.renewed,
             lost=self._lost,
             cut_off=self._events.cut_off,
-            off_roster=self._off_roster,
+            unregistered=self._unregistered,
             staging_is_due=self._events.staging_is_due,
         )
         return Renewer(
@@ -183,8 +183,8 @@ class Registration:
         if self._run_errand(self._start_over()):
             self._events.lost()
 
-    def _off_roster(self) -> None:
-        self._run_errand(self._return_to_roster())
+    def _unregistered(self) -> None:
+        self._run_errand(self._register_after_data_loss())
 
     async def _start_over(self) -> None:
         await self.renewer.stop()
@@ -195,7 +195,7 @@ class Registration:
         self.renewer.start()
         await self.patiently(lambda: self._events.moved(self.id))
 
-    async def _return_to_roster(self) -> None:
+    async def _register_after_data_loss(self) -> None:
         """The server came back empty: what it should know of us is written down again."""
         await self.patiently(self._register)
         self._events.forgotten()

@@ -42,7 +42,7 @@ class RenewerEvents:
     renewed: Callable[[Renewal], None]
     lost: Callable[[], None]
     cut_off: Callable[[], None]
-    off_roster: Callable[[], None]
+    unregistered: Callable[[], None]
     staging_is_due: Callable[[], None]
 
 
@@ -174,7 +174,7 @@ class Renewer:
                 self._abandon()
             return
         renewal = self._renew()
-        if renewal.lost or not renewal.on_roster:
+        if renewal.lost or not renewal.is_registered:
             return
         if renewal.staging_is_due:
             self._tell(self._events.staging_is_due)
@@ -182,33 +182,33 @@ class Renewer:
 
     def _renew_meanwhile(self) -> bool:
         renewal = self._renew()
-        return renewal.on_roster and not renewal.lost
+        return renewal.is_registered and not renewal.lost
 
     def _renew(self) -> Renewal:
         sent_at, lease = steady_seconds(), self._lease
-        runs, offering, stopping, _ = self._events.occupation()
+        runs, has_offer, stopping, _ = self._events.occupation()
         # Not of one that could not keep it: while the event loop is blocked an offer runs out.
-        offering = offering and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.beat
+        has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.beat
         renewal = self._ledger.renew(
             self._connected(),
             lease.worker,
             lease.length_ms,
             lease.late_ms,
             busy=runs > 0,
-            offering=offering,
+            has_offer=has_offer,
             stopping=stopping,
         )
         # Here and not in the event loop, which may be blocked when the answer comes.
         self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
-        if offering:
+        if has_offer:
             self._next_offer = sent_at + OFFER_MS / 1000 * OFFER_AGAIN_AT
         if renewal.lost:
             lease.lost()
             self._tell(self._events.lost)
             return renewal
         lease.renewed(sent_at)
-        if not renewal.on_roster:
-            self._tell(self._events.off_roster)
+        if not renewal.is_registered:
+            self._tell(self._events.unregistered)
         self._tell(self._events.renewed, renewal)
         return renewal
 

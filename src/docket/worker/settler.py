@@ -117,16 +117,16 @@ class Settler:
                 self._start()
 
     async def _send(self, batch: list[Item]) -> None:
-        offering = self._offers.offer_slot()
+        offered_by = self._offers.offer_slot()
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
             settlements = [item.settlement for item in batch]
-            _, answers = await self._ledger.settle(settlements, offering, patience=patience)
+            _, answers = await self._ledger.settle(settlements, offered_by, patience=patience)
         except asyncio.CancelledError:
             self._waiting = batch + self._waiting
             raise
         except Exception as error:
-            if offering is not None:
+            if offered_by is not None:
                 # The server may have taken it, and somebody it.
                 self._offers.unsure()
             if isinstance(error, TRANSIENT):

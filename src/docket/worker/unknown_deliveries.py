@@ -33,7 +33,7 @@ class UnknownDeliveries(ClaimingService):
         ledger: Ledger,
         subscriptions: Subscriptions,
         intake: Intake,
-        offering: DirectDelivery,
+        direct_delivery: DirectDelivery,
         lease: LeaseView,
         labels: dict[str, str],
         most_pause: float,
@@ -43,7 +43,7 @@ class UnknownDeliveries(ClaimingService):
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._intake = intake
-        self._offering = offering
+        self._direct_delivery = direct_delivery
         self._lease = lease
         self._claims_under_way = claims_under_way
         self._seen: list[UnknownEntry] = []
@@ -97,7 +97,7 @@ class UnknownDeliveries(ClaimingService):
 
     async def _look(self) -> bool:
         """Whether there is a reason to look again soon."""
-        worker, due = self.worker, self._offering.due_epoch
+        worker, due = self.worker, self._direct_delivery.due_epoch
         entries = await self._ledger.unknown_deliveries(worker, self._intake.epochs(), self._seen)
         if self.worker != worker:
             return True
@@ -106,11 +106,11 @@ class UnknownDeliveries(ClaimingService):
         entries = [e for e in entries if e.epoch not in known and e.id not in under_way]
         self._seen = entries
         if due is not None and due not in {entry.epoch for entry in entries}:
-            self._offering.nothing_due(due)
+            self._direct_delivery.nothing_due(due)
         again = [entry for entry in entries if entry.seen_before]
         if again:
             await self._adopt(worker, again)
-        return bool(entries) or self._offering.due_epoch is not None
+        return bool(entries) or self._direct_delivery.due_epoch is not None
 
     async def _adopt(self, worker: str, entries: list[UnknownEntry]) -> None:
         # Before the claim is sent: an answer or a message for one
@@ -123,6 +123,6 @@ class UnknownDeliveries(ClaimingService):
         if not deliveries or not await self._intake.is_still_ours(worker):
             return
         for delivery in deliveries:
-            self._intake.adopt(delivery, has_slot=self._offering.slot_for(delivery.epoch))
+            self._intake.adopt(delivery, has_slot=self._direct_delivery.slot_for(delivery.epoch))
         # An order to cancel one of them may wait, which came when nobody here knew the run.
         self._lease.renew_now()

@@ -17,7 +17,7 @@
 --   4 the payload is missing (nothing was changed), 5 done, and nobody knows its function.
 -- uses: keys, records, payloads, suspects, unknown_functions, placement, slots, settlements, endings, admission
 local DONE = 1
-local cancelled_ttl, offering, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
+local cancelled_ttl, offered_by, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
 if #items == 0 then return {call('HLEN', TASKS)} end
@@ -107,7 +107,7 @@ local function otherwise()
   end
 
   -- A run that was replaced meanwhile changes nothing, but no longer needs its slots.
-  local function lay_ghost(epoch)
+  local function release_replaced_run(epoch)
     local field = string.format('%.0f', epoch)
     local bytes = call('HGET', REPLACED_RUNS, field)
     if bytes then
@@ -147,7 +147,7 @@ local function otherwise()
     local is_ours = run and run.epoch == s.epoch and (not s.owner or run.worker == s.owner)
     if not is_ours or not task_bytes or ended[key] then
       if taken then settle_limits(taken, s, nil) end
-      lay_ghost(s.epoch)
+      release_replaced_run(s.epoch)
       return LOST_ANSWER
     end
     local task = s.kind ~= FINISH and unpack_task(task_bytes)
@@ -214,6 +214,6 @@ if #releases > 0 then
     if anyone_parked then leave_waiters(r[1]) end
   end
 end
-if offering then call('ZADD', OFFERS, real_ms() + offer_ms, offering) end
+if offered_by then call('ZADD', OFFERS, real_ms() + offer_ms, offered_by) end
 answer[1] = call('HLEN', TASKS)
 return answer

@@ -8,11 +8,11 @@ local AFTERMATH_MS = 7000
 -- (id → true) ran them keep their slots no longer.
 local function release_replaced_runs(gone)
   if not next(gone) then return end
-  local ghosts = call('HGETALL', REPLACED_RUNS)
-  for i = 1, #ghosts, 2 do
-    local run = unpack_run(ghosts[i + 1])
+  local replaced = call('HGETALL', REPLACED_RUNS)
+  for i = 1, #replaced, 2 do
+    local run = unpack_run(replaced[i + 1])
     if gone[run.worker] then
-      call('HDEL', REPLACED_RUNS, ghosts[i])
+      call('HDEL', REPLACED_RUNS, replaced[i])
       release_slots(run)
     end
   end
