@@ -37,7 +37,7 @@ async def test_a_worker_says_once_that_a_producer_has_other_settings(
     async with Worker(docket) as worker:
         await ends(worker.run_until_finished())
         assert len(warnings(caplog)) == 2
-        await worker.staff.agreement.compare()
+        await worker.staff.settings_check.compare()
     ttl, payload = warnings(caplog)
     assert f"docket '{docket.name}': execution_ttl is 900s here and 20s at producer" in ttl
     assert "--app module:docket" in ttl
@@ -104,5 +104,5 @@ async def test_declarations_are_forgotten(docket: Docket, producer: Docket) -> N
         assert 0 < await client.pttl(docket.keys.key("settings")) <= 15 * 60 * 1000
         for declaration in await client.hkeys(docket.keys.key("settings")):
             await client.hset(docket.keys.key("settings"), declaration, "1000 somebody")
-        await worker.staff.agreement.compare()
+        await worker.staff.settings_check.compare()
         assert await client.hlen(docket.keys.key("settings")) == 1

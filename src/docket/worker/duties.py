@@ -1,4 +1,5 @@
-"""What this worker does for the fleet (docs/design/lease-protocol.md, Duties)."""
+"""The worker's duty for the fleet: leader, deputy
+or none (docs/design/lease-protocol.md, Duties)."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from docket.ledger import Duty
 
 
 class Duties:
-    """The worker's duty as it knows it. The event loop
-    changes it; the renewal thread reads it, too."""
+    """The worker's duty, as far as the worker knows. Only the
+    event loop changes it; the renewal thread reads it, too."""
 
     def __init__(self) -> None:
         self.duty: Duty = Duty.NONE
-        # Whether it takes a duty that is vacant: not while it stops.
+        # Whether the worker accepts a vacant duty. A worker that stops does not.
         self.willing: bool = True
         self._changed: Callable[[], None] = _nothing
 

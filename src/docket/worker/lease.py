@@ -1,4 +1,4 @@
-"""The worker's lease, as the worker knows it."""
+"""The worker's own view of its lease."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 
 from .server_clock import steady_seconds
 
-# However long the heartbeat interval is: so often a
-# worker renews, and hears of others that are lost.
+# A worker renews at least this often, in seconds, however long the heartbeat interval is: the
+# answers also report lost workers.
 LONGEST_BEAT = 5.0
-# A renewal that comes later than this, in beats, was held up.
+# A renewal counts as late after this many beats.
 LATE = 1.5
-# A share of the lease, and seconds.
+# A worker that cannot renew gives up its runs after this share of the lease.
 CUT_OFF_AT = 0.9
+# The shortest time-out for a request of the renewal thread, in seconds.
 SHORTEST_PATIENCE = 0.25
 
 
@@ -24,22 +25,23 @@ class Lease:
         self.length_ms = length_ms
         self.beat: float = min(beat, length_ms / 3000, LONGEST_BEAT)
         self.late_ms = int(max(length_ms / 3, self.beat * LATE * 1000))
-        # For how long the lease has been kept; an outage counts for half a lease at most.
+        # How long the worker has kept the lease. An outage counts for at most half a lease.
         self.kept_seconds: float = 0.0
         self._renewed_at = steady_seconds()
 
     def renewed(self, sent_at: float) -> None:
-        """The server has answered a renewal. The lease counts from before the renewal was sent."""
+        """The server has answered a renewal. The lease counts
+        from the time at which the renewal was sent."""
         self.kept_seconds += min(sent_at - self._renewed_at, self.length_ms / 2000)
         self._renewed_at = sent_at
 
     def lost(self) -> None:
-        """As lapsed from now on: nothing may start under this lease."""
+        """The lease counts as lapsed from now on: nothing may start under it."""
         self._renewed_at = -math.inf
 
     @property
     def age(self) -> float:
-        """Seconds since the last renewal was sent that the server has answered."""
+        """Seconds since the last answered renewal was sent."""
         return steady_seconds() - self._renewed_at
 
     @property
@@ -48,18 +50,17 @@ class Lease:
 
     @property
     def left(self) -> float:
-        """Seconds until our work would be given up if we
-        are cut off: a little before others may start it."""
+        """Seconds until a worker that is cut off gives up its runs, which is shortly before other
+        workers may start those tasks."""
         return self.length_ms / 1000 * CUT_OFF_AT - self.age
 
     def patience(self) -> float:
-        """How long one request of the renewal thread may take.
-        While there is a lease to lose, none outlasts it."""
+        """The time-out for a request of the renewal thread. While the worker still has its lease,
+        no request outlasts the lease."""
         usual = min(5.0, max(self.length_ms / 3000, 0.5))
         return max(min(usual, self.left), SHORTEST_PATIENCE) if self.left > 0 else usual
 
 
 def lease_length_ms(redelivery_timeout_ms: int, heartbeat_ms: int, missed: int) -> int:
-    """The lease ends with the redelivery time-out or
-    the heartbeat time-out, whichever is sooner."""
+    """The shorter of the redelivery time-out and the heartbeat time-out."""
     return max(min(redelivery_timeout_ms, heartbeat_ms * missed), 100)

@@ -1,4 +1,4 @@
-"""The worker's answers to news of its lease."""
+"""How the worker reacts to events of its lease."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 class LeaseEvents:
-    """Passes news of the lease on to the parts of the worker.
-    The event loop calls all methods but `occupation`."""
+    """Passes events of the lease on to the parts of the worker.
+    All methods except `occupation` run in the event loop."""
 
     def __init__(self, docket: Docket, worker: str, staff: Staff) -> None:
         self._docket = docket
@@ -36,34 +36,35 @@ class LeaseEvents:
 
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks
-        staff.orders.carry_out(renewal.orders)
+        staff.cancel_listener.carry_out(renewal.orders)
         staff.runner.run_settler.requeue_given_up()
         if len(staff.registration.task_names) != len(tasks):
             staff.registration.register_again(list(tasks), max_losses_of(tasks))
 
     def lost(self) -> None:
-        """Others have our work: every call is cancelled and nothing is written."""
+        """Other workers have this worker's tasks: cancels every run and writes nothing."""
         runs = self._staff.runs
         logger.warning("worker %s lost its lease: %d running task(s) are given up", self._worker, len(runs))
         runs.cancel_all(CancelReason.LEASE_LOST)
         self._staff.runner.run_settler.forget_given_up()
 
     def cut_off(self) -> None:
-        """The server cannot be reached, and others may start our work soon."""
+        """The server is unreachable, and other workers may start this worker's tasks soon."""
         if len(self._staff.runs):
             logger.warning(
                 "worker %s cannot reach the server and its lease has ended: running tasks are given up", self._worker
             )
             self._staff.runs.cancel_all(CancelReason.CUT_OFF)
 
-    def forgotten(self) -> None:
-        """The server came back empty: automatic tasks are missing, too."""
-        self._staff.seeder.hurry()
+    def data_lost(self) -> None:
+        """The server has lost its data, automatic tasks included."""
+        self._staff.seeder.seed_now()
 
     def staging_is_due(self) -> None:
-        """By the wall clock. A test that holds the clock moves it on and stages then."""
+        """A task is overdue by the wall clock. A test that
+        holds the clock stages when it moves the clock."""
         if not self._docket.server.clock.is_held:
-            self._staff.stager.summon()
+            self._staff.stager.wake()
 
     def functions_wait(self, names: Sequence[str]) -> None:
         """Tasks of these functions wait for a worker that knows them."""
@@ -73,6 +74,6 @@ class LeaseEvents:
         self.functions_wait([name])
 
     async def moved(self, id: str) -> None:
-        """The worker goes on under a new id."""
-        await self._staff.orders.open(id)
+        """The worker continues under a new id."""
+        await self._staff.cancel_listener.open(id)
         await self._staff.fetcher.move(id)

@@ -1,4 +1,4 @@
-"""What a worker is at, for its renewal thread."""
+"""The worker's current activity, as its renewal thread reports it to the server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Occupation(NamedTuple):
-    """How many runs the worker has, whether it offers a slot, whether it stops, and on which
-    connection it waits for work."""
+    """How many runs the worker has, whether it offers a slot, whether it is stopping, and the id of
+    the connection on which it waits for work."""
 
     runs: int
     has_offer: bool

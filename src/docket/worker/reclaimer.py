@@ -17,17 +17,19 @@ from .server_clock import steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# The leader looks for workers that nothing has announced.
+# Every so many seconds the leader checks all leases,
+# in case no renewal has reported one that has ended.
 INSPECT_EVERY = 60.0
-CONSUMERS_AT_ONCE = 100
+CONSUMERS_PER_REQUEST = 100
 
 
 class Reclaimer:
-    """Reclaims when a renewal asks for it. The leader also
-    inspects now and then. It runs in the renewal thread.
+    """Reclaims when a renewal reports that it is due.
+    The leader also inspects all leases at intervals.
 
-    `renew` keeps the worker's own lease meanwhile, and says whether there still is one. `tell`
-    calls the event loop. Once `stopping` is set, a step ends after the request that is under way.
+    The reclaimer runs in the renewal thread. A step may take long, so it calls `renew` to keep the
+    worker's own lease; `renew` returns False if that lease is gone. `call_in_loop` calls a function
+    in the event loop. Once `stopping` is set, a step ends after its current request.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Reclaimer:
         duties: Duties,
         labels: dict[str, str],
         renew: Callable[[], bool],
-        tell: Callable[..., None],
+        call_in_loop: Callable[..., None],
         stopping: threading.Event,
     ) -> None:
         self._ledger = ledger
@@ -47,31 +49,31 @@ class Reclaimer:
         self._duties = duties
         self._labels = labels
         self._renew = renew
-        self._tell = tell
+        self._call_in_loop = call_in_loop
         self._next_inspection = steady_seconds()
         self._stopping = stopping
 
     def step(self, renewal: Renewal) -> None:
-        """Reclaims if the renewal says so, and inspects if it is time."""
+        """Reclaims if the renewal reports that it is due, and inspects if it is time."""
         inspects = self._duties.leads and steady_seconds() >= self._next_inspection
         if inspects:
             self._ledger.inspect(self._client())
             self._next_inspection = steady_seconds() + INSPECT_EVERY
         if inspects or renewal.reclaiming_is_due:
-            self._reclaim(look=inspects)
+            self._reclaim(inspects=inspects)
 
-    def _reclaim(self, *, look: bool) -> None:
-        """Goes on until nothing is left to declare or recover. With `get`, also finds consumers of
-        workers that are gone."""
+    def _reclaim(self, *, inspects: bool) -> None:
+        """Repeats until no worker is left to declare dead and no task is left to put back. With
+        `inspects`, also finds stream consumers that have no lease."""
         total = Reclaimed()
         try:
-            self._reclaim_all(total, look=look)
+            self._reclaim_all(total, inspects=inspects)
         finally:
             self._report(total)
 
-    def _reclaim_all(self, total: Reclaimed, *, look: bool) -> None:
+    def _reclaim_all(self, total: Reclaimed, *, inspects: bool) -> None:
         lease = self._lease
-        consumers = self._ledger.consumers_without_lease(self._client()) if look else []
+        consumers = self._ledger.consumers_without_lease(self._client()) if inspects else []
         while not self._stopping.is_set():
             step = self._ledger.reclaim(
                 self._client(),
@@ -79,14 +81,14 @@ class Reclaimer:
                 lease.length_ms,
                 lease.late_ms,
                 willing=self._duties.willing,
-                consumers=consumers[:CONSUMERS_AT_ONCE],
+                consumers=consumers[:CONSUMERS_PER_REQUEST],
             )
             total.add(step)
             if step.duty is not self._duties.duty and self._duties.willing:
-                self._tell(self._duties.assign, step.duty)
-            consumers = consumers[CONSUMERS_AT_ONCE:]
-            if step.look_for_consumers and not look:
-                look, consumers = True, self._ledger.consumers_without_lease(self._client())
+                self._call_in_loop(self._duties.assign, step.duty)
+            consumers = consumers[CONSUMERS_PER_REQUEST:]
+            if step.look_for_consumers and not inspects:
+                inspects, consumers = True, self._ledger.consumers_without_lease(self._client())
             if not step.left and not consumers:
                 return
             if lease.age >= lease.beat and not self._renew():

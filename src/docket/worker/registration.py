@@ -1,4 +1,4 @@
-"""A worker's place in the fleet: its id and its lease, and new ones after it was given up."""
+"""A worker's entry in the fleet: its id and its lease, and new ones after a lost lease."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .server_clock import ServerClock, steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# To leave the roster, for a worker that has to be gone soon.
+# For leaving the fleet, if the worker has to end soon.
 LEAST_SECONDS, LEAVE_SECONDS = 0.2, 1.0
 
 
@@ -35,7 +35,7 @@ class Identity(Protocol):
 
 
 class RegistrationEvents(Protocol):
-    """What the worker does when something happens to its lease."""
+    """The callbacks by which a registration informs the worker about its lease."""
 
     def occupation(self) -> Occupation: ...
 
@@ -45,7 +45,7 @@ class RegistrationEvents(Protocol):
 
     def cut_off(self) -> None: ...
 
-    def forgotten(self) -> None: ...
+    def data_lost(self) -> None: ...
 
     def staging_is_due(self) -> None: ...
 
@@ -55,8 +55,8 @@ class RegistrationEvents(Protocol):
 
 
 class Registration:
-    """Registers the worker, keeps its lease, and
-    starts over under a new id if the lease is lost."""
+    """Registers the worker and keeps its lease. If the
+    lease is lost, registers the worker under a new id."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Registration:
         self._server_clock = server_clock
         self._duties = duties
         self._thread_name = f"{labels['docket.name']} - renewing"
-        self._errand: asyncio.Task[None] | None = None
+        self._change: asyncio.Task[None] | None = None
         self._closed = False
         self.task_names: Sequence[str] = ()
         self._max_losses: Mapping[str, int] = {}
@@ -94,52 +94,52 @@ class Registration:
     def kept_seconds(self) -> float:
         return self.lease.kept_seconds
 
-    def let_go(self) -> None:
-        """Gives up a lease that is renewed in vain: others
-        get the work of this worker, which starts over."""
+    def give_up(self) -> None:
+        """Gives up a lease that the worker renews but cannot use: other workers get its tasks, and
+        this worker registers under a new id."""
         self._lost()
 
     def renew_now(self) -> None:
         self.renewer.renew_now()
 
     def age(self, server_ms: float) -> float:
-        """How many seconds ago this time of the server was."""
+        """Seconds since `server_ms`, a time by the server's clock."""
         return (self._server_clock.now_ms() - server_ms) / 1000
 
     async def open(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
-        """Registers with the tasks that the worker knows, and
-        those of them that declare how many losses bury them."""
+        """Registers the worker with the functions that it knows. `max_losses` has the functions
+        that declare how many losses bury their tasks."""
         self.task_names, self._max_losses = task_names, max_losses
         try:
-            # A docket can be opened while its server is away; a lost answer is waited out, too.
-            await self.patiently(self._register)
+            # A worker can start while its server is unreachable, and
+            # a registration can be repeated after a lost answer.
+            await self.until_answered(self._register)
         except asyncio.CancelledError:
-            # The server may have us on the roster all the same.
+            # The server may have registered the worker all the same.
             await self.leave(LEAVE_SECONDS)
             raise
 
     def register_again(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
-        """The worker knows other functions than before."""
-        if self._errand is None:
+        """Registers again, because the worker's functions have changed."""
+        if self._change is None:
             self.task_names, self._max_losses = task_names, max_losses
-            self._run_errand(self.patiently(self._register))
+            self._start_change(self.until_answered(self._register))
 
     def start(self) -> None:
         self.renewer.start()
 
     def abandon(self) -> None:
-        """The event loop is gone: the worker leaves the roster without it."""
+        """The event loop is gone: the renewal thread takes the worker out of the fleet."""
         self.renewer.abandon()
 
     async def close(self, seconds: float) -> bool:
-        """Renewal is the last service to stop; then the worker leaves the roster. False if the
-        server did not answer in time."""
+        """Stops the renewal and leaves the fleet. False if the server did not answer in time."""
         deadline = time.monotonic() + seconds
         self._closed = True
-        errand, self._errand = self._errand, None
+        change, self._change = self._change, None
         try:
-            if errand is not None:
-                await cancel_and_wait([errand], "docket: the worker stops")
+            if change is not None:
+                await cancel_and_wait([change], "docket: the worker stops")
             await self.renewer.stop(seconds / 2)
         finally:
             left = await self.leave(max(deadline - time.monotonic(), min(seconds / 2, LEAST_SECONDS)))
@@ -180,28 +180,29 @@ class Registration:
             self._events.functions_wait(registration.waiting_functions)
 
     def _lost(self) -> None:
-        if self._run_errand(self._start_over()):
+        if self._start_change(self._start_over()):
             self._events.lost()
 
     def _unregistered(self) -> None:
-        self._run_errand(self._register_after_data_loss())
+        self._start_change(self._restore_registration())
 
     async def _start_over(self) -> None:
+        """Registers the worker under a new id, with a new lease."""
         await self.renewer.stop()
         self.id = self._new_id()
-        await self.patiently(self._register)
+        await self.until_answered(self._register)
         self.lease = self._new_lease()
         self.renewer = self._new_renewer()
         self.renewer.start()
-        await self.patiently(lambda: self._events.moved(self.id))
+        await self.until_answered(lambda: self._events.moved(self.id))
 
-    async def _register_after_data_loss(self) -> None:
-        """The server came back empty: what it should know of us is written down again."""
-        await self.patiently(self._register)
-        self._events.forgotten()
+    async def _restore_registration(self) -> None:
+        """The server has lost its data: registers the worker again."""
+        await self.until_answered(self._register)
+        self._events.data_lost()
 
-    async def patiently(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Takes a step that may be repeated until the server has answered it."""
+    async def until_answered(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Repeats a step until the server answers it. The step must be safe to repeat."""
         outages, backoff = self._ledger.server.outages, Backoff(most=1.0)
         try:
             while True:
@@ -215,18 +216,19 @@ class Registration:
         finally:
             outages.forget(self)
 
-    def _run_errand(self, work: Coroutine[Any, Any, None]) -> bool:
-        """One errand at a time: a renewer that sees the same trouble again asks in vain."""
-        if self._errand is not None or self._closed:
+    def _start_change(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Changes the registration in the background. False if a change is already under way: the
+        renewer may report the same problem again meanwhile."""
+        if self._change is not None or self._closed:
             work.close()
             return False
-        self._errand = asyncio.create_task(work, name=self._thread_name)
-        self._errand.add_done_callback(self._errand_done)
+        self._change = asyncio.create_task(work, name=self._thread_name)
+        self._change.add_done_callback(self._change_done)
         return True
 
-    def _errand_done(self, task: asyncio.Task[None]) -> None:
-        if self._errand is task:
-            self._errand = None
+    def _change_done(self, task: asyncio.Task[None]) -> None:
+        if self._change is task:
+            self._change = None
         if not task.cancelled() and task.exception() is not None:
             logger.error("registering: %s", task.exception())
             self.renewer.renew_now()

@@ -1,5 +1,5 @@
-"""Renews the worker's lease from a thread of its own, so that code that blocks the event loop
-cannot lose the lease."""
+"""Renews the worker's lease from a thread of its own, so that the worker keeps its lease while code
+blocks the event loop."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from .sweeper import Sweeper
 from .watchdog import Watchdog
 
 LONGEST_PAUSE = 1.0
-# A share of the life of an offer.
+# The worker repeats an offer after this share of the offer's lifetime.
 OFFER_AGAIN_AT = 0.35
-# How long the interpreter may be kept from its exit.
+# The longest time for which the thread may delay the exit of the interpreter.
 EXIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RenewerEvents:
-    """What the renewer asks and tells the worker. The
-    event loop calls all of them but `occupation`."""
+    """The callbacks by which the renewer informs the worker.
+    All except `occupation` run in the event loop."""
 
     occupation: Callable[[], Occupation]
     renewed: Callable[[Renewal], None]
@@ -48,7 +48,7 @@ class RenewerEvents:
 
 class Renewer:
     """The renewal thread of one worker id. The reclaimer,
-    the sweeper and the watchdog take their steps in it."""
+    the sweeper and the watchdog run in this thread, too."""
 
     def __init__(
         self,
@@ -67,46 +67,47 @@ class Renewer:
         self._loop = asyncio.get_running_loop()
         self._client: Any = None
         self._stopping = threading.Event()
-        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events.occupation, self._tell)
+        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events.occupation, self._call_in_loop)
         self._reclaimer = Reclaimer(
-            ledger, lease, self._connected, duties, labels, self._renew_meanwhile, self._tell, self._stopping
+            ledger, lease, self._connected, duties, labels, self._renew_meanwhile, self._call_in_loop, self._stopping
         )
         self._sweeper = Sweeper(ledger, self._connected, duties)
         self._next_offer = steady_seconds()
         self._backoff = Backoff(first=0.05, most=min(1.0, lease.beat))
         self._wake = threading.Condition()
-        self._asked = False
-        # The event loop is gone: nobody but this thread can take the worker off the roster.
+        self._renewal_requested = False
+        # Set when the event loop is gone: then only this
+        # thread can take the worker out of the fleet.
         self._abandoned = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        # The interpreter may exit while the worker runs.
+        # For an interpreter that exits while the worker runs.
         atexit.register(self.abandon)
 
     async def stop(self, patience: float | None = None) -> None:
-        """Returns when the thread has ended. If that takes too
-        long, it ends by itself once its call is answered."""
-        self._tell_to_stop()
+        """Returns when the thread has ended, or after `patience` seconds. In the second case the
+        thread ends once its request is answered."""
+        self._request_stop()
         if self._thread.is_alive():
             ended, _ = await asyncio.wait([self._ended], timeout=patience)
             if ended:
                 self._thread.join()
             else:
-                # An exit of the interpreter does not wait for it either.
+                # The exit of the interpreter must not wait for the thread either.
                 atexit.unregister(self.abandon)
 
     def abandon(self) -> None:
-        """The event loop is gone: the thread takes the worker off the roster and ends, which is
-        waited for a moment. In a forked child there is no such thread."""
+        """The event loop is gone: the thread takes the worker out of the fleet and ends. Waits for
+        that for a limited time. A forked child has no such thread."""
         if self._thread.is_alive():
             self._abandoned = True
-            self._tell_to_stop()
+            self._request_stop()
             self._thread.join(EXIT_SECONDS)
 
-    def _tell_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         with self._wake:
             self._stopping.set()
             self._wake.notify()
@@ -114,7 +115,7 @@ class Renewer:
     def renew_now(self) -> None:
         """Asks for a renewal as soon as possible."""
         with self._wake:
-            self._asked = True
+            self._renewal_requested = True
             self._wake.notify()
 
     # In the thread
@@ -141,10 +142,10 @@ class Renewer:
 
     def _keep(self) -> None:
         next_beat = steady_seconds()
-        # Workers that start together do not renew together.
+        # The first beat is random, so that workers that start together do not renew together.
         beat = self._lease.beat * random.uniform(0.5, 1.0)
         while not self._stopping.is_set():
-            self._asked = False
+            self._renewal_requested = False
             try:
                 if steady_seconds() >= next_beat:
                     self._renew_and_reclaim()
@@ -156,20 +157,21 @@ class Renewer:
                 pause = max(min(next_beat, self._sweeper.due_at) - steady_seconds(), 0.0)
                 pause = min(pause, LONGEST_PAUSE)
             except Exception as error:
-                # Whatever it is: a lease that nobody keeps is worse.
+                # Survive every error: without this thread the worker would lose its lease.
                 self._failed(error)
                 next_beat = steady_seconds()
                 pause = min(self._backoff.next_pause(), max(self._lease.left, SHORTEST_PATIENCE))
-            self.watchdog.ask()
+            self.watchdog.ping()
             with self._wake:
-                if not self._asked and not self._stopping.is_set():
+                if not self._renewal_requested and not self._stopping.is_set():
                     self._wake.wait(pause)
-                if self._asked:
+                if self._renewal_requested:
                     next_beat = 0.0
 
     def _renew_and_reclaim(self) -> None:
-        """The renewal brings word of leases that have ended and of tasks that nobody stages."""
-        if not self.watchdog.loop_may_go_on():
+        """The answer to a renewal also reports leases
+        that have ended and tasks that are overdue."""
+        if not self.watchdog.loop_may_continue():
             if self.watchdog.loop_is_closed:
                 self._abandon()
             return
@@ -177,7 +179,7 @@ class Renewer:
         if renewal.lost or not renewal.is_registered:
             return
         if renewal.staging_is_due:
-            self._tell(self._events.staging_is_due)
+            self._call_in_loop(self._events.staging_is_due)
         self._reclaimer.step(renewal)
 
     def _renew_meanwhile(self) -> bool:
@@ -187,7 +189,7 @@ class Renewer:
     def _renew(self) -> Renewal:
         sent_at, lease = steady_seconds(), self._lease
         runs, has_offer, stopping, _ = self._events.occupation()
-        # Not of one that could not keep it: while the event loop is blocked an offer runs out.
+        # A blocked event loop cannot start a delivery, so its offer is left to expire.
         has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.beat
         renewal = self._ledger.renew(
             self._connected(),
@@ -198,29 +200,29 @@ class Renewer:
             has_offer=has_offer,
             stopping=stopping,
         )
-        # Here and not in the event loop, which may be blocked when the answer comes.
+        # Noted here and not in the event loop, which may be blocked when the answer arrives.
         self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
         if has_offer:
             self._next_offer = sent_at + OFFER_MS / 1000 * OFFER_AGAIN_AT
         if renewal.lost:
             lease.lost()
-            self._tell(self._events.lost)
+            self._call_in_loop(self._events.lost)
             return renewal
         lease.renewed(sent_at)
         if not renewal.is_registered:
-            self._tell(self._events.unregistered)
-        self._tell(self._events.renewed, renewal)
+            self._call_in_loop(self._events.unregistered)
+        self._call_in_loop(self._events.renewed, renewal)
         return renewal
 
     def _failed(self, error: Exception) -> None:
         self._close_client()
         if isinstance(error, NotOpen):
-            # The docket was closed: there is nobody left to keep a lease for.
+            # The docket was closed, so the worker no longer needs a lease.
             self._stopping.set()
             return
         self._ledger.server.outages.failed(self, "renewing", error)
         if self._lease.left <= 0 and is_cut_off(error):
-            self._tell(self._events.cut_off)
+            self._call_in_loop(self._events.cut_off)
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -233,13 +235,13 @@ class Renewer:
             with contextlib.suppress(*SERVER_ERRORS):
                 client.close()
 
-    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], *args: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             self._abandon()
 
     def _abandon(self) -> None:
-        """The loop is closed: there is nobody left to keep a lease for."""
+        """The event loop is closed, so the worker no longer needs a lease."""
         self._abandoned = True
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""Schedules automatic tasks, and puts them back if they ever fall off."""
+"""Schedules automatic tasks, and schedules them again if they ever disappear."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-HEAL_SECONDS = 30.0
-# How long the worker that looks after them may be silent before another does.
+CHECK_SECONDS = 30.0
+# After this long without a check, another worker takes over the seeding.
 HOLD_SECONDS = 45.0
 
 
 class Seeder(Service):
-    """Adds every automatic task under its own name:
-    where it is there already, that changes nothing.
+    """Adds every automatic task under its own name.
+    Adding a task that is already there changes nothing.
 
-    A chain that somebody has cancelled stays so until a worker of a newer deploy starts.
+    A cancelled chain stays cancelled until a worker of a newer deploy starts.
     """
 
     name = "seeding"
@@ -43,35 +43,35 @@ class Seeder(Service):
     ) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
-        # The server's time: by a clock that is ahead the next slot would be missed, by one that is
-        # behind it would run twice.
+        # The server's time. By a clock that is fast, a cron task would miss its next time; by a
+        # clock that is slow, it would run twice.
         self._now = now
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._deploy = deploy_fingerprint(docket.tasks)
         self._identity = identity
-        self._hurry = asyncio.Event()
+        self._seed_now = asyncio.Event()
 
     async def begin(self) -> None:
-        """Seeds before the worker starts; if the server cannot take it now, a later step will."""
+        """Seeds before the worker starts. If the server is unreachable, a later step seeds."""
         try:
             await self.seed()
         except TRANSIENT as error:
             self._docket.server.outages.failed(self, self.name, error)
             self.problem: str | None = str(error)
 
-    def hurry(self) -> None:
-        """The server came back empty: what is missing is put back now."""
-        self._hurry.set()
+    def seed_now(self) -> None:
+        """Seeds without waiting for the next check: the server has lost its data."""
+        self._seed_now.set()
 
     async def step(self) -> None:
-        self._hurry.clear()
-        # Of the workers that know these tasks one looks after them.
+        self._seed_now.clear()
+        # One of the workers with these tasks seeds for all of them.
         if await self._docket.ledger.lead(f"seeding {self._deploy}", self._identity.id, int(HOLD_SECONDS * 1000)):
             await self.seed()
         self.is_well()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HEAL_SECONDS):
-                await self._hurry.wait()
+            async with asyncio.timeout(CHECK_SECONDS):
+                await self._seed_now.wait()
 
     async def seed(self) -> None:
         automatic = self._automatic()
@@ -84,7 +84,7 @@ class Seeder(Service):
                 call = self._docket.call(name, when=perpetual.first_time(self._now()), key=name)()
                 calls.append(dataclasses.replace(call, seed=True))
             else:
-                self._tell_once(name, seed)
+                self._report_once(name, seed)
         if calls:
             for execution in await self._docket.add_many(calls):
                 if execution.schedule_exception is not None:
@@ -99,26 +99,26 @@ class Seeder(Service):
         return found
 
     def _names(self) -> dict[TaskFunction, str]:
-        """Every function once, by its own name; one that is
-        known by other names only, by the first of them."""
+        """Every function once, by its own name if it is
+        registered under it, else by its first name."""
         names: dict[TaskFunction, str] = {}
         for name, function in self._docket.tasks.items():
             if function not in names or name == getattr(function, "__name__", None):
                 names[function] = name
         return names
 
-    def _tell_once(self, name: str, seed: Seed) -> None:
-        """An automatic task that kills its workers must not be brought back to kill more; one that
-        was cancelled stays so."""
-        if name in self._told:
+    def _report_once(self, name: str, seed: Seed) -> None:
+        """Logs why an automatic task is not scheduled again:
+        it took its workers down, or it was cancelled."""
+        if name in self._reported:
             return
-        self._told.add(name)
+        self._reported.add(name)
         if seed is Seed.BURIED:
             logger.error(
-                "automatic task %s is a dead letter and is not scheduled again until it is removed from there", name
+                "automatic task %s is a dead letter and is not scheduled again until its dead letter is removed", name
             )
         else:
             logger.info(
-                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or it is added by hand",
+                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or somebody adds it",
                 name,
             )

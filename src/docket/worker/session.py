@@ -1,4 +1,4 @@
-"""One call of `run_forever()` and its like, as others see it: told to end, and waited for."""
+"""One call of `run_forever()` or a similar method: other code can stop it and wait for its end."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from .drain import AT_ONCE, LOOP_ENDS, Drain
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds until the services have stopped, the offer
-    is withdrawn, and the worker has left the roster."""
+class StopDeadlines:
+    """Seconds from the start of a stop until each step must be done: the services have stopped, the
+    offer is withdrawn, and the worker has left the fleet."""
 
     services: float
     withdraw: float
-    all: float
+    leave: float
 
 
-# After the end began; to leave the roster, after the grace period.
-USUAL = Limits(services=2.0, withdraw=3.0, all=5.0)
-# After the worker was told to end at once.
-AT_ONCE_LIMITS = Limits(services=0.6, withdraw=1.0, all=1.8)
-# The least for each wait, and for a worker whose server
-# did not answer the worker that ended just before.
+# `leave` counts from the end of the grace period.
+USUAL = StopDeadlines(services=2.0, withdraw=3.0, leave=5.0)
+# For a worker that has to end at once.
+AT_ONCE_DEADLINES = StopDeadlines(services=0.6, withdraw=1.0, leave=1.8)
+# The minimum for each wait. The second value is for a worker whose server did not answer the worker
+# that ended just before it.
 LEAST_SECONDS, SILENT_SECONDS = 0.4, 0.05
-# To leave the roster, for a worker whose tasks have finished.
+# The minimum for leaving the fleet, if all tasks of the worker have finished.
 LEAVE_SECONDS = 2.0
 
 
 class Phase(enum.Enum):
-    """How far a session has come. A worker has this one state, beside the order to stop."""
+    """The state of a session. The request to stop is separate from it."""
 
     SETTING_UP = enum.auto()
     SERVING = enum.auto()
-    # No new work is taken; runs may finish.
+    # The worker claims nothing more; runs may finish.
     DRAINING = enum.auto()
     OVER = enum.auto()
 
 
 class Session:
-    """Ends by itself, because the worker or its docket closes, or with its event loop."""
+    """A session ends by itself, when the worker or its docket closes, or with its event loop."""
 
     def __init__(self, on_abandoned: Callable[[], None], attached: AttachedWorkers) -> None:
         self._loop = asyncio.get_running_loop()
@@ -56,11 +56,11 @@ class Session:
         self._attached = attached
         self._over = asyncio.Event()
         # None during set-up.
-        self._draining: Drain | None = None
-        # When the end began.
-        self._began: float | None = None
-        # The same, if the worker ends at once.
-        self._since: float | None = None
+        self._drain: Drain | None = None
+        # When the stop began.
+        self._stop_began_at: float | None = None
+        # From when the deadlines count, if the worker has to end at once.
+        self._at_once_since: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -73,53 +73,54 @@ class Session:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the worker drains, or was told to stop. Safe to call from any thread."""
+        """Whether the worker drains or was asked to stop. Safe to call from any thread."""
         return self._stop_requested.is_set() or self._phase is Phase.DRAINING
 
-    def begin(self, draining: Drain) -> None:
-        """Set-up is done: the worker serves."""
+    def begin(self, drain: Drain) -> None:
+        """Set-up is done, and the worker serves."""
         self._phase = Phase.SERVING
-        self._draining = draining
+        self._drain = drain
 
     async def wait_for_stop(self) -> None:
         await self._stop_requested.wait()
 
     def stop(self) -> None:
-        """Asks the worker to finish what runs and return.
-        Asked again, it hands back what still runs."""
+        """Asks the worker to finish the running tasks and return.
+        A second call requeues the tasks that still run."""
         if self._stop_requested.is_set() and self.is_working:
             self.requeue()
         self._end_set_up()
         self._stop_requested.set()
 
-    def begin_end(self) -> None:
-        """The worker stops: the grace period begins."""
+    def begin_stop(self) -> None:
+        """The worker stops, and the grace period begins."""
         self._phase = Phase.DRAINING
-        self._began = time.monotonic()
-        if self._draining is not None:
-            self._draining.begin()
+        self._stop_began_at = time.monotonic()
+        if self._drain is not None:
+            self._drain.begin()
 
     def finish(self) -> None:
-        """The run has returned."""
+        """The call of `run_forever()` returns."""
         self._leave_loop()
         self._over.set()
 
     def _leave_loop(self) -> None:
         self._phase = Phase.OVER
-        self._draining = None
+        self._drain = None
 
     async def end(self, *, at_once: bool) -> None:
-        """Returns when the session is over: drained within the
-        grace period, or with all that runs handed back at once.
+        """Ends the session and returns when it is over.
+        Runs get the grace period, or are requeued at once.
 
-        A cancel of the caller makes it hand back at once, and is raised when the session is over.
+        If the caller is cancelled, the runs are requeued at
+        once, and the cancel is raised when the session is over.
         """
         if self.is_over:
             return
         if self._loop is not asyncio.get_running_loop():
-            self._end_elsewhere()
+            self._end_from_another_loop()
             return
-        self._tell(at_once)
+        self._request_end(at_once)
         if self.is_inside():
             return
         interrupted: asyncio.CancelledError | None = None
@@ -128,69 +129,71 @@ class Session:
                 await self._over.wait()
             except asyncio.CancelledError as error:
                 interrupted = error
-                self._tell(at_once=True)
+                self._request_end(at_once=True)
         if interrupted is not None:
             raise interrupted
 
     def requeue(self, *, loop_ends: bool = False) -> None:
-        """What runs goes back now."""
-        if self._since is None:
-            self._since = self._attached.end_began()
-        if self._draining is not None:
-            self._draining.hurry(LOOP_ENDS if loop_ends else AT_ONCE, since=self._since, least=self._least)
+        """Requeues now all tasks that still run."""
+        if self._at_once_since is None:
+            self._at_once_since = self._attached.end_began()
+        if self._drain is not None:
+            self._drain.requeue(LOOP_ENDS if loop_ends else AT_ONCE, since=self._at_once_since, least=self._least)
 
     @property
     def _least(self) -> float:
         return SILENT_SECONDS if self._attached.is_silent else LEAST_SECONDS
 
-    def _clock(self) -> tuple[float, Limits]:
-        if self._since is not None:
-            return self._since, AT_ONCE_LIMITS
-        return time.monotonic() if self._began is None else self._began, USUAL
+    def _deadlines(self) -> tuple[float, StopDeadlines]:
+        """The deadlines that apply, and the time from which they count."""
+        if self._at_once_since is not None:
+            return self._at_once_since, AT_ONCE_DEADLINES
+        return time.monotonic() if self._stop_began_at is None else self._stop_began_at, USUAL
 
     def services_are_late(self) -> bool:
-        """Whether the worker has to go on without waiting for its services."""
-        start, limits = self._clock()
-        return time.monotonic() > start + limits.services
+        """Whether the stop has to continue without waiting for the services."""
+        start, deadlines = self._deadlines()
+        return time.monotonic() > start + deadlines.services
 
     def seconds_to_withdraw(self) -> float:
-        """Until the worker has to go on without having withdrawn its offer."""
-        start, limits = self._clock()
-        return max(start + limits.withdraw - time.monotonic(), self._least)
+        """Seconds until the stop has to continue even if the offer is not withdrawn."""
+        start, deadlines = self._deadlines()
+        return max(start + deadlines.withdraw - time.monotonic(), self._least)
 
     def seconds_to_leave(self) -> float:
-        """Until the worker should be gone."""
-        start, limits = self._clock()
+        """Seconds until the worker should have left the fleet."""
+        start, deadlines = self._deadlines()
         least = self._least
-        if self._since is None:
-            handed_back_at = self._draining.handed_back_at if self._draining is not None else None
-            start, least = (start, LEAVE_SECONDS) if handed_back_at is None else (handed_back_at, LEAST_SECONDS)
-        return max(start + limits.all - time.monotonic(), least)
+        if self._at_once_since is None:
+            requeued_at = self._drain.requeued_at if self._drain is not None else None
+            start, least = (start, LEAVE_SECONDS) if requeued_at is None else (requeued_at, LEAST_SECONDS)
+        return max(start + deadlines.leave - time.monotonic(), least)
 
     def _end_set_up(self) -> None:
-        """Nothing runs yet, and a server or a dependency that has to open may take long."""
+        """Cancels set-up: nothing runs yet, and a server or a dependency may take long to open."""
         if self._phase is Phase.SETTING_UP and self._task is not None:
             self._task.cancel()
 
-    def _tell(self, at_once: bool) -> None:
+    def _request_end(self, at_once: bool) -> None:
         self._stop_requested.set()
         if at_once:
             self.requeue()
         self._end_set_up()
 
     def is_inside(self) -> bool:
-        """A task body that closes its own worker cannot wait for it."""
+        """Whether the caller is a task body of this session.
+        Such a body cannot wait for its own worker."""
         if self.is_over:
             return False
         current = asyncio.current_task()
-        bodies = self._draining.bodies if self._draining is not None else ()
+        bodies = self._drain.bodies if self._drain is not None else ()
         return current is self._task or current in bodies
 
-    def _end_elsewhere(self) -> None:
-        """Another event loop closes us. If ours is closed,
-        nobody will ever go on with the session."""
+    def _end_from_another_loop(self) -> None:
+        """The caller runs in another event loop. If the session's
+        own loop is closed, the session never continues."""
         if self._loop.is_closed():
             self._on_abandoned()
             self._leave_loop()
         else:
-            self._loop.call_soon_threadsafe(self._tell, True)
+            self._loop.call_soon_threadsafe(self._request_end, True)

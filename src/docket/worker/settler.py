@@ -1,4 +1,4 @@
-"""Writes down how runs ended, many at a time."""
+"""Settles runs: writes down how they ended, in batches."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ OnAnswer = Callable[[SettleResult], None]
 
 
 class SlotOffers(Protocol):
-    """What may be said along with a settlement."""
+    """The source of the offers that the settler sends along with settlements."""
 
     def offer_slot(self) -> str | None: ...
 
-    def unsure(self) -> None: ...
+    def recheck(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """An ending that is not written down yet, and since when."""
+    """An ending that is not written yet, and since when it waits."""
 
     settlement: Settlement
     on_answer: OnAnswer
     since: float
-    # How much longer than usual its answer may take; doubled each time it was late alone.
+    # A factor on the usual time-out. It doubles each time the ending fails in a batch of its own.
     patience: float = 1.0
-    # How long it could not be written, from its first failure alone.
+    # Measures how long the ending has failed, from its first failure in a batch of its own.
     stuck: StuckClock | None = None
-    # It stands for an ending that could not be written.
+    # Whether this is a requeue that replaces an ending that could not be written.
     is_last_resort: bool = False
 
 
@@ -51,14 +51,14 @@ def _weight(item: Item) -> int:
 
 
 class Settler:
-    """Flushes at once when the line is idle; while a
-    flush is under way, endings gather for the next.
+    """Writes an ending at once if no write is under
+    way. Otherwise endings gather for the next batch.
 
-    What cannot be written now is tried again until it is answered: the epoch makes a repeat
-    harmless. A batch that was not answered is halved. A single ending that was not answered goes
-    behind the others, and its answer may take twice as long; one that never arrives while the lease
-    is renewed is given up in the end (`_shrunk`). Only the worker ends that, with `close()`: an
-    event loop that ends cancels every task, and endings are to be written all the same.
+    The settler retries a write until the server answers: the epoch makes a repeat harmless. If a
+    batch is not answered, the next batch is half as large. If a single ending is not answered, it
+    goes behind the others with twice the time-out; if it never arrives while the lease is renewed,
+    the settler gives it up (`_shrunk`). Only `close()` stops the retries: an event loop that ends
+    cancels every task, and the endings must still be written.
     """
 
     def __init__(self, ledger: Ledger, name: str, limits: WriteLimits, *, offers: SlotOffers) -> None:
@@ -77,14 +77,13 @@ class Settler:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest ending has waited to
-        be written down. Safe to call from any thread."""
+        """Seconds that the oldest ending has waited to be written. Safe to call from any thread."""
         waiting = [*self._waiting, *self._under_way]
         return time.monotonic() - min(item.since for item in waiting) if waiting else 0.0
 
     def submit(self, settlement: Settlement, on_answer: OnAnswer) -> None:
         if self._closed:
-            # The worker has stopped without this run; others have it.
+            # The worker has stopped without waiting for this run; another worker gets its task.
             on_answer(SettleResult.LOST)
             return
         self._waiting.append(Item(settlement, on_answer, time.monotonic()))
@@ -95,8 +94,8 @@ class Settler:
         self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
 
     async def close(self) -> None:
-        """What could not be written until now is given up;
-        the worker waits for its endings before it closes."""
+        """Gives up the endings that are still not written. The
+        worker waits for its endings before it calls this."""
         self._closed = True
         under_way = [*self._storing, *([self._flushing] if self._flushing is not None else ())]
         await cancel_and_wait(under_way, "docket: the worker stops")
@@ -127,8 +126,9 @@ class Settler:
             raise
         except Exception as error:
             if offered_by is not None:
-                # The server may have taken it, and somebody it.
-                self._offers.unsure()
+                # The server may have accepted the offer, and
+                # may already have delivered a task for it.
+                self._offers.recheck()
             if isinstance(error, TRANSIENT):
                 self._outages.failed(self, "settling", error)
                 self._put_back(batch)
@@ -145,10 +145,11 @@ class Settler:
             if answer is SettleResult.PAYLOAD_MISSING:
                 self._store_again(item)
             else:
-                _tell(item, answer)
+                _report(item, answer)
 
     def _store_again(self, item: Item) -> None:
-        """Its payload has expired: the server was away for longer than that is kept."""
+        """The payload has expired, because the server was
+        unreachable for longer than the payload's lifetime."""
         task = asyncio.create_task(self._store_and_submit(item), name=f"{self._name} - storing again")
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
@@ -172,7 +173,8 @@ class Settler:
         self.submit(item.settlement, item.on_answer)
 
     def _put_back(self, batch: list[Item]) -> None:
-        """The next batch is half as large; an ending that failed alone lets the others go first."""
+        """Halves the next batch. An ending that failed
+        in a batch of its own goes behind the others."""
         if len(batch) > 1:
             self._most, self._budget = len(batch) // 2, max(sum(map(_weight, batch)) // 2, 1)
             self._waiting = batch + self._waiting
@@ -182,33 +184,38 @@ class Settler:
             self._waiting += self._shrunk(batch[0])
 
     def _shrunk(self, item: Item) -> list[Item]:
-        """What is to be tried next in place of an ending that failed alone. One that never arrives
-        while the lease is renewed becomes a hand-back of a few bytes; if not even that arrives, the
-        worker lets its lease go."""
+        """Returns the next write to try after an ending failed in a batch of its own.
+
+        An ending that never arrives while the lease is renewed becomes a requeue of a few bytes. If
+        the requeue does not arrive either, the worker gives up its lease.
+        """
         if item.stuck is None:
             item.stuck = self._limits.clock(item.settlement.weight)
         if not item.stuck.is_over:
             return [item]
         key, seconds = item.settlement.key, item.stuck.seconds
         if item.is_last_resort:
-            logger.error("task %r could not be handed back for %.0f s; the lease is let go", key, seconds)
-            _tell(item, SettleResult.LOST)
-            self._limits.let_go()
+            logger.error("task %r could not be requeued for %.0f s; the worker gives up its lease", key, seconds)
+            _report(item, SettleResult.LOST)
+            self._limits.give_up_lease()
             return []
         logger.error(
-            "the ending of task %r could not be written for %.0f s; it goes back to be run again", key, seconds
+            "the ending of task %r could not be written for %.0f s; the task is requeued and runs again", key, seconds
         )
         small = requeue(key, item.settlement.epoch, begun=True)
         small.worker = item.settlement.worker
-        return [Item(small, lambda _: _tell(item, SettleResult.LOST), item.since, is_last_resort=True)]
+        return [Item(small, lambda _: _report(item, SettleResult.LOST), item.since, is_last_resort=True)]
 
     def _give_up(self, batch: list[Item], error: NotOpen) -> None:
-        logger.error("%d ending(s) could not be written: %s; others will run those tasks again", len(batch), error)
+        logger.error(
+            "%d ending(s) could not be written: %s; other workers will run those tasks again", len(batch), error
+        )
         for item in batch:
-            _tell(item, SettleResult.LOST)
+            _report(item, SettleResult.LOST)
 
     async def _send_singly(self, batch: list[Item], error: Exception) -> None:
-        """The server refuses the batch: one bad settlement must not hold up the others."""
+        """Sends the endings of a refused batch one by one:
+        a bad settlement must not block the others."""
         if len(batch) > 1:
             for number, item in enumerate(batch):
                 try:
@@ -219,12 +226,12 @@ class Settler:
             return
         key = batch[0].settlement.key
         logger.error("cannot settle task %r: %s; it will be recovered when this worker stops", key, error)
-        _tell(batch[0], SettleResult.LOST)
+        _report(batch[0], SettleResult.LOST)
 
 
-def _tell(item: Item, answer: SettleResult) -> None:
-    """A report that fails (a metrics exporter, a log
-    handler) must not keep the others from being told."""
+def _report(item: Item, answer: SettleResult) -> None:
+    """Calls `on_answer`. An error in it (from a metrics exporter
+    or a log handler) must not affect the other items."""
     try:
         item.on_answer(answer)
     except Exception:

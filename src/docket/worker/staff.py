@@ -1,4 +1,4 @@
-"""The parts of a worker: built, started and stopped here, in the order in which they stand."""
+"""The parts of a worker. This module builds, starts and stops them, in the order of the code."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ Until = Callable[["Staff"], Coroutine[Any, Any, None]]
 
 async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *, has_to_end: bool) -> Staff:
     """Builds and starts the parts. `stack` closes them in
-    reverse order, also if a later one does not start."""
-    # Before the parts are built: runs see the context
-    # variables that a life cycle sets. So they close last.
+    reverse order, even if a later part fails to start."""
+    # Life cycles open before the parts are built, so that runs see the context variables that a
+    # life cycle sets. They close last.
     for lifecycle in lifecycles(worker):
         await stack.enter_async_context(lifecycle)
     await warn_of_eviction(worker.docket.server, worker.docket.keys.root)
@@ -61,12 +61,12 @@ async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *,
 
 
 class Staff:
-    """The parts of one run of a worker (`run_forever` and
-    its like). The next run has a staff of its own."""
+    """The parts of one session of a worker (a call of `run_forever`
+    or similar). Each session has a staff of its own."""
 
     def __init__(self, worker: Worker, session: Session, *, has_to_end: bool) -> None:
-        """Each part gets the parts above it. Events of the lease
-        and offers of slots go the other way, by `self`."""
+        """Each part receives parts that are built before it. Lease events and slot offers flow the
+        other way, through `self`."""
         docket, ledger, subscriptions = worker.docket, worker.docket.ledger, worker.docket.subscriptions
         labels, pause = worker.labels(), max(worker.reconnection_delay.total_seconds(), 0.05)
         heartbeat_ms = duration_ms(docket.heartbeat_interval)
@@ -83,7 +83,7 @@ class Staff:
         self.registration: Registration = Registration(
             ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
         )
-        self.draining: Drain = Drain(self.runs, worker.grace_period.total_seconds(), self.registration)
+        self.drain: Drain = Drain(self.runs, worker.grace_period.total_seconds(), self.registration)
         self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.registration)
         self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
@@ -91,12 +91,12 @@ class Staff:
         self.fetcher: Fetcher = Fetcher(
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
-        self.orders: CancelListener = CancelListener(ledger, subscriptions, self.runs, events.function_waits)
+        self.cancel_listener: CancelListener = CancelListener(ledger, subscriptions, self.runs, events.function_waits)
         self.stager: Stager = Stager(
             ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause
         )
         self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
-        self.agreement: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
+        self.settings_check: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
         self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)
         self._services: list[Service] = [
             self.fetcher,
@@ -104,46 +104,46 @@ class Staff:
             self.runner.loader,
             self.stager,
             self.sampler,
-            self.agreement,
+            self.settings_check,
         ]
         if worker.schedule_automatic_tasks:
             self._services.append(self.seeder)
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Starts the parts in this order. Once the services have
-        stopped, `stack` closes the parts in reverse order."""
+        """Starts the parts in this order. `stack` closes them
+        in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
         await registration.open(list(docket.tasks), max_losses_of(docket.tasks))
-        # Renewal is the last to stop: what the parts below
-        # write while they close is written under the lease.
+        # Renewal stops last: the parts below still write under the lease while they close.
         stack.push_async_callback(self._leave)
-        # After the fetcher: what that hands back while it closes is written.
+        # The settler closes after the fetcher, so that it writes the tasks that the fetcher
+        # requeues while it closes.
         stack.push_async_callback(self.settler.close)
-        await registration.patiently(lambda: self.orders.open(registration.id))
-        stack.push_async_callback(self.orders.close)
-        # Also if it opens only half-way.
+        await registration.until_answered(lambda: self.cancel_listener.open(registration.id))
+        stack.push_async_callback(self.cancel_listener.close)
+        # Pushed before the fetcher opens: the fetcher may fail half-way and must close then, too.
         stack.push_async_callback(self.fetcher.close)
-        await registration.patiently(lambda: self.fetcher.open(registration.id, self._worker.name_json))
+        await registration.until_answered(lambda: self.fetcher.open(registration.id, self._worker.name_json))
         await self.stager.open()
         stack.push_async_callback(self.stager.close)
         stack.callback(self.sampler.clear)
-        await self.agreement.begin()
+        await self.settings_check.begin()
         await docket.wait_for_strikes_loaded()
         if self._worker.schedule_automatic_tasks:
             await self.seeder.begin()
         registration.start()
 
     async def serve(self, until: Until) -> None:
-        """Runs the services until `until` returns, somebody stops or cancels the worker, or a
-        service fails for good."""
-        self.session.begin(self.draining)
+        """Runs the services until `until` returns, the worker is stopped or cancelled, or a service
+        raises an error that it does not retry."""
+        self.session.begin(self.drain)
         tasks = self._start_services(until)
         cancelled = False
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Cancelling a worker is the way to stop it: it drains and returns. An event loop that
-            # ends cancels all tasks.
+            # A cancel stops the worker: it drains and returns. If
+            # all tasks are cancelled, the event loop is ending.
             cancelled = True
             if all(task.cancelling() for task in tasks):
                 self.session.requeue(loop_ends=True)
@@ -167,25 +167,25 @@ class Staff:
         ]
 
     async def _stop(self, tasks: list[asyncio.Task[None]], failure: BaseException | None) -> bool:
-        """Stops in the order of docs/design/lease-protocol.md, "Shutdown". True if a cancel came
-        meanwhile: then the runs are handed back at once."""
+        """Stops in the order of docs/design/lease-protocol.md, "Shutdown". Returns True if a cancel
+        arrived meanwhile: then the runs are requeued at once."""
         session, cancelled = self.session, False
-        # 1. The grace period begins. The server hears of it at once: if the process is killed before it has drained, its tasks
-        #    are not to blame.
-        session.begin_end()
+        # 1. The grace period begins. A renewal reports it to the server at once: if the process is killed while it drains, its
+        #    tasks do not count as the cause.
+        session.begin_stop()
         self.fetcher.begin_nothing()
         if len(self.runs):
             self.registration.renew_now()
-        # 2. The services end. The fetcher waits for a claim under way and hands back what it brings; the stager resigns.
+        # 2. The services end. The fetcher waits for a claim under way and requeues the claimed tasks; the stager resigns.
         try:
             await cancel_and_wait(tasks, "docket: the worker stops", session.services_are_late)
         except asyncio.CancelledError:
             cancelled = True
             session.requeue()
         if isinstance(failure, NotOpen):
-            logger.warning("the docket was closed under worker %s, which stops", self._worker.name)
+            logger.warning("the docket was closed while worker %s was running; the worker stops", self._worker.name)
             session.requeue()
-        # 3. The offer of a slot is withdrawn. A delivery that is on its way for it is handed back.
+        # 3. The fetcher withdraws the offer of a slot. It requeues a delivery that is already on its way.
         try:
             with contextlib.suppress(NotOpen, TimeoutError):
                 async with asyncio.timeout(session.seconds_to_withdraw()):
@@ -193,19 +193,19 @@ class Staff:
         except asyncio.CancelledError:
             cancelled = True
             session.requeue()
-        # 4. Runs get the rest of the grace period; then they are cancelled and handed back. All endings are written.
-        return await self.draining.run(session.requeue) or cancelled
-        # 5. The parts are closed in reverse order of `start`. Last of all the worker gives its lease up.
+        # 4. Runs get the rest of the grace period; then they are cancelled and requeued. All endings are written.
+        return await self.drain.run(session.requeue) or cancelled
+        # 5. The stack closes the parts in reverse order of `start`. Last of all, the worker gives up its lease.
 
     async def _leave(self) -> None:
         self._docket.attached.is_silent = not await self.registration.close(self.session.seconds_to_leave())
 
-    # What the settler may say along with a settlement
+    # Used by the settler, which sends the offer of a slot along with its settlements
 
     def offer_slot(self) -> str | None:
         return self.fetcher.offer_slot()
 
-    def unsure(self) -> None:
+    def recheck(self) -> None:
         self.fetcher.unsure()
 
 

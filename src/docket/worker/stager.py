@@ -1,4 +1,4 @@
-"""Moves tasks to the stream when they fall due."""
+"""Stages tasks: moves them from the queue to the stream when they fall due."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from .registration import Identity
 from .server_clock import steady_seconds
 from .service import Service
 
-# A backstop. A message about an earlier time may be lost,
-# but a subscription that was deaf for a while wakes us too.
+# A safety net in case a message about an earlier due time is
+# lost. A gap in the subscription wakes the stager at once.
 LONGEST_SLEEP = 30.0
-# A deputy looks this long after a task should have been staged.
+# A deputy checks this long after a task should have been staged.
 DEPUTY_SECONDS = 0.5
 RESIGN_SECONDS = 1.0
 
 
 class Stager(Service):
-    """Sleeps until the next task is due; an earlier arrival
-    wakes it. One worker of the fleet stages for all.
+    """Sleeps until the next task is due. A task with an earlier due time wakes it.
 
-    The leader stages at the due time. Its deputy looks half a second later, with one plain command,
-    and takes over if the task is still there. The stagers of all other workers sleep until they get
-    a duty or a renewal summons them.
+    The leader stages for the whole fleet, at the due time. Its deputy checks half a second later,
+    with one plain command, and takes over if the task is still in the queue. The stagers of all
+    other workers sleep until they get a duty or a renewal reports an overdue task.
     """
 
     name = "scheduler"
@@ -53,79 +52,79 @@ class Stager(Service):
         self._now_ms = now_ms
         self._wake = asyncio.Event()
         self._next_ms = math.inf
-        self._listens = self._summoned = False
-        # Something has happened that only the server can explain.
-        self._unsure = True
+        self._listens = self._is_overdue_reported = False
+        # The next due time may have changed without a message: ask the server.
+        self._must_recheck = True
 
     async def open(self) -> None:
-        self._duties.on_change(self._look_soon)
-        self._subscriptions.on_gap(self, self._look_soon)
+        self._duties.on_change(self._recheck)
+        self._subscriptions.on_gap(self, self._recheck)
 
     async def close(self) -> None:
         self._subscriptions.forget_gap(self)
         self._unlisten()
 
     async def run(self) -> None:
-        """Until cancelled; then another worker gets the
-        duty, however long this one takes to drain."""
+        """Runs until cancelled. Then the worker resigns, so that another worker gets the duty
+        before this one has drained."""
         try:
             await super().run()
         finally:
             await self._resign()
 
-    def summon(self) -> None:
-        """A renewal has found a task overdue: leader and deputy are held up."""
-        self._summoned = True
-        self._look_soon()
+    def wake(self) -> None:
+        """A renewal has found an overdue task, so the leader and the deputy are late."""
+        self._is_overdue_reported = True
+        self._recheck()
 
     async def step(self) -> None:
         self._wake.clear()
-        summoned, self._summoned = self._summoned, False
+        is_overdue, self._is_overdue_reported = self._is_overdue_reported, False
         duty = self._duties.duty
-        if duty is Duty.NONE and not summoned:
+        if duty is Duty.NONE and not is_overdue:
             self._unlisten()
             self.is_well()
             await self._wake.wait()
             return
         await self._listen()
-        unsure, self._unsure = self._unsure, False
-        # A time that is heard before the answer is news,
-        # whatever was next before: the answer may be older.
+        must_recheck, self._must_recheck = self._must_recheck, False
+        # Forget the old due time, so that `_on_message` keeps a due time that arrives before the
+        # server's answer: the answer may be older than the message.
         self._next_ms = math.inf
         try:
-            if duty is Duty.DEPUTY and not summoned and not unsure and not await self._is_overdue():
+            if duty is Duty.DEPUTY and not is_overdue and not must_recheck and not await self._leader_is_late():
                 await self._sleep(DEPUTY_SECONDS)
             else:
-                await self._stage(summoned)
+                await self._stage(is_overdue)
         except BaseException:
-            self._unsure = True
+            self._must_recheck = True
             raise
 
-    async def _stage(self, summoned: bool) -> None:
-        staged = await self._ledger.stage(worker=self._identity.id, summoned=summoned)
+    async def _stage(self, is_overdue: bool) -> None:
+        staged = await self._ledger.stage(worker=self._identity.id, summoned=is_overdue)
         self.is_well()
         if staged.duty is not self._duties.duty:
             self._duties.assign(staged.duty)
-            self._unsure = False
+            self._must_recheck = False
         if staged.duty is Duty.NONE:
             return
-        self._heard_due(staged.next_ms)
+        self._note_due(staged.next_ms)
         if staged.duty is Duty.LEADER:
             await self._sleep(0.0, staged.now_ms)
         else:
-            # Where tasks are overdue all the same, the leader is working them off.
+            # If tasks are still overdue, the leader is already staging them.
             await self._sleep(DEPUTY_SECONDS, staged.now_ms, least=DEPUTY_SECONDS)
 
-    async def _is_overdue(self) -> bool:
-        self._heard_due(await self._ledger.next_due_ms())
+    async def _leader_is_late(self) -> bool:
+        self._note_due(await self._ledger.next_due_ms())
         self.is_well()
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 
     async def _sleep(self, longer: float, server_ms: float | None = None, *, least: float = 0.0) -> None:
-        """Until the next due time that is known and as many
-        seconds longer, or until something else happens."""
+        """Sleeps until `longer` seconds after the next
+        known due time, or until a recheck is requested."""
         began, server_ms = steady_seconds(), server_ms if server_ms is not None else self._now_ms()
-        while not self._unsure:
+        while not self._must_recheck:
             slept = steady_seconds() - began
             until_due = (self._next_ms - server_ms) / 1000 + longer
             left = min(max(until_due, least), LONGEST_SLEEP) - slept
@@ -138,28 +137,29 @@ class Stager(Service):
 
     async def _listen(self) -> None:
         if not self._listens:
-            await self._subscriptions.listen(self._ledger.keys.wake_channel, self._heard)
+            await self._subscriptions.listen(self._ledger.keys.wake_channel, self._on_message)
             self._listens = True
 
     def _unlisten(self) -> None:
         if self._listens:
             self._listens = False
-            self._subscriptions.unlisten(self._ledger.keys.wake_channel, self._heard)
+            self._subscriptions.unlisten(self._ledger.keys.wake_channel, self._on_message)
 
-    def _heard(self, message: bytes) -> None:
-        """An earlier due time than any before; 0 if a worker with a duty is gone."""
+    def _on_message(self, message: bytes) -> None:
+        """The message is a due time that is earlier than all
+        others, or 0 if a worker with a duty has left."""
         due_ms = float(message)
         if due_ms <= 0:
-            self._look_soon()
+            self._recheck()
         elif due_ms < self._next_ms:
-            self._heard_due(due_ms)
+            self._note_due(due_ms)
             self._wake.set()
 
-    def _heard_due(self, due_ms: float | None) -> None:
+    def _note_due(self, due_ms: float | None) -> None:
         self._next_ms = min(self._next_ms, math.inf if due_ms is None else due_ms)
 
-    def _look_soon(self) -> None:
-        self._unsure = True
+    def _recheck(self) -> None:
+        self._must_recheck = True
         self._wake.set()
 
     async def _resign(self) -> None:

@@ -19,8 +19,8 @@ EVERY_SECONDS, EVERY_SECONDS_WHEN_EMPTY = 10.0, 30.0
 
 
 class Sweeper:
-    """Looks through one page of tasks in each step, while
-    this worker leads. It runs in the renewal thread."""
+    """Checks one page of tasks in each step, while
+    this worker leads. Runs in the renewal thread."""
 
     def __init__(self, ledger: Ledger, client: Callable[[], Any], duties: Duties) -> None:
         self._ledger = ledger
@@ -34,7 +34,7 @@ class Sweeper:
         if not self._duties.leads:
             self.due_at = steady_seconds() + EVERY_SECONDS
             return
-        looked_at, mended = self._ledger.sweep(self._client(), PAGE, int(EVERY_SECONDS * 900))
-        self.due_at = steady_seconds() + (EVERY_SECONDS if looked_at else EVERY_SECONDS_WHEN_EMPTY)
-        if mended:
-            logger.warning("sweeping: %d task(s) were out of place and have been put back", mended)
+        checked, repaired = self._ledger.sweep(self._client(), PAGE, int(EVERY_SECONDS * 900))
+        self.due_at = steady_seconds() + (EVERY_SECONDS if checked else EVERY_SECONDS_WHEN_EMPTY)
+        if repaired:
+            logger.warning("sweeping: %d task(s) were in no queue or stream and have been put back", repaired)

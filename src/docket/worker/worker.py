@@ -38,12 +38,12 @@ from .task_list import log_start
 class Worker:
     """Runs the tasks of a docket. An async context manager.
 
-    `concurrency` tasks run at a time. A worker that dies loses its tasks to the others
-    after `redelivery_timeout` or the docket's heartbeat time-out, whichever is sooner;
-    one that lives keeps them, however long they take. On shutdown running tasks have
-    `grace_period` to finish; the rest is handed back. Nothing is polled, and no more
-    is taken than there are slots for within a moment: `minimum_check_interval`,
-    `scheduling_resolution` and `message_batch` are accepted and unused.
+    The worker runs `concurrency` tasks at a time. If it dies, other workers get its tasks after
+    `redelivery_timeout` or the docket's heartbeat time-out, whichever is sooner. While it is
+    alive it keeps its tasks, however long they take. On shutdown, running tasks have
+    `grace_period` to finish; the worker requeues the rest. The worker does not poll, and claims
+    only tasks that it can start soon: `minimum_check_interval`, `scheduling_resolution` and
+    `message_batch` are accepted and have no effect.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Worker:
             raise TypeError(
                 f"Worker({docket!r}): a worker takes an open docket; to start from a URL use Worker.run(url=…)"
             )
-        # Which values are refused is written there.
+        # WorkerOptions refuses bad values.
         self.options: WorkerOptions = WorkerOptions.of(locals())
         self.docket = docket
         self.name: str = name or f"{socket.gethostname()}#{os.getpid()}"
@@ -86,10 +86,10 @@ class Worker:
         self.run_limits: dict[str, int] = {}
         self.reporter: Reporter = Reporter(self.labels(), {})
         self.server_clock: ServerClock = ServerClock()
-        # While the worker is open.
+        # None while the worker is closed.
         self._stack: AsyncExitStack | None = None
         self.shared: SharedValues = SharedValues()
-        # Of the run that goes on, or of the last one.
+        # The current session and its parts, or those of the last session.
         self._session: Session | None = None
         self._staff: Staff | None = None
 
@@ -98,21 +98,21 @@ class Worker:
 
     @property
     def staff(self) -> Staff:
-        """The parts of this worker, once it runs."""
+        """The parts of this worker. Raises NotOpen before the first run."""
         if self._staff is None:
             raise NotOpen("the worker has not run yet")
         return self._staff
 
     @property
     def id(self) -> str:
-        """The worker's name in the fleet: new for each run, and after a lost lease."""
+        """The worker's id in the fleet: new for each session, and after a lost lease."""
         return self.staff.registration.id
 
     @property
     def runs(self) -> Runs:
         return self.staff.runs
 
-    # Time as the server has it
+    # The server's time
 
     def now_ms(self) -> float:
         clock = self.docket.server.clock
@@ -125,7 +125,7 @@ class Worker:
     def redelivery_ms(self) -> int:
         return duration_ms(self.redelivery_timeout)
 
-    # Life
+    # Opening and closing
 
     async def __aenter__(self) -> Self:
         assert self._stack is None, "this worker is already open"
@@ -134,7 +134,7 @@ class Worker:
         async with AsyncExitStack() as stack:
             self._session = None
             self.shared = SharedValues()
-            # Left last: values that are closed may look at the worker.
+            # Runs last: shared values may use the current worker while they close.
             stack.callback(BlockContext(self._variables()).leave)
             stack.push_async_callback(self.shared.aclose)
             self._stack = stack.pop_all()
@@ -144,8 +144,8 @@ class Worker:
         return [(current_docket, self.docket), (current_worker, self), *self.shared.variables()]
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Ends a run that goes on in another asyncio task first:
-        within the grace period, at once after an exception."""
+        """First ends a session that runs in another asyncio task: within the grace period, or at
+        once after an exception."""
         stack, self._stack = self._stack, None
         if stack is None:
             return
@@ -155,11 +155,11 @@ class Worker:
             await stack.aclose()
 
     def is_inside(self) -> bool:
-        """Whether the caller runs in this worker, so that it cannot wait for the worker's end."""
+        """Whether the caller runs in this worker and therefore cannot wait for the worker's end."""
         return self._session is not None and self._session.is_inside()
 
     async def end_run(self, *, at_once: bool) -> None:
-        """Returns when the run that goes on in another asyncio task, if there is one, has ended."""
+        """Ends a session that runs in another asyncio task, and returns when it has ended."""
         if self._session is not None:
             await self._session.end(at_once=at_once)
 
@@ -179,30 +179,30 @@ class Worker:
         return self._session is not None and self._session.is_stopping
 
     def health_problem(self) -> str | None:
-        """Why the worker is not well, or None if it claims, renews and its event loop turns."""
+        """Why the worker is unhealthy. None if it claims, renews, and its event loop responds."""
         return health_problem(self)
 
     def readiness_problem(self) -> str | None:
         return readiness_problem(self)
 
     def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:
-        """The body of one of our runs waits for a task that has not begun."""
+        """Notes that the body of one of this worker's runs waits for a task that has not begun."""
         if (docket.name, docket.ledger.server.url) == (self.docket.name, self.docket.url):
             self.staff.waiting_bodies.note(execution, key)
 
-    # Working
+    # Running
 
     async def run_forever(self) -> None:
-        """Works until it is cancelled or told to stop; then finishes what runs and returns."""
+        """Runs tasks until the worker is cancelled or stopped; then finishes the running tasks."""
         await self._work(_never)
 
     async def run_until_finished(self) -> None:
-        """Works until nothing is waiting or running, future work included."""
+        """Runs tasks until none is waiting, scheduled or running."""
         await self._work(self._finished, has_to_end=True)
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
-        """As run_until_finished, with at most so many runs of the given keys: for tasks that
-        perpetuate themselves."""
+        """Like run_until_finished, but runs each of the given keys at most as many times as given.
+        For tasks that perpetuate themselves."""
         self.run_limits = dict(iterations_by_key)
         try:
             await self._work(self._finished, has_to_end=True)
@@ -210,8 +210,8 @@ class Worker:
             self.run_limits = {}
 
     def stop(self) -> None:
-        """Asks the worker to finish what runs and return.
-        Asked again, it hands back what still runs."""
+        """Asks the worker to finish the running tasks and return.
+        A second call requeues the tasks that still run."""
         if self._session is not None:
             self._session.stop()
 
@@ -219,7 +219,8 @@ class Worker:
         await wait_until_finished(self.docket, staff)
 
     async def _work(self, until: Until, *, has_to_end: bool = False) -> None:
-        """The parts of the worker, and the order in which they start and stop, are in staff.py."""
+        """Opens the parts of the worker and serves. staff.py
+        has the order in which they start and stop."""
         if self._stack is None:
             raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert self._session is None or self._session.is_over, "this worker is already running"
@@ -232,7 +233,7 @@ class Worker:
                 notice_cancel()
                 await self._staff.serve(until)
         except asyncio.CancelledError:
-            # During set-up: nothing runs yet, and what was opened is closed.
+            # Cancelled during set-up: nothing runs yet, and the stack has closed the opened parts.
             forget_cancels()
         finally:
             if not session.is_over:
@@ -240,7 +241,7 @@ class Worker:
                 self.docket.attached.detach(self)
 
     def _abandoned(self) -> None:
-        """The event loop was closed under the run, which will never go on."""
+        """The event loop was closed during the session, which therefore never continues."""
         if self.is_working:
             self.staff.registration.abandon()
         self.docket.attached.detach(self)
@@ -269,9 +270,9 @@ class Worker:
         grace_period: timedelta = timedelta(minutes=5),
         wait: timedelta = timedelta(seconds=30),
     ) -> None:
-        """Runs a worker as a program does: loads the tasks (and what else is named as
-        `module:name`), serves health and metrics, and stops on SIGTERM and SIGINT. Raises
-        ServerUnreachable if the server is not there within `wait`."""
+        """Runs a worker as a program: loads the tasks and other objects named as `module:name`,
+        serves health and metrics, and stops on SIGTERM and SIGINT. Raises ServerUnreachable if the
+        server does not answer within `wait`."""
         options = WorkerOptions.among(locals())
         check_durations("Worker.run", wait=wait)
         await run_program(

@@ -1,5 +1,5 @@
-"""When a worker stops trying to write an ending that does not arrive
-(docs/design/lease-protocol.md, "Settle")."""
+"""Decides when a worker stops retrying a write that never
+succeeds (docs/design/lease-protocol.md, "Settle")."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Protocol
 
 from docket.storage.pipeline import SLOWEST_BYTES_PER_SECOND
 
+# A write may fail for this many lease lengths.
 LEASES = 3
 
 
 class KeptLease(Protocol):
-    """`kept_seconds`: for how long the worker has kept its lease. `let_go` gives the lease up."""
+    """`kept_seconds` is how long the worker has kept its lease. `give_up` gives the lease up."""
 
     @property
     def kept_seconds(self) -> float: ...
 
-    def let_go(self) -> None: ...
+    def give_up(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
-    """Makes a clock for each write that fails."""
+    """Creates a clock for each write that fails."""
 
     lease_seconds: float
     lease: KeptLease
@@ -30,13 +31,13 @@ class WriteLimits:
     def clock(self, size: int) -> StuckClock:
         return StuckClock(self.lease, LEASES * self.lease_seconds + size / SLOWEST_BYTES_PER_SECOND)
 
-    def let_go(self) -> None:
-        self.lease.let_go()
+    def give_up_lease(self) -> None:
+        self.lease.give_up()
 
 
 class StuckClock:
-    """How long one write has failed while the lease was renewed. In an outage, in which renewals
-    fail as well, it stands still."""
+    """Measures how long one write has failed while the lease was renewed. It stands still during an
+    outage, when renewals fail as well."""
 
     def __init__(self, lease: KeptLease, most_seconds: float) -> None:
         self._lease = lease
