@@ -1,229 +1,51 @@
-"""The docket: where producers schedule work."""
+"""The docket: it schedules tasks, finds them again and changes them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar, overload
 
 from docket._compat import PydocketKeys
-from docket.attached import AttachedWorkers
 from docket.dependencies import argument_check
-from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
-from docket.execution.manual_runs import ManualRuns
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
-from docket.instrumentation import (
-    TASKS_CANCELLED,
-    inject_context,
-    is_tracing,
-)
-from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
-from docket.ledger.foreign import warn_of_foreign
-from docket.ledger.tasks import BATCH
-from docket.model.losses import MAX_LOSSES, check_max_losses
+from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
+from docket.ledger import ProgressChange, Unwritten
+from docket.lifetime import DocketLifetime
 from docket.model.task_keys import new_key
-from docket.model.times import check_durations, duration_ms
 from docket.pending_call import PendingCall, check_when_and_key
-from docket.registry import Registry, TaskCollection, name_of
-from docket.result_store import ResultStore
-from docket.scheduler import Scheduler
+from docket.registry import TaskCollection, name_of
 from docket.spans import batch_span, request_span, task_span
-from docket.storage.keys import Keys
-from docket.storage.server import Server
-from docket.storage.subscriptions import Subscriptions
-from docket.storage.urls import Kind, parse
-from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction, StrikeList
-from docket.tasks import standard_tasks
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-    from redis.credentials import CredentialProvider
+from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Larger arguments belong in a store of their own, with the task carrying the address.
-MAX_PAYLOAD = 8 * 1024 * 1024
 
 Batch = int | None
 
 __all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
 
 
-class Docket(PydocketKeys):
+class Docket(DocketLifetime, PydocketKeys):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
-    embedded:///folder …). It can be entered while the server is away: calls raise
-    ServerUnreachable, which is a RedisError of redis-py, until the server is there, and workers
-    wait for it. Entering raises UnknownScheme for a URL of no known kind, ServerUnsuitable if the
-    server refuses us (a wrong password) or is too old. `execution_ttl` is how long finished tasks
-    are remembered; with 0 nothing outlives the task. `max_payload` is how many bytes the arguments
-    or the result of one task may have. `add_patience` is how long `add` and its like repeat a call
-    that could not be written down, where a repeat is safe; 0 turns that off. A task that lost its
-    worker `max_losses` times, the last time as its only run, is buried.
+    embedded:///folder …). A docket can be entered while its server is unreachable: until the server
+    answers, calls raise ServerUnreachable, which is a RedisError of redis-py, and workers wait.
+    Entering raises UnknownScheme if docket does not know the scheme of the URL, and
+    ServerUnsuitable if the server refuses docket (a wrong password) or is too old.
+
+    `execution_ttl` is how long docket keeps the records of finished tasks; with 0 it keeps none.
+    `max_payload` limits the bytes of the arguments, and of the result, of one task. `add_patience`
+    is how long `add` and the other scheduling calls repeat a request that failed, where a repeat is
+    safe; 0 turns repeats off. docket buries a task whose workers died `max_losses` times, if it was
+    the only run of its worker the last time.
     """
-
-    def __init__(
-        self,
-        name: str = "docket",
-        url: str = "redis://localhost:6379/0",
-        heartbeat_interval: timedelta = timedelta(seconds=2),
-        missed_heartbeats: int = 5,
-        execution_ttl: timedelta = timedelta(minutes=15),
-        result_storage: Any = None,
-        enable_internal_instrumentation: bool = False,
-        credential_provider: CredentialProvider | None = None,
-        *,
-        max_payload: int = MAX_PAYLOAD,
-        add_patience: timedelta = timedelta(seconds=2),
-        max_losses: int = MAX_LOSSES,
-    ) -> None:
-        check_durations(
-            "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
-        )
-        if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
-            raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
-        if add_patience < timedelta(0):
-            raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
-        self.name = name
-        self.url = url
-        self.heartbeat_interval = heartbeat_interval
-        self.missed_heartbeats = missed_heartbeats
-        self.execution_ttl = execution_ttl
-        self.given_result_storage = result_storage
-        self._result_store: Any = None
-        self.enable_internal_instrumentation = enable_internal_instrumentation
-        self.credential_provider = credential_provider
-        self.max_payload = max_payload
-        self.add_patience = add_patience
-        self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
-        self.strike_list: StrikeList = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
-        self.registry: Registry = Registry()
-        for function in standard_tasks:
-            self.registry.register(function)
-        self.server: Server = Server(url, credential_provider)
-        self.keys: Keys = self._name_keys()
-        self.attached: AttachedWorkers = AttachedWorkers()
-        self._ledger: Ledger | None = None
-        self._subscriptions: Subscriptions | None = None
-        self._manual_runs: ManualRuns | None = None
-        self._stack: AsyncExitStack | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._scheduling: Scheduler | None = None
-        self._progressing: Batcher[ProgressChange, bytes | Unwritten]
-
-    def _name_keys(self) -> Keys:
-        cluster = parse(self.url).kind is Kind.CLUSTER
-        if cluster and (not self.name or self.name.startswith("}")):
-            raise ValueError(f"docket name {self.name!r}: on a cluster it must not be empty or begin with a brace")
-        return Keys(self.name, database=self.server.database, cluster=cluster)
-
-    # Life
-
-    async def __aenter__(self) -> Self:
-        assert self._stack is None, "this docket is already open"
-        self._closing = None
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.server)
-            self.keys = self._name_keys()
-            self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0), self.max_losses)
-            self._subscriptions = Subscriptions(self.server, self.name)
-            stack.push_async_callback(self._subscriptions.aclose)
-            stack.push_async_callback(self.strike_list.close)
-            await self.strike_list.follow(self.server, self._subscriptions, self.keys)
-            await warn_of_foreign(self._ledger, self.name)
-            self._scheduling = Scheduler(self, self._ledger)
-            self._progressing = Batcher(
-                self._ledger.progress,
-                most=BATCH,
-                weigh=lambda change: change.weight,
-                in_flight=2,
-                name=f"{self.name} - progress",
-            )
-            stack.push_async_callback(self._scheduling.drain)
-            stack.push_async_callback(self._progressing.drain)
-            self._manual_runs = ManualRuns(self._ledger, self._manual_lease_ms(), self.name)
-            stack.push_async_callback(self._manual_runs.aclose)
-            self.attached.open()
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Closes the connections. Workers that still run
-        on this docket hand back what they run first."""
-        if self._closing is not None:
-            await asyncio.wait([self._closing])
-        elif self._stack is not None and self.attached.is_inside():
-            # A task body closes its own docket, which cannot wait for that body to end.
-            self._closing = asyncio.create_task(self._end_and_close(), name=f"{self.name} - closing")
-        elif self._stack is not None:
-            await self._end_and_close()
-
-    async def _end_and_close(self) -> None:
-        try:
-            await self.attached.end_all()
-        finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        stack, self._stack = self._stack, None
-        self._result_store = None
-        if stack is not None:
-            await stack.aclose()
-
-    @property
-    def ledger(self) -> Ledger:
-        if self._stack is None or self._ledger is None:
-            raise _not_open()
-        return self._ledger
-
-    @property
-    def subscriptions(self) -> Subscriptions:
-        if self._stack is None or self._subscriptions is None:
-            raise _not_open()
-        return self._subscriptions
-
-    @property
-    def manual_runs(self) -> ManualRuns:
-        if self._stack is None or self._manual_runs is None:
-            raise _not_open()
-        return self._manual_runs
-
-    def _manual_lease_ms(self) -> int:
-        return max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
-
-    @property
-    def scheduler(self) -> Scheduler:
-        if self._stack is None or self._scheduling is None:
-            raise _not_open()
-        return self._scheduling
-
-    @asynccontextmanager
-    async def redis(self) -> AsyncGenerator[Redis]:
-        """A redis-py client (bytes in, bytes out) on the docket's server."""
-        if self._stack is None:
-            raise _not_open()
-        yield self.server.client
-
-    @property
-    def result_storage(self) -> Any:
-        """Where results are read by `execution.result_key`, in the collection `results_collection`.
-
-        The store that was given; else, while the docket is
-        open, one that shows the results that records keep.
-        """
-        if self.given_result_storage is not None or self._stack is None:
-            return self.given_result_storage
-        if self._result_store is None:
-            self._result_store = ResultStore(self)
-        return self._result_store
 
     # Names
 
@@ -242,20 +64,20 @@ class Docket(PydocketKeys):
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Makes a function known under its name, or under the given ones.
 
-        Raises ValueError if its dependencies contradict
-        each other; warns if another function has the name.
+        Raises ValueError if its dependencies contradict each other; warns if another function has
+        the name.
         """
         self.registry.register(function, names)
 
     def register_collection(self, collection_path: str, *, unique: bool = False) -> None:
         """Registers every function of `module:collection`.
 
-        If names are to be `unique`, as those that `docket worker --tasks` loads, two functions of
-        one name are a ValueError instead of a warning.
+        With `unique`, which `docket worker --tasks` sets, two functions of one name raise
+        ValueError instead of a warning.
         """
         self.registry.register_collection(collection_path, unique=unique)
 
-    # Scheduler
+    # Scheduling
 
     @overload
     def add(
@@ -273,13 +95,15 @@ class Docket(PydocketKeys):
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
-        A key that is waiting or running is left as it is. Raises TaskNotRegistered (a KeyError) for
-        an unknown name, TypeError for arguments that the function does not take, Unserializable or
-        PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable; in
+        If a task of the key waits or runs, it stays as it is. Raises TaskNotRegistered (a KeyError)
+        for an unknown name, TypeError for arguments that the function does not take, Unserializable
+        or PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable. In
         each case nothing was stored, unless the ServerUnreachable says `maybe_stored`: then the
-        answer was lost. Before that the call is repeated for up to `add_patience`, if it cannot
-        become two tasks by that: while nothing was sent, and after a lost answer if docket made up
-        the key (and remembers finished tasks, `execution_ttl`).
+        answer was lost.
+
+        docket first repeats a failed request for up to `add_patience`, where a repeat cannot make a
+        second task: if nothing was sent, and after a lost answer if docket generated the key and
+        keeps the records of finished tasks (`execution_ttl`).
         """
         return self._pending_call(function, when, key, replace=False)
 
@@ -292,10 +116,10 @@ class Docket(PydocketKeys):
     def replace(
         self, function: Callable[..., Awaitable[Any]] | str, when: datetime, key: str
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
-        """Schedules a call in place of whatever that key has waiting. A run of the key that is
-        going on no longer counts.
+        """Schedules a call in place of the waiting task of that key. If the key has a run now, that
+        run no longer counts.
 
-        Raises as `add`; after a lost answer it is not repeated.
+        Raises as `add`. After a lost answer docket does not repeat the request.
         """
         return self._pending_call(function, when, key, replace=True)
 
@@ -311,8 +135,8 @@ class Docket(PydocketKeys):
         when: datetime | None = None,
         key: str | None = None,
     ) -> Callable[..., TaskCall]:
-        """A call to be scheduled later, by `add_many` or `replace_many`. Sent again while it waits
-        or runs, it changes nothing."""
+        """A call to schedule later, with `add_many` or `replace_many`. If it is sent again while
+        its task waits or runs, nothing changes."""
         found, name = self.registry.find(function)
         check_when_and_key(when, key, name)
         check = argument_check(found)
@@ -328,17 +152,17 @@ class Docket(PydocketKeys):
         return build
 
     async def add_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
-        """Schedules many calls, in chunks; each is judged on its own. An error marks only its
-        execution (`Disposition.FAILED`, `schedule_exception`)."""
+        """Schedules many calls, in chunks. Each call succeeds or fails on its own: an error marks
+        only its execution (`Disposition.FAILED`, `schedule_exception`)."""
         return await self._schedule_many(calls, chunk_size, replace=False)
 
     async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
-        """As `add_many`, replacing what the keys have waiting;
-        of several calls with one key the last counts."""
+        """As `add_many`, but replaces the waiting tasks of the keys. Of several calls with one key
+        the last counts."""
         return await self._schedule_many(calls, chunk_size, replace=True)
 
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None:
-        """Schedules an execution as it stands."""
+        """Schedules an execution with its present call, key and time."""
         if is_tracing():
             with task_span(self, "schedule", execution):
                 execution.trace_context = execution.trace_context or inject_context()
@@ -370,23 +194,23 @@ class Docket(PydocketKeys):
                 await self.scheduler.write_down_many(executions[start : start + size], replace)
         return executions
 
-    # Tasks that are there
+    # Unfinished and finished tasks
 
     async def cancel(self, key: str) -> None:
-        """Removes a waiting task at once, and asks the worker of a running one to cancel it. An
-        unknown key is no error."""
+        """Removes a waiting task at once. If the task runs, asks its worker to cancel the run. An
+        unknown key is not an error."""
         with request_span(self, "cancel", {"docket.key": key}):
-            # One that runs is counted by its worker, when it has ended.
+            # The worker counts a cancelled run when it has ended.
             if await self.ledger.cancel(key) == 1:
                 TASKS_CANCELLED.add(1, self.labels())
 
     async def get_execution(self, key: str) -> Execution[Any] | None:
-        """The task of that key, finished or not, or
-        None. Functions unknown here are no obstacle."""
+        """The task of that key, finished or not, or None. Its function need not be registered
+        here."""
         return await find_execution(self, key)
 
     async def clear(self) -> int:
-        """Cancels everything that waits; what runs goes on. Returns how many tasks were removed."""
+        """Cancels all waiting tasks; running tasks go on. Returns how many tasks were removed."""
         with request_span(self, "clear"):
             removed = await self.ledger.clear()
         TASKS_CANCELLED.add(removed, self.labels())
@@ -401,13 +225,13 @@ class Docket(PydocketKeys):
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
     ) -> None:
-        """Blocks tasks by function, by a parameter's value, or
-        by both, before they are scheduled and before they run.
+        """Blocks tasks by function, by the value of a parameter, or by both, before they are
+        scheduled and before they run.
 
-        Returns when the server has the strike and this process applies it; other processes do
-        within milliseconds. A task that runs already goes on. Raises ValueError if nothing is
-        named, the operator is unknown or the value of `between` is not a pair, Unserializable if
-        the value cannot be stored.
+        Returns when the server has stored the strike and this process applies it; other processes
+        apply it within milliseconds. A task that runs already goes on. Raises ValueError if neither
+        a function nor a parameter is given, if the operator is unknown or if the value of `between`
+        is not a pair, and Unserializable if the value cannot be stored.
         """
         await self._instruct(Strike(_name_or_none(function), parameter, Operator.read(operator), value))
 
@@ -418,7 +242,7 @@ class Docket(PydocketKeys):
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
     ) -> None:
-        """Takes back the strike made with equal arguments; if there is none, nothing happens."""
+        """Removes the strike with equal arguments. Without such a strike, nothing happens."""
         await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
 
     async def _instruct(self, instruction: StrikeInstruction) -> None:
@@ -426,35 +250,31 @@ class Docket(PydocketKeys):
             await self.strike_list.send_instruction(instruction)
 
     async def wait_for_strikes_loaded(self) -> None:
-        """Returns when every strike that was in force
-        when the docket was opened is applied here."""
+        """Returns when this process applies every strike that was in force when the docket was
+        opened."""
         await self.strike_list.wait_for_strikes_loaded()
 
-    # The whole
+    # Queries
 
     async def snapshot(self) -> DocketSnapshot:
-        """Everything that waits or runs, and who works here."""
+        """All waiting and running tasks, and the workers."""
         return await take_snapshot(self)
 
     async def workers(self) -> list[WorkerInfo]:
-        """The workers that run now."""
+        """The live workers."""
         return await read_workers(self.ledger)
 
     async def task_workers(self, task_name: str) -> list[WorkerInfo]:
-        """The workers that know a task."""
+        """The live workers that know a task function."""
         return await read_workers(self.ledger, task_name)
 
     def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]:
-        """State and progress of a task now, then every event."""
+        """The present state and progress of a task, then every event."""
         return watch(self, key, ready)
 
     async def write_progress(self, change: ProgressChange) -> bytes | Unwritten:
         """The progress of the task after the change, as JSON, or why it was not changed."""
-        return await self._progressing.submit(change)
-
-
-def _not_open() -> NotOpen:
-    return NotOpen("the docket is not open: use it inside `async with Docket(…) as docket:`")
+        return await self._progress_batcher.submit(change)
 
 
 def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:

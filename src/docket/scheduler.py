@@ -18,7 +18,7 @@ from docket.model.times import from_ms, to_ms
 from docket.repeater import Repeater, StoreTries, told
 
 if TYPE_CHECKING:
-    from docket.docket import Docket
+    from docket.lifetime import DocketLifetime
 
 logger: logging.Logger = logging.getLogger("docket.docket")
 
@@ -33,7 +33,7 @@ class Scheduler:
     """Takes executions to the ledger: single ones share a
     round trip with their neighbours, many go in batches."""
 
-    def __init__(self, docket: Docket, ledger: Ledger) -> None:
+    def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
         self._docket = docket
         self._ledger = ledger
         self._batcher: Batcher[NewTask, EnqueueResult] = Batcher(

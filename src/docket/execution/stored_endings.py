@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from docket.codec import decode_error, decode_result
 from docket.codec.envelope import bare, enveloped
 from docket.errors import ExecutionCancelled, ResultExpired, TaskFailed
-from docket.ledger import read_ending
+from docket.ledger import Ledger, read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
@@ -23,7 +23,10 @@ async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> A
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
     if kind in (APART, ELSEWHERE):
-        payload = await (_from_payloads if kind == APART else _from_result_storage)(docket, key, payload)
+        if kind == APART:
+            payload = await _from_payloads(docket.ledger, key, payload)
+        else:
+            payload = await _from_result_storage(docket, key, payload)
         kind = VALUE if record.state is ExecutionState.COMPLETED else ERROR
     if record.state is ExecutionState.CANCELLED:
         raise ExecutionCancelled(f"task {key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
@@ -35,9 +38,9 @@ async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> A
     return decode_result(payload) if kind == VALUE else None
 
 
-async def _from_payloads(docket: DocketView, key: str, reference: bytes) -> bytes:
+async def _from_payloads(ledger: Ledger, key: str, reference: bytes) -> bytes:
     found = read_reference(reference)
-    stored = await docket.ledger.payloads.fetch(found.id) if found is not None else None
+    stored = await ledger.payloads.fetch(found.id) if found is not None else None
     if stored is None:
         raise ResultExpired(f"the result of task {key!r} is no longer stored")
     return stored
@@ -50,15 +53,15 @@ async def _from_result_storage(docket: DocketView, key: str, result_key: bytes) 
     return enveloped(base64.b64decode(stored["data"]))
 
 
-async def stored_ending(docket: DocketView, key: str) -> bytes | None:
+async def stored_ending(ledger: Ledger, key: str) -> bytes | None:
     """The pickled value or exception that the finished record of a task has, or None."""
-    record = (await docket.ledger.get(key)).finished
+    record = (await ledger.get(key)).finished
     if record is None:
         return None
     ending = read_ending(record.tail)
     payload = ending.payload
     if ending.kind == APART:
-        payload = await _from_payloads(docket, key, payload)
+        payload = await _from_payloads(ledger, key, payload)
     elif ending.kind not in (VALUE, ERROR):
         return None
     return bare(payload)

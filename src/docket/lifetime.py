@@ -1,0 +1,193 @@
+"""The life of a docket: its settings, and the parts that it opens and closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from docket.attached import AttachedWorkers
+from docket.errors import NotOpen
+from docket.execution.manual_runs import ManualRuns
+from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
+from docket.ledger.foreign import warn_of_foreign
+from docket.ledger.tasks import BATCH
+from docket.model.losses import MAX_LOSSES, check_max_losses
+from docket.model.times import check_durations, duration_ms
+from docket.registry import Registry
+from docket.result_store import ResultStore
+from docket.scheduler import Scheduler
+from docket.storage.keys import Keys
+from docket.storage.server import Server
+from docket.storage.subscriptions import Subscriptions
+from docket.storage.urls import Kind, parse
+from docket.strikelist import StrikeList
+from docket.tasks import standard_tasks
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.credentials import CredentialProvider
+
+# Larger arguments belong in a store of their own; the task carries their address.
+MAX_PAYLOAD = 8 * 1024 * 1024
+
+
+class DocketLifetime:
+    """A docket without its verbs: `Docket` adds them. An async context manager."""
+
+    def __init__(
+        self,
+        name: str = "docket",
+        url: str = "redis://localhost:6379/0",
+        heartbeat_interval: timedelta = timedelta(seconds=2),
+        missed_heartbeats: int = 5,
+        execution_ttl: timedelta = timedelta(minutes=15),
+        result_storage: Any = None,
+        enable_internal_instrumentation: bool = False,
+        credential_provider: CredentialProvider | None = None,
+        *,
+        max_payload: int = MAX_PAYLOAD,
+        add_patience: timedelta = timedelta(seconds=2),
+        max_losses: int = MAX_LOSSES,
+    ) -> None:
+        check_durations(
+            "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
+        )
+        if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
+            raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
+        if add_patience < timedelta(0):
+            raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
+        self.name = name
+        self.url = url
+        self.heartbeat_interval = heartbeat_interval
+        self.missed_heartbeats = missed_heartbeats
+        self.execution_ttl = execution_ttl
+        self.given_result_storage = result_storage
+        self._result_store: Any = None
+        self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.credential_provider = credential_provider
+        self.max_payload = max_payload
+        self.add_patience = add_patience
+        self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
+        self.strike_list: StrikeList = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
+        self.registry: Registry = Registry()
+        for function in standard_tasks:
+            self.registry.register(function)
+        self.server: Server = Server(url, credential_provider)
+        self.keys: Keys = self._name_keys()
+        self.attached: AttachedWorkers = AttachedWorkers()
+        self._ledger: Ledger | None = None
+        self._subscriptions: Subscriptions | None = None
+        self._manual_runs: ManualRuns | None = None
+        self._stack: AsyncExitStack | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._scheduler: Scheduler | None = None
+        self._progress_batcher: Batcher[ProgressChange, bytes | Unwritten]
+
+    def _name_keys(self) -> Keys:
+        cluster = parse(self.url).kind is Kind.CLUSTER
+        if cluster and (not self.name or self.name.startswith("}")):
+            raise ValueError(f"docket name {self.name!r}: on a cluster it must not be empty or begin with a brace")
+        return Keys(self.name, database=self.server.database, cluster=cluster)
+
+    async def __aenter__(self) -> Self:
+        assert self._stack is None, "this docket is already open"
+        self._closing = None
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            self.keys = self._name_keys()
+            self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0), self.max_losses)
+            self._subscriptions = Subscriptions(self.server, self.name)
+            stack.push_async_callback(self._subscriptions.aclose)
+            stack.push_async_callback(self.strike_list.close)
+            await self.strike_list.follow(self.server, self._subscriptions, self.keys)
+            await warn_of_foreign(self._ledger, self.name)
+            self._scheduler = Scheduler(self, self._ledger)
+            stack.push_async_callback(self._scheduler.drain)
+            self._progress_batcher = Batcher(
+                self._ledger.progress,
+                most=BATCH,
+                weigh=lambda change: change.weight,
+                in_flight=2,
+                name=f"{self.name} - progress",
+            )
+            stack.push_async_callback(self._progress_batcher.drain)
+            manual_lease_ms = max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
+            self._manual_runs = ManualRuns(self._ledger, manual_lease_ms, self.name)
+            stack.push_async_callback(self._manual_runs.aclose)
+            self.attached.open()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Closes the connections. Workers that still run on this docket requeue their tasks
+        first."""
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+        elif self._stack is not None and self.attached.is_inside():
+            # A task body closes its own docket: waiting for that body here would never end.
+            self._closing = asyncio.create_task(self._end_and_close(), name=f"{self.name} - closing")
+        elif self._stack is not None:
+            await self._end_and_close()
+
+    async def _end_and_close(self) -> None:
+        try:
+            await self.attached.end_all()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        stack, self._stack = self._stack, None
+        self._result_store = None
+        if stack is not None:
+            await stack.aclose()
+
+    @property
+    def ledger(self) -> Ledger:
+        if self._stack is None or self._ledger is None:
+            raise _not_open()
+        return self._ledger
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        if self._stack is None or self._subscriptions is None:
+            raise _not_open()
+        return self._subscriptions
+
+    @property
+    def manual_runs(self) -> ManualRuns:
+        if self._stack is None or self._manual_runs is None:
+            raise _not_open()
+        return self._manual_runs
+
+    @property
+    def scheduler(self) -> Scheduler:
+        if self._stack is None or self._scheduler is None:
+            raise _not_open()
+        return self._scheduler
+
+    @asynccontextmanager
+    async def redis(self) -> AsyncGenerator[Redis]:
+        """A redis-py client (bytes in, bytes out) on the docket's server."""
+        if self._stack is None:
+            raise _not_open()
+        yield self.server.client
+
+    @property
+    def result_storage(self) -> Any:
+        """Where results are read by `execution.result_key`, in the collection `results_collection`.
+
+        This is the store that was given. Without one, while the docket is open, it is a view of the
+        results in the task records.
+        """
+        if self.given_result_storage is not None or self._stack is None:
+            return self.given_result_storage
+        if self._result_store is None:
+            self._result_store = ResultStore(self.ledger)
+        return self._result_store
+
+
+def _not_open() -> NotOpen:
+    return NotOpen("the docket is not open: use it inside `async with Docket(…) as docket:`")
