@@ -1,4 +1,4 @@
-"""One task as its producer, its worker and its watchers hold it."""
+"""The handle on a task, for its producer, its worker and its watchers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ from typing import TYPE_CHECKING, Any, Generic
 from uncalled_for import get_signature
 
 from docket.codec import decode_call, encode_call, encode_error
-from docket.errors import (
-    LeaseLost,
-    TaskFailed,
-    Undecodable,
-    UnknownVersion,
-    Unserializable,
-)
-from docket.ledger import Ending, RunEnding, Settlement, SettleResult, Taken, TaskStatus, finish, read_ending
-from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
-from docket.ledger.payloads import LARGEST_CALL, call_payload
-from docket.ledger.workers import as_json, worker_name
+from docket.errors import TaskFailed, Undecodable, UnknownVersion, Unserializable
+from docket.ledger import Ending, Taken, TaskStatus, read_ending
+from docket.ledger.endings import ELSEWHERE, ERROR
+from docket.ledger.workers import worker_name
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import check_durations, from_ms
 from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
 from .identity import TaskIdentity
+from .manual_ending import end_manual_run
 from .next_run import NextRun
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
@@ -40,11 +34,10 @@ if TYPE_CHECKING:
 
 
 class Execution(TaskIdentity, Generic[Result_co]):
-    """A task: what it calls, when, and how it is doing.
-    `Execution[R]` is one whose function returns an `R`."""
+    """A task: its call, its due time, its state and its progress. The function of an `Execution[R]`
+    returns an `R`."""
 
-    # Until something else is known. Defaults of the class
-    # cost the many executions nothing that never get further.
+    # Defaults on the class: most executions never change these, so they do not pay for them.
     taken: Sequence[Taken] = ()
     state: ExecutionState = ExecutionState.SCHEDULED
     record: TaskRecord | None = None
@@ -95,7 +88,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
 
     @property
     def message_id(self) -> str | None:
-        """The id of its stream entry, where it has one."""
+        """The id of the task's stream entry, if it has one."""
         if self._message_id is None and self.record is not None:
             return self.record.entry
         return self._message_id
@@ -117,14 +110,15 @@ class Execution(TaskIdentity, Generic[Result_co]):
         """Calls the function with the arguments that were scheduled."""
         return self._function(*self._args, **self._kwargs)
 
-    # Scheduler
+    # Scheduling
 
     async def schedule(self, replace: bool = False) -> Disposition:
-        """Schedules this task at `when` and tells what became of it.
+        """Schedules this task at `when`. Returns whether it was scheduled.
 
-        Called by a running task it says what follows the run, whether the run ends well or fails; a
-        retry, or the next run of a perpetual task, goes before it. It is written down together with
-        the run's end, so there is never a moment with two of them, or with none.
+        A running task that calls this schedules its own next run, whether the present run succeeds
+        or fails. A retry, or the next run of a perpetual task, takes precedence. docket writes the
+        next run together with the end of the present one, so there is never a moment with two runs
+        or with none.
         """
         if self.epoch:
             self.next_run = NextRun(self.attempt, when=self.when, function_name=self.function_name, call=self.encode())
@@ -141,8 +135,8 @@ class Execution(TaskIdentity, Generic[Result_co]):
         when: datetime | None = None,
         arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
     ) -> None:
-        """Says what follows this run: after a delay on the server's
-        clock, or at a time, perhaps with other arguments."""
+        """Sets the next run of this task: after a delay by the server's clock, or at a time; with
+        the same arguments or with others."""
         self.attempt = attempt
         self.next_run = NextRun(attempt, delay, when)
         if arguments is not None:
@@ -150,7 +144,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
             self.next_run.function_name, self.next_run.call = self._function_name, self.encode()
 
     def run_instead(self, function: TaskFunction) -> None:
-        """The worker's fallback runs in place of a function that the worker does not know."""
+        """Runs another function, the worker's fallback, if the worker does not know this one."""
         self._function = function
 
     def encode(self) -> bytes:
@@ -159,14 +153,15 @@ class Execution(TaskIdentity, Generic[Result_co]):
         except Unserializable as error:
             raise Unserializable(f"{self.function_name}: {error}") from error.__cause__
 
-    # Running by hand
+    # Manual runs
 
     async def claim(self, worker: str) -> bool:
-        """Marks the waiting task as running, for a caller
-        that runs it by hand. False if it does not wait.
+        """Marks the waiting task as running: the caller runs it, not a worker. False if the task
+        does not wait.
 
-        The run has a lease that is renewed while this docket is open; if the process dies, the task
-        is put back. It ends with `mark_as_completed`, `mark_as_failed` or `mark_as_cancelled`.
+        docket renews the lease of the run while this docket is open. If the process dies, docket
+        puts the task back. End the run with `mark_as_completed`, `mark_as_failed` or
+        `mark_as_cancelled`.
         """
         started_ms, epoch = await self.docket.manual_runs.claim(self.key, worker)
         if not epoch:
@@ -177,83 +172,48 @@ class Execution(TaskIdentity, Generic[Result_co]):
         return True
 
     async def mark_as_completed(self, result_key: str | None = None) -> None:
-        """Ends a run by hand. Raises LeaseLost if the
-        run no longer counts; then nothing is written."""
+        """Ends a manual run. Raises LeaseLost if the run no longer counts; then nothing is
+        written."""
         ending = Ending(self.worker, kind=ELSEWHERE if result_key else 0, payload=(result_key or "").encode())
-        await self._end(ExecutionState.COMPLETED, ending)
+        await end_manual_run(self, ExecutionState.COMPLETED, ending)
 
     async def mark_as_failed(self, error: str | None = None, result_key: str | None = None) -> None:
-        """Ends a run by hand with an error. Raises as `mark_as_completed`."""
+        """Ends a manual run with an error. Raises as `mark_as_completed`."""
         ending = Ending(self.worker, error)
         if result_key:
             ending = Ending(self.worker, error, ELSEWHERE, result_key.encode())
         elif error:
             ending = Ending(self.worker, error, ERROR, encode_error(TaskFailed(error)))
-        await self._end(ExecutionState.FAILED, ending)
+        await end_manual_run(self, ExecutionState.FAILED, ending)
 
     async def mark_as_cancelled(self) -> None:
-        """Ends a run by hand as cancelled. Raises as `mark_as_completed`."""
-        await self._end(ExecutionState.CANCELLED, Ending(self.worker))
+        """Ends a manual run as cancelled. Raises as `mark_as_completed`."""
+        await end_manual_run(self, ExecutionState.CANCELLED, Ending(self.worker))
 
-    async def _end(self, state: ExecutionState, ending: Ending) -> None:
-        if not self.epoch and not await self.claim(self.worker or "nobody"):
-            raise RuntimeError(f"task {self.key!r} is neither waiting nor run by this execution")
-        ledger, now = self.docket.ledger, self.docket.now()
-        event = ending_event(state, as_json(self.worker or ""), now.timestamp() * 1000, ending.error)
-        goes_on = self.next_run is not None
-        settlement = finish(self.key, self.epoch, state, ledger.ttl_ms, ending.pack(), event)
-        if self.next_run is not None:
-            told = run_ending(ending, state, as_json(self.worker or ""), now.timestamp() * 1000)
-            settlement = await self._following(self.next_run, told)
-        settlement.worker = self.docket.manual_runs.id_of(self.epoch)
-        _, (answer,) = await ledger.settle([settlement])
-        epoch, self.epoch, self.next_run = self.epoch, 0, None
-        self.docket.manual_runs.release(epoch)
-        if answer is SettleResult.LOST and not await self._has_ended(epoch):
-            raise LeaseLost(
-                f"this run of task {self.key!r} no longer counts: it was replaced, or its lease ended and the task was put back"
-            )
-        self.state, self.completed_at, self.error = state, now, ending.error
-        if goes_on:
-            await self.sync()
-
-    async def _following(self, next_run: NextRun, ending: RunEnding) -> Settlement:
-        call, payloads = next_run.call, self.docket.ledger.payloads
-        payload = call_payload(call) if call is not None and len(call) > LARGEST_CALL else None
-        if payload is not None:
-            await payloads.store(payload)
-        return next_run.settlement(self.key, self.epoch, payload=payload, ending=ending)
-
-    async def _has_ended(self, epoch: int) -> bool:
-        """Whether an earlier attempt to settle was written, and only its answer lost."""
-        finished = (await self.docket.ledger.get(self.key)).finished
-        return finished is not None and finished.epoch == epoch
-
-    # Looking
+    # Queries
 
     async def sync(self) -> None:
-        """Reads state, times, error and progress as they are written down."""
-        look = await self.docket.ledger.get(self.key)
-        self.apply(look)
+        """Reads state, times, error and progress from the server."""
+        self.apply(await self.docket.ledger.get(self.key))
 
     async def is_superseded(self) -> bool:
-        """Whether this task was replaced since: then this run no longer counts."""
-        look = await self.docket.ledger.get(self.key)
+        """Whether this task has been replaced. Then this run no longer counts."""
+        status = await self.docket.ledger.get(self.key)
         if self.epoch:
-            return look.run is None or look.run.epoch != self.epoch
-        return look.task is not None and look.task.generation > self.generation
+            return status.run is None or status.run.epoch != self.epoch
+        return status.task is not None and status.task.generation > self.generation
 
     def subscribe(self, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]:
-        """The state and progress now, then every event; nothing is missed in between."""
+        """The present state and progress, then every event. No event in between is missed."""
         return watch(self.docket, self.key, ready)
 
     async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> Result_co:
-        """Waits for the task to end and returns its value, or raises what it raised.
+        """Waits for the task to end and returns its value, or raises its exception.
 
-        The first ending of this task after the call counts, or of its replacement; an earlier task
-        of the same key does not count. In a chain (`Perpetual`, `Cron`) that is the next ending.
-        Raises ExecutionCancelled if it was cancelled, TimeoutError if it does not end in time,
-        ResultExpired if there is no record (any more).
+        The first ending of this task, or of its replacement, after the call counts; an earlier task
+        of the same key does not count. For a `Perpetual` or `Cron` task that is the end of its next
+        run. Raises ExecutionCancelled if the task was cancelled, TimeoutError if it does not end in
+        time, and ResultExpired if there is no record of it, or no longer one.
         """
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline, not both")
@@ -269,16 +229,16 @@ class Execution(TaskIdentity, Generic[Result_co]):
         self._apply_finished(record)
         return await open_ending(self.docket, self.key, record)
 
-    def apply(self, look: TaskStatus) -> None:
-        stored = look.progress or (look.finished.progress if look.finished else None)
+    def apply(self, status: TaskStatus) -> None:
+        stored = status.progress or (status.finished.progress if status.finished else None)
         self.progress.apply(read_progress(stored) if stored else {})
-        if look.finished is not None:
-            self._apply_finished(look.finished)
-        elif look.task is not None:
-            self.apply_task(look.task)
-            if look.run is not None:
+        if status.finished is not None:
+            self._apply_finished(status.finished)
+        elif status.task is not None:
+            self.apply_task(status.task)
+            if status.run is not None:
                 self.state = ExecutionState.RUNNING
-                self.worker, self.started_at = worker_name(look.run.worker), from_ms(look.run.started_ms)
+                self.worker, self.started_at = worker_name(status.run.worker), from_ms(status.run.started_ms)
                 self.result_key = None
 
     def apply_task(self, task: TaskRecord) -> None:
@@ -296,10 +256,10 @@ class Execution(TaskIdentity, Generic[Result_co]):
         if ending.kind != 0:
             self.result_key = ending.payload.decode() if ending.kind == ELSEWHERE else self.key
 
-    # Showing
+    # Display
 
     def get_argument(self, parameter: str) -> Any:
-        """The argument passed for a parameter. Raises KeyError if none was."""
+        """The argument that was passed for a parameter. Raises KeyError if none was."""
         return get_signature(self.function).bind_partial(*self.args, **self.kwargs).arguments[parameter]
 
     def call_repr(self) -> str:
@@ -330,19 +290,20 @@ def new_execution(
     function_name: str | None,
     trace_context: dict[str, str] | None = None,
 ) -> Execution:
-    """The first attempt of a task that is to be scheduled."""
-    # By position: for arguments by keyword Python makes a dictionary, for every task.
+    """The first attempt of a new task."""
+    # By position: Python would build a dictionary of keyword arguments for every task.
     return Execution(docket, function, args, kwargs, key, when, 1, trace_context, False, function_name)
 
 
 def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
-    """The execution a task record tells of. Raises Undecodable if its arguments cannot be read."""
+    """The execution of a task record. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")
     if task.flags & STORED_APART:
         raise Undecodable("the arguments are stored apart and were not read")
     args, kwargs, trace_context = decode_call(task.call)
-    # Every run begins here: arguments by position and fields that are not properties cost it least.
+    # Every run begins here. Arguments by position, and
+    # fields instead of properties, cost the least.
     execution = Execution(
         docket,
         function or unregistered_function(task.function_name),

@@ -1,0 +1,60 @@
+"""How a run ends whose caller claimed it itself (`Execution.claim`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docket.errors import LeaseLost
+from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
+from docket.ledger.endings import ending_event, run_ending
+from docket.ledger.payloads import LARGEST_CALL, call_payload
+from docket.ledger.workers import as_json
+from docket.model.states import ExecutionState
+
+from .next_run import NextRun
+
+if TYPE_CHECKING:
+    from .execution import Execution
+
+
+async def end_manual_run(execution: Execution[Any], state: ExecutionState, ending: Ending) -> None:
+    """Settles the run, or claims a waiting task and settles that run.
+
+    Raises RuntimeError if the task neither waits nor is run by this execution, and LeaseLost if the
+    run no longer counts.
+    """
+    if not execution.epoch and not await execution.claim(execution.worker or "nobody"):
+        raise RuntimeError(f"task {execution.key!r} is neither waiting nor run by this execution")
+    docket, now = execution.docket, execution.docket.now()
+    worker, now_ms = as_json(execution.worker or ""), now.timestamp() * 1000
+    next_run = execution.next_run
+    if next_run is not None:
+        settlement = await _schedule_next(execution, next_run, run_ending(ending, state, worker, now_ms))
+    else:
+        event = ending_event(state, worker, now_ms, ending.error)
+        settlement = finish(execution.key, execution.epoch, state, docket.ledger.ttl_ms, ending.pack(), event)
+    settlement.worker = docket.manual_runs.id_of(execution.epoch)
+    _, (answer,) = await docket.ledger.settle([settlement])
+    epoch, execution.epoch, execution.next_run = execution.epoch, 0, None
+    docket.manual_runs.release(epoch)
+    if answer is SettleResult.LOST and not await _has_ended(execution, epoch):
+        raise LeaseLost(
+            f"this run of task {execution.key!r} no longer counts: it was replaced, or its lease ended and the task was put back"
+        )
+    execution.state, execution.completed_at, execution.error = state, now, ending.error
+    if next_run is not None:
+        await execution.sync()
+
+
+async def _schedule_next(execution: Execution[Any], next_run: NextRun, ending: RunEnding) -> Settlement:
+    call, payload = next_run.call, None
+    if call is not None and len(call) > LARGEST_CALL:
+        payload = call_payload(call)
+        await execution.docket.ledger.payloads.store(payload)
+    return next_run.settlement(execution.key, execution.epoch, payload=payload, ending=ending)
+
+
+async def _has_ended(execution: Execution[Any], epoch: int) -> bool:
+    """Whether the server wrote an earlier attempt to settle, and only its answer was lost."""
+    finished = (await execution.docket.ledger.get(execution.key)).finished
+    return finished is not None and finished.epoch == epoch
