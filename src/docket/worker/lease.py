@@ -24,7 +24,7 @@ class Lease:
         self.worker = worker
         self.length_ms = length_ms
         self.beat: float = min(beat, length_ms / 3000, LONGEST_BEAT)
-        self.late_ms = int(max(length_ms / 3, self.beat * LATE * 1000))
+        self.late_ms: int = int(max(length_ms / 3, self.beat * LATE * 1000))
         # How long the worker has kept the lease. An outage counts for at most half a lease.
         self.kept_seconds: float = 0.0
         self._renewed_at = steady_seconds()
