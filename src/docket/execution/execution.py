@@ -229,16 +229,16 @@ class Execution(TaskIdentity, Generic[Result_co]):
         self._apply_finished(record)
         return await open_ending(self.docket, self.key, record)
 
-    def apply(self, status: TaskStatus) -> None:
-        stored = status.progress or (status.finished.progress if status.finished else None)
+    def apply(self, look: TaskStatus) -> None:
+        stored = look.progress or (look.finished.progress if look.finished else None)
         self.progress.apply(read_progress(stored) if stored else {})
-        if status.finished is not None:
-            self._apply_finished(status.finished)
-        elif status.task is not None:
-            self.apply_task(status.task)
-            if status.run is not None:
+        if look.finished is not None:
+            self._apply_finished(look.finished)
+        elif look.task is not None:
+            self.apply_task(look.task)
+            if look.run is not None:
                 self.state = ExecutionState.RUNNING
-                self.worker, self.started_at = worker_name(status.run.worker), from_ms(status.run.started_ms)
+                self.worker, self.started_at = worker_name(look.run.worker), from_ms(look.run.started_ms)
                 self.result_key = None
 
     def apply_task(self, task: TaskRecord) -> None:
