@@ -24,8 +24,8 @@ MODULES = (
     "docket.worker",
 )
 # Exported by docket.dependencies for other packages of docket, not for users.
-INTERNAL = {"Plan", "Parked", "Resolved", "WorkerView", "argument_check", "governing", "max_losses_of", "plan_for"}
-INTERNAL |= {"resolve", "resolve_immediately"}
+INTERNAL = {"Plan", "Resolved", "SettledByLimit", "WorkerView", "argument_check", "governing", "max_losses_of"}
+INTERNAL |= {"plan_for", "resolve", "resolve_immediately"}
 
 
 def describe() -> str:

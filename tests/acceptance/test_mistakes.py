@@ -164,7 +164,7 @@ async def value_for_a_function(number: Any = Depends(SOON)) -> None: ...
         (class_for_an_instance, r"the default of 'retry' is Retry itself; call it: Retry\(…\)"),
         (function_for_its_value, r"the default of 'docket' is CurrentDocket itself; call it"),
         (progress_class, r"the default of 'progress' is Progress itself; call it"),
-        (value_for_a_function, r"a dependency on 5, which is no function; write Depends\(function\)"),
+        (value_for_a_function, r"a dependency on 5, which is not a function; write Depends\(function\)"),
     ],
 )
 def test_a_default_that_only_looks_like_a_dependency_is_refused(docket: Docket, function: Any, told: str) -> None:

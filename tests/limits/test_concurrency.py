@@ -424,7 +424,7 @@ async def test_the_key_of_a_limit_is_known_inside_a_run_only(docket: Docket) -> 
     await run_everything(docket)
 
     assert len(keys) == 1
-    with pytest.raises(RuntimeError, match="inside a run only"):
+    with pytest.raises(RuntimeError, match="available only inside a run"):
         _ = limit.concurrency_key
 
 

@@ -67,7 +67,7 @@ async def test_the_latest_arguments_are_used_if_asked_for(run_log: RunLog) -> No
             await waits(executions[-1])
         for earlier in executions[:-1]:
             await reaches(earlier, ExecutionState.CANCELLED)
-            assert earlier.error == "dropped: a debounce (another submission runs in its place)"
+            assert earlier.error == "dropped: a debounce (another submission runs instead)"
         await executions[-1].get_result(timeout=timedelta(seconds=10))
         assert run_log.times[0] - last >= SETTLE
         await assert_nothing_is_left(docket)

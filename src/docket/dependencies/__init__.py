@@ -1,4 +1,4 @@
-"""What a task needs and how it behaves, declared in its signature."""
+"""The dependencies and behaviours that a task function declares in its signature."""
 
 from uncalled_for import (
     CallArgument,
@@ -22,7 +22,7 @@ from uncalled_for.introspection import (
 
 from docket.model.times import format_duration
 
-from .admission import Parked
+from .admission import SettledByLimit
 from .argument_checks import argument_check
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime, TaskOutcome
 from .concurrency import ConcurrencyBlocked, ConcurrencyLimit
@@ -75,7 +75,6 @@ __all__ = [
     "FailureHandler",
     "ForcedRetry",
     "MaxLosses",
-    "Parked",
     "Perpetual",
     "Plan",
     "Progress",
@@ -83,6 +82,7 @@ __all__ = [
     "Resolved",
     "Retry",
     "Runtime",
+    "SettledByLimit",
     "Shared",
     "SharedContext",
     "TaskArgument",

@@ -1,4 +1,5 @@
-"""What the limits have in common: whom a limit counts together, and how it asks the ledger."""
+"""The common part of all limits: which tasks a limit
+counts together, and how it asks the ledger."""
 
 from __future__ import annotations
 
@@ -34,23 +35,23 @@ _NOT_READABLE = re.compile(r"\W", re.ASCII)
 class Admission(Dependency[Any]):
     """A dependency that decides, from the call alone, whether a run may begin now.
 
-    As a default it is for the whole task; as `Annotated` metadata it is for each
-    value of that parameter, over all tasks that limit a parameter of that name
-    in the same scope. Admissions are entered before what else a task needs,
-    those of a lower `rank` first, so that a task that has to wait opens nothing.
+    As a parameter's default it applies to the whole task. As `Annotated` metadata it applies to
+    each value of that parameter, across all tasks that limit a parameter of the same name in the
+    same scope. Admissions are entered before all other dependencies of the task, in ascending order
+    of `rank`, so that a task that has to wait opens no resources.
     """
 
     rank: ClassVar[int] = 0
 
     def __init__(self, scope: str | None = None, variant: int = 0) -> None:
         self.scope = scope
-        # Two limits of one kind on one thing are told apart by this.
+        # Distinguishes two limits of the same kind on the same task or parameter.
         self.variant = variant
         self.parameter: str | None = None
         self.value: Any = None
 
     def for_parameter(self, name: str) -> Self:
-        # One declaration serves all runs; what a run takes is noted on a copy of its own.
+        # All runs share one declaration, so each run gets a copy for its own state.
         return copy.copy(self)
 
     def bind_to_parameter(self, name: str, value: Any) -> Self:
@@ -59,12 +60,13 @@ class Admission(Dependency[Any]):
         return bound
 
     def validate_for(self, function: Callable[..., Any], parameter: str) -> None:
-        """Raises ValueError, naming task and parameter, if the limit makes no sense there."""
+        """Raises a ValueError that names the task and
+        the parameter if the limit cannot apply there."""
         default = get_dependency_parameters(function).get(parameter)
         if default is not None and default is not self:
             raise ValueError(
                 f"{name_of(function)}: {self.kind} on {parameter!r}: a dependency fills that parameter, so its value "
-                "is not known before the task is let in; limit one of the task's arguments instead"
+                "is not known before the task is admitted; limit one of the task's arguments instead"
             )
 
     @property
@@ -72,12 +74,12 @@ class Admission(Dependency[Any]):
         return type(self).__name__
 
     def group_name(self, function_name: str, parameter: str | None) -> str:
-        """Names what is counted together, all values of a parameter included."""
+        """The name under which the limit counts, the same for all values of a parameter."""
         name = function_name if parameter is None else parameter
         return _group_name(self.kind, self.scope, self.variant, parameter is None, name)
 
     def limit_name(self, execution: Execution, parameter: str | None, value: Any) -> str:
-        """Names what is counted together; nothing of a user's value is left in it."""
+        """The name under which the limit counts this task. It does not reveal the user's value."""
         group = self.group_name(execution.function_name, parameter)
         if parameter is None:
             return group
@@ -86,36 +88,36 @@ class Admission(Dependency[Any]):
         except Exception as error:
             raise TypeError(
                 f"{self.kind} on {parameter!r} of {execution.function_name}: a value of type {type(value).__name__} "
-                f"cannot be told apart from others ({error}); limit an id instead"
+                f"cannot be compared with other values ({error}); limit an id instead"
             ) from error
 
     def bound_name(self, execution: Execution) -> str:
         return self.limit_name(execution, self.parameter, self.value)
 
     @property
-    def whose(self) -> str:
-        """For people: what the limit is for. Values are
-        not shown, since they may be nobody's business."""
+    def _for_each(self) -> str:
+        """The parameter that the limit applies to, for messages.
+        Values may be confidential, so they are not shown."""
         return "" if self.parameter is None else f" for each {self.parameter}"
 
 
-class Parked(AdmissionBlocked):
-    """The script that decided has put the task where it
-    waits: its run is over, and nothing is left to settle."""
+class SettledByLimit(AdmissionBlocked):
+    """The script that blocked the run has also settled it: it parked or delayed the task. The
+    worker has nothing left to write."""
 
     def __init__(self, execution: Execution, reason: str, *, retry_delay: timedelta | None = None) -> None:
         super().__init__(execution, reason, handled=True, retry_delay=retry_delay)
 
 
 def superseded(execution: Execution) -> AdmissionBlocked:
-    """This run no longer counts; settling it finds
-    out the same, and frees what it may still hold."""
-    return AdmissionBlocked(execution, "a newer run of it", retry_delay=timedelta(0))
+    """The error for a run that a newer run of its task has replaced. The worker still settles the
+    old run, which releases the slots and tokens that it may hold."""
+    return AdmissionBlocked(execution, "a newer run of the same task", retry_delay=timedelta(0))
 
 
 def call_arguments(execution: Execution) -> dict[str, Any]:
-    """The arguments of the call by name, defaults of
-    the signature included, dependencies left out."""
+    """The arguments of the call by name, including the
+    defaults in the signature but no dependencies."""
     parameters = get_signature(execution.function).parameters
     defaults = {
         name: p.default
@@ -125,9 +127,9 @@ def call_arguments(execution: Execution) -> dict[str, Any]:
     return {**defaults, **arguments_by_name(execution.function, execution.args, execution.kwargs)}
 
 
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Asks until there is an answer: a server that is away for a moment must not fail a task.
-    Asking twice is harmless."""
+async def ask_until_answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a request until the server answers, because a short outage must not fail a task. The
+    request must be safe to repeat."""
     try:
         return await ask()
     except TRANSIENT as error:
@@ -153,23 +155,24 @@ async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception) -> T:
 
 
 def keep(execution: Execution, taken: Taken | None) -> None:
-    """Notes what the run has taken of a limit: the write that
-    ends it gives that back if the run is blocked after all."""
+    """Notes what the run has taken from a limit. If another dependency blocks the run, its
+    settlement gives this back."""
     if taken is not None:
         execution.taken = [*execution.taken, taken]
 
 
 def positive_ms(owner: str, name: str, duration: timedelta) -> int:
-    """A duration in whole milliseconds, at least one. Raises ValueError if it is not positive."""
+    """A duration in whole milliseconds, at least 1.
+    Raises ValueError if the duration is not positive."""
     check_durations(owner, **{name: duration})
     if duration <= timedelta(0):
-        raise ValueError(f"{owner}({name}={duration}): it must be longer than nothing")
+        raise ValueError(f"{owner}({name}={duration}): it must be longer than zero")
     return max(duration_ms(duration), 1)
 
 
 def positive_count(owner: str, name: str, count: int) -> int:
-    """A count of at least one. Raises TypeError for
-    what is no whole number, ValueError for less."""
+    """A count of at least 1. Raises TypeError if the count
+    is not a whole number and ValueError if it is below 1."""
     if type(count) is not int:
         raise TypeError(f"{owner}({name}={count!r}): it must be a whole number")
     if count < 1:
@@ -183,10 +186,10 @@ def name_of(function: Callable[..., Any]) -> str:
 
 @lru_cache(maxsize=4096)
 def _group_name(kind: str, scope: str | None, variant: int, whole_task: bool, name: str) -> str:
-    """Begins with what a person looks for; the fingerprint makes it unique.
+    """A name that starts with the readable part, for operators. The fingerprint makes it unique.
 
-    A run takes its slots in the order of the limits' names:
-    those for a value first, which fewer others want meanwhile.
+    A run takes its slots in the order of the limits' names. Limits on a value (`arg~`) come before
+    limits on a whole task (`task~`), because fewer runs compete for them.
     """
     family = "task" if whole_task else "arg"
     return f"{family}~{_NOT_READABLE.sub('-', name)[:40]}~{fingerprint(kind, scope, variant, name)}"

@@ -1,4 +1,4 @@
-"""Whether a call fits its function, told where the call is written."""
+"""Checks that a call fits its task function, in the place where the call is made."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _checks: dict[Callable[..., Any], tuple[inspect.Signature, Check]] = {}
 
 
 def argument_check(function: Callable[..., Any]) -> Check:
-    """A function to be called with the arguments of a
-    task. It raises TypeError as the task's function would.
+    """A function that accepts the arguments of a task, and raises TypeError for arguments that the
+    task function would refuse.
 
-    It is made once per function, and again if a client
+    It is compiled once per function, and again after a client
     has dropped the function's signature from the caches.
     """
     known = _checks.get(function)
@@ -39,7 +39,7 @@ def argument_check(function: Callable[..., Any]) -> Check:
         check = _compiled(function)
         _checks[function] = get_signature(function), check
     except (TypeError, ValueError):
-        # There is no signature to check against.
+        # The function has no signature to check against.
         return _accept
     return check
 
@@ -48,11 +48,11 @@ def _accept(*args: Any, **kwargs: Any) -> None: ...
 
 
 def _compiled(function: Callable[..., Any]) -> Check:
-    """A function of the same parameters that does nothing:
-    Python itself checks the arguments, and finds the words.
+    """A function with the same parameters and an empty body, so that Python itself checks the
+    arguments and words the error.
 
-    A decorator may inject arguments, and `__wrapped__` only
-    tells what the inner function takes. So it does not count.
+    It uses the signature of the outermost function. A decorator may inject arguments, and
+    `__wrapped__` describes only the inner function.
     """
     signature = inspect.signature(function, follow_wrapped=False)
     parameters, declared = list(signature.parameters.values()), plan_for(function).parameters
@@ -63,29 +63,30 @@ def _compiled(function: Callable[..., Any]) -> Check:
             {_REFUSAL: functools.partial(_check_behaviour, name, declared)},
         )
     except SyntaxError:
-        # A signature made by hand may have names that Python does not take.
+        # A `__signature__` set by the user may have names that are not valid in Python.
         return _accept
     check.__name__ = check.__qualname__ = name
     return check
 
 
 def _behaviour_checks(parameters: list[inspect.Parameter], declared: Mapping[str, Dependency[Any]]) -> str:
-    """An expression that looks at each parameter with a declared
-    behaviour. Without one there is nothing to look at."""
+    """An expression that checks each parameter with a
+    declared behaviour, or `None` if there are none."""
     behaviours = [name for name, dependency in declared.items() if isinstance(dependency, (*BEHAVIOURS, Admission))]
-    places = {parameter.name: parameter.name for parameter in parameters}
+    expressions = {parameter.name: parameter.name for parameter in parameters}
     free = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
     checks: list[str] = []
     for name in behaviours:
-        # The wrapper of a decorator takes it among its free keywords.
-        place = places.get(name) or (f"{free}.get({name!r})" if free else None)
-        if place is not None:
-            checks.append(f"{place} is None or {_REFUSAL}({name!r}, {place})")
+        # The wrapper of a decorator receives it in its `**kwargs`.
+        expression = expressions.get(name) or (f"{free}.get({name!r})" if free else None)
+        if expression is not None:
+            checks.append(f"{expression} is None or {_REFUSAL}({name!r}, {expression})")
     return f"({', '.join(checks)},)" if checks else "None"
 
 
 def _check_behaviour(function_name: str, declared: Mapping[str, Dependency[Any]], name: str, value: Any) -> None:
-    """Any behaviour may replace one, and a limit only a limit: nothing asks it elsewhere."""
+    """A caller may pass any behaviour for a declared behaviour. A limit may only replace a limit,
+    because docket looks for limits only in the parameters that declare one."""
     behaviour = declared[name]
     if isinstance(value, BEHAVIOURS) or (isinstance(value, Admission) and isinstance(behaviour, Admission)):
         return
@@ -97,8 +98,8 @@ def _check_behaviour(function_name: str, declared: Mapping[str, Dependency[Any]]
 
 
 def _parameter_list(parameters: list[inspect.Parameter], provided: Collection[str]) -> str:
-    """The parameters as source. Those that docket provides may be left out, and so may all
-    positional ones after them."""
+    """The parameters as Python source. Parameters that docket provides are optional, and so are all
+    positional parameters after them."""
     parts: list[str] = []
     has_default = is_keyword_only = False
     for at, parameter in enumerate(parameters):

@@ -1,4 +1,5 @@
-"""The kinds of behaviour a task can declare, for docket's own and for users'."""
+"""Base classes of the behaviours that a task can declare,
+for docket's own behaviours and for users' own."""
 
 from __future__ import annotations
 
@@ -28,11 +29,12 @@ class TaskOutcome:
 
 
 class AdmissionBlocked(DocketError):
-    """Raised by a dependency that does not let the task run now.
+    """Raised by a dependency that does not admit the run now.
 
-    `handled`: the dependency has put the task away itself. `reschedule`: it is put off by
-    `retry_delay`; else it is dropped, and a perpetual one skips this run and comes back after
-    `retry_delay` at the earliest.
+    With `handled=True` the dependency has already scheduled or parked the task.
+    Otherwise, with `reschedule=True` the task is delayed by `retry_delay`. With
+    `reschedule=False` the task is dropped; a perpetual task only skips this
+    run, and runs again after `retry_delay` at the earliest.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class AdmissionBlocked(DocketError):
 
 
 class Runtime(Dependency[T_co]):
-    """Runs the task's body. One per task."""
+    """Runs the body of the task function. A task has at most one."""
 
     single = True
 
@@ -64,8 +66,8 @@ class Runtime(Dependency[T_co]):
 
 
 class FailureHandler(Dependency[T_co]):
-    """Asked when a task failed. True: the failure is
-    dealt with (the task runs again). One per task."""
+    """Called when a run failed. It returns True if it has dealt with the failure (the task runs
+    again). A task has at most one."""
 
     single = True
 
@@ -74,7 +76,8 @@ class FailureHandler(Dependency[T_co]):
 
 
 class CompletionHandler(Dependency[T_co]):
-    """Asked when a task ended, well or not. True: it runs again. One per task."""
+    """Called when a run ended, in success or failure. It returns
+    True if the task runs again. A task has at most one."""
 
     single = True
 

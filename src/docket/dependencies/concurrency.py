@@ -1,4 +1,4 @@
-"""A limit on how many runs go on at a time."""
+"""A limit on the number of runs at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from uncalled_for import get_signature
 
 from docket.ledger.limits import Limits, Verdict
 
-from .admission import Admission, Parked, call_arguments, name_of, patiently, positive_count, superseded
+from .admission import (
+    Admission,
+    SettledByLimit,
+    ask_until_answered,
+    call_arguments,
+    name_of,
+    positive_count,
+    superseded,
+)
 from .plan import plan_for
 from .worker_view import current_docket, current_execution, current_worker
 
@@ -24,19 +32,21 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.dependencies")
 
 
-class Claim(NamedTuple):
-    """A slot that a run needs."""
+class NeededSlot(NamedTuple):
+    """A slot that a run needs, by the name of its limit,
+    and the number of slots that the limit has."""
 
     name: str
     most: int
 
 
-# Which limits a run holds: it takes the slots of all of them at once.
+# The limits whose slots the run holds. A run takes the slots of all its limits at once.
 _held: ContextVar[tuple[Execution | None, frozenset[str]]] = ContextVar("held_limits", default=(None, frozenset()))
 
 
-class ConcurrencyBlocked(Parked):
-    """The task waits in line for a slot; whoever frees one wakes it."""
+class ConcurrencyBlocked(SettledByLimit):
+    """The limit has no free slot, so the task is parked.
+    The settlement that frees a slot wakes it."""
 
     def __init__(self, execution: Execution, concurrency_key: str, max_concurrent: int) -> None:
         super().__init__(execution, f"a concurrency limit of {max_concurrent} ({concurrency_key})")
@@ -45,13 +55,14 @@ class ConcurrencyBlocked(Parked):
 
 
 class ConcurrencyLimit(Admission):
-    """Lets at most `max_concurrent` runs go on at a time.
+    """Allows at most `max_concurrent` runs at the same time.
 
-    `Annotated[int, ConcurrencyLimit(2)]` is a limit for each value of a parameter, a default
-    `ConcurrencyLimit(max_concurrent=3)` one for the whole task, and a default
-    `ConcurrencyLimit("customer_id", 1)` one for each value of the named argument. `scope` sets
-    limits of one name apart. A task that finds no slot waits in line, in order of arrival, without
-    a worker; it can be cancelled and replaced there. Raises ValueError for a limit below 1.
+    `Annotated[int, ConcurrencyLimit(2)]` limits each value of a parameter. As a parameter's
+    default, `ConcurrencyLimit(max_concurrent=3)` limits the whole task, and
+    `ConcurrencyLimit("customer_id", 1)` limits each value of the named argument. Limits of the same
+    name in different scopes (`scope`) count separately. A task that finds no free slot is parked,
+    in order of arrival. It occupies no worker, and it can be cancelled and replaced while it waits.
+    Raises ValueError for a limit below 1.
     """
 
     rank = 3
@@ -77,9 +88,10 @@ class ConcurrencyLimit(Admission):
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         if self.argument_name is not None and self.argument_name not in parameters and not takes_any:
             known = ", ".join(name for name in parameters if name not in plan_for(function).parameters)
-            # Said early, but no error here: such a task is accepted, and fails when it runs.
+            # A warning and not an error: for compatibility,
+            # such a task is accepted and fails when it runs.
             logger.warning(
-                "%s: ConcurrencyLimit on %r is for an argument %r, which the task does not have; it has: %s. Its runs will fail",
+                "%s: ConcurrencyLimit on %r limits an argument %r that the task does not have (it has: %s), so its runs will fail",
                 name_of(function),
                 parameter,
                 self.argument_name,
@@ -88,12 +100,12 @@ class ConcurrencyLimit(Admission):
 
     async def __aenter__(self) -> Self:
         execution = current_execution.get()
-        own = self.claim(execution, self.parameter, self.value)
+        own = self.needed_slot(execution, self.parameter, self.value)
         holder, names = _held.get()
         if holder is not execution:
-            claims = _all_claims(execution) or [own]
-            await _acquire(execution, claims)
-            names = frozenset(claim.name for claim in claims)
+            slots = _needed_slots(execution) or [own]
+            await _acquire(execution, slots)
+            names = frozenset(slot.name for slot in slots)
             _held.set((execution, names))
         if own.name not in names:
             raise RuntimeError(
@@ -104,16 +116,16 @@ class ConcurrencyLimit(Admission):
 
     @property
     def concurrency_key(self) -> str:
-        """The name under which this limit counts, inside
-        a task. Raises RuntimeError outside a run."""
+        """The name under which the limit counts the
+        current run. Raises RuntimeError outside a run."""
         execution = current_execution.get(None)
         if execution is None:
-            raise RuntimeError("ConcurrencyLimit.concurrency_key is known inside a run only: no task runs here")
-        return self.claim(execution, self.parameter, self.value).name
+            raise RuntimeError("ConcurrencyLimit.concurrency_key is available only inside a run")
+        return self.needed_slot(execution, self.parameter, self.value).name
 
-    def claim(self, execution: Execution, parameter: str | None, value: Any) -> Claim:
-        """What a run needs of this limit. Raises ValueError
-        if the argument it is for was not passed."""
+    def needed_slot(self, execution: Execution, parameter: str | None, value: Any) -> NeededSlot:
+        """The slot of this limit that a run needs. Raises
+        ValueError if the limited argument was not passed."""
         if self.argument_name is not None:
             arguments = call_arguments(execution)
             parameter = self.argument_name
@@ -123,48 +135,50 @@ class ConcurrencyLimit(Admission):
                     f"it has: {', '.join(arguments) or 'none'}"
                 )
             value = arguments[parameter]
-        return Claim(self.limit_name(execution, parameter, value), self.max_concurrent)
+        return NeededSlot(self.limit_name(execution, parameter, value), self.max_concurrent)
 
     @classmethod
     @asynccontextmanager
     async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
-        """Tells the server of limits that a new release has changed: those who wait for one that
-        was raised need not wait until somebody frees a slot."""
-        book = Limits(docket.ledger)
+        """Writes the declared limits to the server. If a new release raised a limit, its parked
+        tasks start at once instead of waiting for the next free slot."""
+        limits = Limits(docket.ledger)
         for function_name, function in list(docket.tasks.items()):
             for parameter, limit in _declared(function, ()):
                 group = limit.group_name(function_name, limit.argument_name or parameter)
-                await book.declare(group, limit.max_concurrent)
+                await limits.declare(group, limit.max_concurrent)
         yield
 
 
 def _declared(function: Callable[..., Any], without: Iterable[str]) -> list[tuple[str | None, ConcurrencyLimit]]:
-    """The limits of a function and the parameters they are
-    for; None: the whole task, or the argument they name."""
+    """The limits of a function, each with its parameter. The parameter is None if the limit is for
+    the whole task or names an argument."""
     plan = plan_for(function)
     declared: list[tuple[str | None, Any]] = [(None, d) for name, d in plan.parameters.items() if name not in without]
     declared += [(name, d) for name, marks in plan.annotations.items() for d in marks]
     return [(name, d) for name, d in declared if isinstance(d, ConcurrencyLimit)]
 
 
-def _all_claims(execution: Execution) -> list[Claim]:
-    """The slots a run needs for its own limits and for the worker's, each once."""
+def _needed_slots(execution: Execution) -> list[NeededSlot]:
+    """The slots that a run needs for its own limits and for the worker's limits, each once."""
     arguments = call_arguments(execution)
     limits = _declared(execution.function, arguments)
     passed = [arguments.get(name) for name in plan_for(execution.function).parameters]
     limits += [(None, d) for d in passed if isinstance(d, ConcurrencyLimit)]
     limits += [(None, d) for d in current_worker.get().dependencies.values() if isinstance(d, ConcurrencyLimit)]
-    by_name: dict[str, Claim] = {}
+    by_name: dict[str, NeededSlot] = {}
     for parameter, limit in limits:
-        claim = limit.claim(execution, parameter, arguments.get(parameter or ""))
-        by_name[claim.name] = min(claim, by_name.get(claim.name, claim))
+        slot = limit.needed_slot(execution, parameter, arguments.get(parameter or ""))
+        by_name[slot.name] = min(slot, by_name.get(slot.name, slot))
     return sorted(by_name.values())
 
 
-async def _acquire(execution: Execution, claims: list[Claim]) -> None:
-    book = Limits(current_docket.get().ledger)
-    verdict, full = await patiently(lambda: book.acquire(execution.key, execution.epoch, claims, taken=execution.taken))
+async def _acquire(execution: Execution, slots: list[NeededSlot]) -> None:
+    limits = Limits(current_docket.get().ledger)
+    verdict, full = await ask_until_answered(
+        lambda: limits.acquire(execution.key, execution.epoch, slots, taken=execution.taken)
+    )
     if verdict is Verdict.LOST:
         raise superseded(execution)
     if verdict is not Verdict.ADMIT:
-        raise ConcurrencyBlocked(execution, *claims[full - 1])
+        raise ConcurrencyBlocked(execution, *slots[full - 1])

@@ -1,4 +1,4 @@
-"""A pause after a run in which others are dropped."""
+"""A limit that drops further runs for a time after each run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Self
 from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
-from .admission import Admission, keep, patiently, positive_ms, superseded
+from .admission import Admission, ask_until_answered, keep, positive_ms, superseded
 from .base import AdmissionBlocked
 from .worker_view import current_docket, current_execution
 
 
 class Cooldown(Admission):
-    """Lets the first run begin and cancels the others until `window` has passed since.
+    """Admits the first run and cancels all further tasks until `window` has passed.
 
-    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter.
-    The run that opened the window is never dropped by it: its retries and redeliveries are let in.
-    Raises ValueError for a window that is not positive.
+    As a parameter's default it applies to the whole task, as `Annotated` metadata to each value of
+    the parameter. A window never drops the task that opened it: retries and redeliveries of that
+    task are admitted. Raises ValueError for a window that is not positive.
     """
 
     rank = 1
@@ -29,16 +29,16 @@ class Cooldown(Admission):
         self.window = window
 
     async def __aenter__(self) -> Self:
-        execution, book = current_execution.get(), Limits(current_docket.get().ledger)
+        execution, limits = current_execution.get(), Limits(current_docket.get().ledger)
         name = self.bound_name(execution)
-        decision = await patiently(
-            lambda: book.cool_down(execution.key, execution.epoch, name, self._window_ms, taken=execution.taken)
+        decision = await ask_until_answered(
+            lambda: limits.cool_down(execution.key, execution.epoch, name, self._window_ms, taken=execution.taken)
         )
         if decision.verdict is Verdict.LOST:
             raise superseded(execution)
         if decision.verdict is Verdict.DROP:
             left = timedelta(milliseconds=decision.wait_ms)
-            reason = f"a cooldown{self.whose} ({format_duration(left.total_seconds())} left)"
+            reason = f"a cooldown{self._for_each} ({format_duration(left.total_seconds())} left)"
             raise AdmissionBlocked(execution, reason, reschedule=False, retry_delay=left)
         keep(execution, decision.taken)
         return self

@@ -1,4 +1,4 @@
-"""Tasks that run by the clock on the wall."""
+"""Tasks that run at the times of a cron expression."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NICKNAMES = {
 
 
 class Cron(Perpetual):
-    """Runs at the times of a cron expression (five fields,
-    or @hourly and its like), in a time zone, DST included.
+    """Runs at the times of a cron expression (five fields, or a nickname such as @hourly) in a time
+    zone. It follows changes to and from daylight saving time.
 
-    Each time runs once, whatever the workers' clocks show. A run that
-    is still going at the next time is followed by that one, at once.
-    A late run makes up for all times that were missed before it.
+    Each time runs once, even if the workers' clocks differ. If a run
+    is still going at the next time, that next run follows at once.
+    If several times were missed, one late run covers all of them.
     """
 
     def __init__(self, expression: str, automatic: bool = True, tz: tzinfo = UTC) -> None:
@@ -46,7 +46,7 @@ class Cron(Perpetual):
         if fields > 5:
             raise ValueError(
                 f"Cron({expression!r}): {fields} fields; a cron expression has five (minute, hour, day, month, weekday). "
-                "There is none for seconds; Perpetual(every=timedelta(seconds=…)) runs as often as that"
+                "Cron has no field for seconds; for shorter intervals use Perpetual(every=timedelta(seconds=…))"
             )
         try:
             self._iterator(datetime.now(tz))
@@ -62,10 +62,10 @@ class Cron(Perpetual):
 
     def next_time(self) -> datetime:
         """The next time of the expression, in its time
-        zone; a further call returns the time after that.
+        zone. Each further call returns the following time.
 
-        It decides when the task runs: a subclass that overrides it is obeyed. In a run the times
-        begin after the run's own time and its start.
+        docket schedules the task by this method, so a subclass can override it. Within a run, the
+        times start after both the due time and the start of the run.
         """
         self._after = self.slot_after(self._after or datetime.now(UTC))
         return self._after
@@ -75,7 +75,7 @@ class Cron(Perpetual):
         try:
             return next(self._iterator(moment.astimezone(self.tz)))
         except StopIteration:
-            raise ValueError(f"Cron({self.expression!r}): there is no such time") from None
+            raise ValueError(f"Cron({self.expression!r}): the expression matches no time") from None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         bound = super().provide(execution, worker)
@@ -83,7 +83,7 @@ class Cron(Perpetual):
         return bound
 
     def _following(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
-        # The body may have asked for times of its own: that does not move the next run.
+        # The body may have called next_time() itself. Those calls must not move the next run.
         return None, self._from(_reached(execution)).next_time()
 
     def _from(self, moment: datetime) -> Self:
@@ -97,6 +97,6 @@ class Cron(Perpetual):
 
 
 def _reached(execution: Execution) -> datetime:
-    """How far in time a run has come: a clock that
-    is behind must not give it its own time again."""
+    """The time from which the next time is computed. It is never before the run's own due time: a
+    worker with a slow clock must not run the same time twice."""
     return max(execution.when, execution.started_at or execution.when)

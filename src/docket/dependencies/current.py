@@ -1,4 +1,5 @@
-"""Dependencies that give a task its surroundings."""
+"""Dependencies that give a task its context: docket,
+worker, execution, key, arguments, logger and progress."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
 from uncalled_for import CallArgument, Dependency
-from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUsage] - its class is what we specialise
+from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUsage] - the class that _TaskArgument extends
 
 from docket.execution.arguments import arguments_by_name
 from docket.execution.progress import ExecutionProgress
@@ -29,7 +30,7 @@ class _CurrentDocket(Dependency[Any]):
 
 
 def CurrentDocket() -> Docket:
-    """The docket the task came from."""
+    """The docket that holds the task."""
     return cast("Docket", _CurrentDocket())
 
 
@@ -73,7 +74,8 @@ def TaskKey() -> str:
 
 
 class _TaskArgument(_CallArgument):
-    """An argument the task was scheduled with; what another dependency provides does not count."""
+    """An argument that the task was scheduled with. Values
+    that other dependencies provide do not count."""
 
     async def __aenter__(self) -> Any:
         if self.parameter is None:
@@ -94,7 +96,7 @@ def TaskArgument(parameter: str | None = None, optional: bool = False, *, name: 
 
 
 class _LabelledLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the task's labels to every record, beside what the caller passes as `extra`."""
+    """Adds the task's labels to every log record, in addition to the caller's `extra`."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
@@ -111,16 +113,17 @@ class _TaskLogger(Dependency[Any]):
 
 
 def TaskLogger() -> logging.LoggerAdapter[logging.Logger]:
-    """A logger named after the task that carries its labels."""
+    """A logger that is named after the task function
+    and adds the task's labels to each log record."""
     return cast("logging.LoggerAdapter[logging.Logger]", _TaskLogger())
 
 
 class Progress(ExecutionProgress, Dependency[Any]):
-    """The task's progress, to be moved on as it works. A
-    type, so that a parameter may be annotated with it."""
+    """The progress of the task, which the body updates. It is
+    a class, so that a parameter can be annotated with it."""
 
     def __init__(self) -> None:
-        """What is declared belongs to no task; each run gets the progress of its own."""
+        """The declared object belongs to no task. Each run gets its own progress."""
 
     def provide(self, execution: Execution, worker: WorkerView) -> ExecutionProgress:
         return execution.progress

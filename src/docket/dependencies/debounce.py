@@ -1,4 +1,4 @@
-"""One run after a burst of submissions."""
+"""A limit that runs one task after a burst of submissions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Self
 from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
-from .admission import Admission, Parked, keep, patiently, positive_ms, superseded
+from .admission import Admission, SettledByLimit, ask_until_answered, keep, positive_ms, superseded
 from .base import AdmissionBlocked
 from .worker_view import current_docket, current_execution
 
 
 class Debounce(Admission):
-    """Waits until no submission has arrived for `settle`,
-    and then lets one of them run; the others are cancelled.
+    """Waits until no submission has arrived for `settle`. Then
+    it runs one of the submissions and cancels the others.
 
-    As a default it is for the whole task, as `Annotated` metadata for each value of the parameter.
-    The run has the arguments of the first submission, with `latest=True` those of the last. Each
-    submission needs a key of its own, since adding a key that waits changes nothing. Raises
-    ValueError for a time that is not positive.
+    As a parameter's default it applies to the whole task, as `Annotated` metadata to each value of
+    the parameter. The run has the arguments of the first submission, or of the last one with
+    `latest=True`. Each submission needs its own key, because adding a key that is already waiting
+    has no effect. Raises ValueError for a time that is not positive.
     """
 
     single = True
@@ -33,10 +33,10 @@ class Debounce(Admission):
         self._settle_ms = positive_ms("Debounce", "settle", settle)
 
     async def __aenter__(self) -> Self:
-        execution, book = current_execution.get(), Limits(current_docket.get().ledger)
+        execution, limits = current_execution.get(), Limits(current_docket.get().ledger)
         name = self.bound_name(execution)
-        decision = await patiently(
-            lambda: book.debounce(
+        decision = await ask_until_answered(
+            lambda: limits.debounce(
                 execution.key, execution.epoch, name, self._settle_ms, latest=self.latest, taken=execution.taken
             )
         )
@@ -44,12 +44,12 @@ class Debounce(Admission):
             raise superseded(execution)
         wait = timedelta(milliseconds=decision.wait_ms)
         if decision.verdict is Verdict.DROP:
-            reason = f"a debounce{self.whose} (another submission waits)"
+            reason = f"a debounce{self._for_each} (another submission waits)"
             if decision.overtaken:
-                reason = "a debounce (another submission runs in its place)"
+                reason = "a debounce (another submission runs instead)"
             raise AdmissionBlocked(execution, reason, reschedule=False, retry_delay=wait)
         if decision.verdict is Verdict.DELAY:
-            to_go = format_duration(wait.total_seconds())
-            raise Parked(execution, f"a debounce{self.whose}, at least {to_go} to go", retry_delay=wait)
+            left = format_duration(wait.total_seconds())
+            raise SettledByLimit(execution, f"a debounce{self._for_each}, at least {left} left", retry_delay=wait)
         keep(execution, decision.taken)
         return self

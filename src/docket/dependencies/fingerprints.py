@@ -1,5 +1,5 @@
-"""Tells values apart: equal values have equal fingerprints,
-in every process and under every hash seed."""
+"""Fingerprints of values: equal values have equal
+fingerprints in every process, whatever its hash seed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from numbers import Integral
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, SupportsIndex, cast
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
 def fingerprint(*values: Any) -> str:
-    """A short text of letters, digits, `-` and `_` for some values.
+    """The fingerprint of some values: a short text of letters, digits, `-` and `_`.
 
-    Values that compare equal (1, 1.0 and True; a str and a str enum of that value)
-    have the same one; 1 and "1" do not. What Python has no order for (sets, dicts)
-    has none here either. Other objects count as equal if their class and their
-    pickled state are. Raises TypeError for what has no such state.
+    Values that compare equal (1, 1.0 and True; a str and a str enum of that
+    value) have the same fingerprint. 1 and "1" do not. The order of sets and
+    dicts does not matter. Other objects count as equal if their class and their
+    pickled state are equal. Raises TypeError for objects that cannot be pickled.
     """
     digest = hashlib.blake2b(_encode(values, 0), digest_size=12).digest()
     return base64.urlsafe_b64encode(digest).decode()
 
 
 def _encode(value: Any, depth: int) -> bytes:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise TypeError("it is nested too deeply")
     if value is None:
         return b"n"
@@ -47,7 +47,7 @@ def _encode(value: Any, depth: int) -> bytes:
 
 
 def _number(value: Any) -> bytes | None:
-    """Equal numbers are one, whatever their types."""
+    """The same text for equal numbers of any types."""
     if isinstance(value, Integral):
         return b"%d" % int(cast(SupportsIndex, value))
     if isinstance(value, (float, Decimal)) and not math.isfinite(value):
@@ -87,5 +87,6 @@ def _each(values: Iterable[Any], depth: int) -> list[bytes]:
 
 
 def _tagged(tag: bytes, *parts: bytes) -> bytes:
-    """Each part with its length, so that no two lists of parts read the same."""
+    """The parts, each after its length, so that different
+    lists of parts never give the same bytes."""
     return tag + b"".join(b"%d:%b" % (len(part), part) for part in parts) + b";"

@@ -1,4 +1,4 @@
-"""How many lost workers bury a task of this function."""
+"""The number of losses after which docket buries a task of a function."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 
 class MaxLosses(Dependency[Any]):
-    """Buries a task that lost its worker `count` times,
-    the last time as the only run of that worker.
+    """Buries a task after `count` losses, if it was the only run of its worker at the last loss.
 
-    It goes before `Docket(max_losses=…)`. Workers that were told to stop do not count. Raises
-    ValueError if `count` is not from 1 to 127.
+    It takes precedence over `Docket(max_losses=…)`. Workers that were asked to stop do not count as
+    losses. Raises ValueError if `count` is not from 1 to 127.
     """
 
     single = True
@@ -39,6 +38,6 @@ class MaxLosses(Dependency[Any]):
 
 
 def max_losses_of(tasks: Mapping[str, Any]) -> dict[str, int]:
-    """The counts of those functions that declare one, by task name."""
+    """The counts of the functions that declare one, by task name."""
     declared = {name: plan_for(function).single(MaxLosses) for name, function in tasks.items()}
     return {name: found.count for name, found in declared.items() if found is not None}

@@ -1,4 +1,5 @@
-"""Behaviours that a caller passed for a parameter: they replace the declared ones for that task."""
+"""Behaviours that a caller passes as arguments. They
+replace the declared behaviours for that task."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ D = TypeVar("D", bound=Dependency[Any])
 
 
 def passed_behaviours(plan: Plan, execution: Execution) -> Mapping[str, Dependency[Any]]:
-    """The behaviours among the arguments of a call, by the
-    parameter that declares another. Most calls pass none."""
+    """The behaviours among the arguments of a call, by
+    the name of their parameter. Most calls pass none."""
     if len(execution.args) <= plan.first_position and plan.parameters.keys().isdisjoint(execution.kwargs):
         return _NONE
     arguments = arguments_by_name(execution.function, execution.args, execution.kwargs)
@@ -32,8 +33,8 @@ def passed_behaviours(plan: Plan, execution: Execution) -> Mapping[str, Dependen
 
 
 def governing(plan: Plan, execution: Execution, kind: type[D]) -> D | None:
-    """The one dependency of a kind that counts for a
-    task: a passed one goes before the declared one."""
+    """The dependency of a kind that applies to a task. A
+    passed dependency takes precedence over a declared one."""
     arguments = arguments_by_name(execution.function, execution.args, execution.kwargs)
     counting = [*passed_behaviours(plan, execution).values()]
     counting += [declared for name, declared in plan.parameters.items() if name not in arguments]

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Perpetual(CompletionHandler[Any]):
-    """Runs again after each run, `every` counted from
-    start to start, for as long as nobody cancels it.
+    """Runs the task again after each run, until it is cancelled. `every` is the time from the start
+    of one run to the start of the next.
 
-    An `automatic` one is scheduled by the workers themselves,
-    once for the whole fleet, under the function's name.
+    With `automatic=True` the workers schedule the task themselves, once for the whole fleet. Its
+    key is the function's name.
     """
 
     def __init__(self, every: timedelta = timedelta(0), automatic: bool = False) -> None:
@@ -43,18 +43,18 @@ class Perpetual(CompletionHandler[Any]):
 
     @property
     def initial_when(self) -> datetime | None:
-        """When an automatic task runs first; None means at once."""
+        """The time of the first run of an automatic task, or None for an immediate start."""
         return None
 
     def first_time(self, now: datetime) -> datetime | None:
-        """The same on a given clock."""
+        """The same as `initial_when`, with `now` as the current time."""
         return self.initial_when
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         bound = object.__new__(type(self))
         vars(bound).update(vars(self))
         bound.args, bound.kwargs = execution.args, execution.kwargs
-        # One that a run passed on to another task has been used.
+        # A run may have passed its own Perpetual to another task: discard the state from that run.
         bound.cancelled = bound._call_changed = False
         bound._delay = bound._when = None
         bound._function = execution.function
@@ -64,14 +64,14 @@ class Perpetual(CompletionHandler[Any]):
         return self.provide(current_execution.get(), current_worker.get())
 
     def cancel(self) -> None:
-        """Ends the chain with this run."""
+        """Makes this run the last one."""
         self.cancelled = True
 
     def perpetuate(self, *args: Any, **kwargs: Any) -> None:
-        """The next run gets these arguments, and the
-        behaviours that were passed by keyword for this one.
+        """Sets the arguments of the next run. It also gets the
+        behaviours that were passed to this run by keyword.
 
-        Raises TypeError if they do not fit the function, as `add` does.
+        Raises TypeError if the arguments do not fit the function, as `add` does.
         """
         behaviours = {name: self.kwargs[name] for name in self.kwargs if isinstance(self.kwargs[name], BEHAVIOURS)}
         if self._function is not None:
@@ -80,15 +80,16 @@ class Perpetual(CompletionHandler[Any]):
         self._call_changed = True
 
     def after(self, delay: timedelta) -> None:
-        """The next run comes this long after this one has ended."""
+        """Schedules the next run this long after the end of this run."""
         self._delay, self._when = delay, None
 
     def at(self, when: datetime) -> None:
-        """The next run comes at that time."""
+        """Schedules the next run for that time."""
         self._when, self._delay = when, None
 
     def _following(self, execution: Execution, outcome: TaskOutcome) -> tuple[timedelta | None, datetime | None]:
-        """Delay or time of the next run, unless the task has asked for one itself."""
+        """The delay or the time of the next run. It
+        applies unless the body called `after` or `at`."""
         return max(self.every - outcome.duration, timedelta(0)), None
 
     async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool:

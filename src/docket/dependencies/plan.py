@@ -1,4 +1,5 @@
-"""What a function needs, worked out once: a task without dependencies pays nothing for them."""
+"""The dependencies of a function, computed once, so that
+a task without dependencies has no cost for them."""
 
 from __future__ import annotations
 
@@ -22,19 +23,20 @@ D = TypeVar("D", bound=Dependency[Any])
 
 @dataclass(slots=True)
 class Plan:
-    """The dependencies of a function, sorted by what it takes to resolve them."""
+    """The dependencies of a function, grouped by the way in which they are resolved."""
 
     parameters: dict[str, Dependency[Any]]
     annotations: dict[str, list[Dependency[Any]]]
     immediate: list[tuple[str, int, Any]]
     admissions: list[tuple[str, Admission]]
-    # That of the first parameter with a dependency; most calls pass nothing from there on.
+    # The position of the first parameter with a dependency.
+    # Most calls pass fewer positional arguments than this.
     first_position: int
     is_plain: bool
     is_immediate: bool
 
     def single(self, kind: type[D]) -> D | None:
-        """The one dependency of a kind, as declared."""
+        """The declared dependency of a kind, or None."""
         for dependency in self.all():
             if isinstance(dependency, kind):
                 return dependency
@@ -48,8 +50,8 @@ _plans: dict[Callable[..., Any], Plan] = {}
 
 
 def plan_for(function: Callable[..., Any]) -> Plan:
-    """The plan of a function. Made again if a client has
-    dropped the function's signature from the caches."""
+    """The plan of a function. It is computed again after a client has dropped the function's
+    signature from the caches."""
     plan = _plans.get(function)
     if plan is not None and _parameter_cache.get(function) is plan.parameters:
         return plan
@@ -76,12 +78,12 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
 
 
 def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:
-    """The one dependency of a type declared on a function, or None."""
+    """The dependency of a type that a function declares, or None."""
     return plan_for(function).single(dependency_type)
 
 
 def get_single_dependency_of_type(dependencies: dict[str, Any], dependency_type: type[D]) -> D | None:
-    """The one dependency of a type among resolved ones, or None."""
+    """The dependency of a type among the resolved dependencies, or None."""
     for dependency in dependencies.values():
         if isinstance(dependency, dependency_type):
             return dependency

@@ -1,4 +1,4 @@
-"""A limit on how many runs begin within a time."""
+"""A limit on the number of runs that begin within a time window."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Self
 from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
-from .admission import Admission, Parked, keep, patiently, positive_count, positive_ms, superseded
+from .admission import Admission, SettledByLimit, ask_until_answered, keep, positive_count, positive_ms, superseded
 from .base import AdmissionBlocked
 from .worker_view import current_docket, current_execution
 
 
 class RateLimit(Admission):
-    """Lets at most `limit` runs begin within any time of length `per`, on the server's clock.
+    """Allows at most `limit` runs to begin within any
+    period of length `per`, by the server's clock.
 
-    As a default it is for the whole task, as `Annotated` metadata for each value of
-    the parameter. What is too much is put off to when its turn comes, in order of
-    arrival; with `drop=True` it is cancelled. A run that fails has used its place,
-    and a retry needs another; a run that something else keeps from beginning gives
-    it back. Raises ValueError for a limit or a time that is not positive.
+    As a parameter's default it applies to the whole task, as `Annotated` metadata
+    to each value of the parameter. Excess tasks are delayed until the limit admits
+    them, in order of arrival. With `drop=True` they are cancelled instead. Failed
+    runs count, and a retry counts again. A run that another dependency blocks does
+    not count. Raises ValueError for a limit or a period that is not positive.
     """
 
     rank = 2
@@ -33,10 +34,10 @@ class RateLimit(Admission):
         self.drop = drop
 
     async def __aenter__(self) -> Self:
-        execution, book = current_execution.get(), Limits(current_docket.get().ledger)
+        execution, limits = current_execution.get(), Limits(current_docket.get().ledger)
         name = self.bound_name(execution)
-        decision = await patiently(
-            lambda: book.rate(
+        decision = await ask_until_answered(
+            lambda: limits.rate(
                 execution.key, execution.epoch, name, self.limit, self._per_ms, drop=self.drop, taken=execution.taken
             )
         )
@@ -46,11 +47,11 @@ class RateLimit(Admission):
         if decision.verdict is Verdict.DROP:
             raise AdmissionBlocked(execution, self._reason, reschedule=False, retry_delay=wait)
         if decision.verdict is Verdict.DELAY:
-            turn = f"its turn comes in {format_duration(wait.total_seconds())}"
-            raise Parked(execution, f"{self._reason}, {turn}", retry_delay=wait)
+            due = format_duration(wait.total_seconds())
+            raise SettledByLimit(execution, f"{self._reason}, due in {due}", retry_delay=wait)
         keep(execution, decision.taken)
         return self
 
     @property
     def _reason(self) -> str:
-        return f"a rate limit of {self.limit} per {format_duration(self.per.total_seconds())}{self.whose}"
+        return f"a rate limit of {self.limit} per {format_duration(self.per.total_seconds())}{self._for_each}"

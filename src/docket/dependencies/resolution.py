@@ -1,4 +1,4 @@
-"""Resolves what a run needs and takes it down again."""
+"""Resolves the dependencies of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency, FailedDependency, Frame, frame_scope
 from uncalled_for.functional import (
-    _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the stack of a resolution
+    _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the exit stack of a resolution
 )
 
 from docket.execution.arguments import arguments_by_name, positions_of
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Resolved:
-    """Values for the function's parameters, and the behaviours found among them."""
+    """The values for the function's parameters, and the behaviours among them."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
-    # The call's positional arguments, where a behaviour is among them.
+    # The positional arguments of the call, set only if they contain a behaviour.
     args: tuple[Any, ...] | None = None
     runtime: Runtime[Any] | None = None
     failure_handler: FailureHandler[Any] | None = None
@@ -44,7 +44,8 @@ class Resolved:
             self.completion_handler = dependency
 
     def replace(self, name: str, value: Any, execution: Execution) -> None:
-        """The body gets this for a behaviour that was passed by keyword or by position."""
+        """Replaces a behaviour that the caller passed, by keyword
+        or by position, with the value that the body gets."""
         self.note(value)
         position = positions_of(execution.function).get(name)
         if position is None or position >= len(execution.args):
@@ -56,22 +57,22 @@ class Resolved:
 
 
 def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerView) -> bool:
-    """For functions all of whose dependencies are at hand: no context managers, no caches.
+    """Fills in the dependencies that need no context manager and no cache.
 
-    False if a behaviour was passed that has to be opened.
+    Returns False if the caller passed a behaviour that needs a context manager.
     """
     given = len(execution.args)
     for name, position, dependency in plan.immediate:
         if position >= given and name not in execution.kwargs:
             value = resolved.values[name] = dependency.provide(execution, worker)
             resolved.note(value)
-    at_hand = True
+    is_complete = True
     for name, behaviour in passed_behaviours(plan, execution).items():
         if isinstance(behaviour, Immediate):
             resolved.replace(name, behaviour.provide(execution, worker), execution)
         else:
-            at_hand = False
-    return at_hand
+            is_complete = False
+    return is_complete
 
 
 async def resolve(
@@ -81,12 +82,12 @@ async def resolve(
     execution: Execution,
     worker_level: Mapping[str, Dependency[Any]],
 ) -> None:
-    """Enters everything the run needs on the stack: the worker's dependencies, then the limits,
-    then what else the task needs.
+    """Enters all dependencies of the run on the stack: the worker's dependencies, then the limits,
+    then the task's other dependencies.
 
-    `resolved` is filled as far as it goes: a task whose dependencies
-    fail is retried like any other. Raises AdmissionBlocked as it is, and
-    an ExceptionGroup that names the parameters for any other failure.
+    If a dependency fails, `resolved` keeps the values so far, because the task's retry applies to
+    such a failure too. Raises AdmissionBlocked unchanged, and for any other failure an
+    ExceptionGroup that names the parameters.
     """
     failures: dict[str, Exception] = {}
     function = execution.function
@@ -98,7 +99,7 @@ async def resolve(
         if plan.admissions and not failures:
             await _enter_admissions(stack, plan, frame, execution, resolved, failures)
         if failures:
-            # The task's own retry counts also when it got no further than this.
+            # The task's own Retry applies to this failure too, so it must be resolved.
             resolve_immediately(resolved, plan, execution, current_worker.get())
         else:
             await _enter_passed(stack, plan, frame, execution, resolved, failures)
@@ -135,7 +136,7 @@ async def _enter_admissions(
     resolved: Resolved,
     failures: dict[str, Exception],
 ) -> None:
-    """Asks first whether the run may begin: a task that has to wait opens nothing."""
+    """Asks the limits first, so that a task that has to wait opens no resources."""
     arguments = call_arguments(execution)
     for name, admission in plan.admissions:
         try:
@@ -161,8 +162,8 @@ async def _enter_passed(
     resolved: Resolved,
     failures: dict[str, Exception],
 ) -> None:
-    """Opens the behaviours that the caller passed. Other
-    dependencies see them as the body does: bound to this run."""
+    """Enters the behaviours that the caller passed. Other
+    dependencies and the body both get them bound to this run."""
     passed = passed_behaviours(plan, execution)
     if passed:
         frame.provided = dict(frame.provided)
@@ -212,8 +213,8 @@ async def _enter_annotations(
 
 
 def _provided(function: Callable[..., Any], execution: Execution) -> dict[str, Any]:
-    """The caller's arguments by name. Arguments that do not
-    fit the signature fail when the function is called."""
+    """The caller's arguments by name. Arguments that do not fit the signature cause an error later,
+    when the function is called."""
     return arguments_by_name(function, execution.args, execution.kwargs) if execution.args else execution.kwargs
 
 

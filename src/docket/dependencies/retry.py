@@ -1,4 +1,4 @@
-"""Retries: how often a failed task runs again, and when."""
+"""Retries: how often and when a failed task runs again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ ExceptionTypes = tuple[type[BaseException], ...]
 
 
 class ForcedRetry(DocketError):
-    """Raised by `retry.after` and `retry.at`: run this task again then, if an attempt is left."""
+    """Raised by `retry.after` and `retry.at` to end this
+    run and schedule another one, if an attempt is left."""
 
 
 class Retry(FailureHandler[Any]):
-    """Runs a failed task again, up to `attempts` runs in all (None: for ever), `delay` apart.
+    """Runs a failed task again after `delay`, up to `attempts` runs in total (None means no limit).
 
-    `jitter` spreads the delay by up to that share of it. `on` names the exceptions worth a retry,
-    `never` those that are not.
+    `jitter` varies each delay at random by up to that share of it, between 0 and 1. If `on` is
+    given, only those exceptions are retried. Exceptions in `never` are not retried.
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class Retry(FailureHandler[Any]):
         never: ExceptionTypes | type[BaseException] = (),
     ) -> None:
         if attempts is not None and attempts < 1:
-            raise ValueError(f"Retry(attempts={attempts}): it takes at least one run; None means for ever")
+            raise ValueError(f"Retry(attempts={attempts}): it must be at least 1; None means no limit")
         check_durations("Retry", delay=delay)
         if delay < timedelta(0):
             raise ValueError(f"Retry(delay={delay}): a delay cannot be negative")
         if not 0 <= jitter <= 1:
-            raise ValueError(f"Retry(jitter={jitter}): a share of the delay, from 0 to 1")
+            raise ValueError(f"Retry(jitter={jitter}): it must be a share of the delay, from 0 to 1")
         self.attempts = attempts
         self.delay: timedelta = delay
         self.jitter = jitter
@@ -75,19 +76,21 @@ class Retry(FailureHandler[Any]):
         return bound
 
     def after(self, delay: timedelta) -> NoReturn:
-        """Gives up this run; the task runs again after the delay, if an attempt is left."""
+        """Ends this run by raising ForcedRetry. The task
+        runs again after the delay, if an attempt is left."""
         self.delay = delay
-        raise ForcedRetry(f"to be run again in {delay}")
+        raise ForcedRetry(f"retry in {delay}")
 
     def at(self, when: datetime) -> NoReturn:
-        """Gives up this run; the task runs again at that time, if an attempt is left."""
+        """Ends this run by raising ForcedRetry. The task
+        runs again at that time, if an attempt is left."""
         self._when = when
-        raise ForcedRetry(f"to be run again at {when}")
+        raise ForcedRetry(f"retry at {when}")
 
     in_ = after
 
     def delay_after(self, attempt: int) -> timedelta:
-        """How long to wait after the given attempt failed."""
+        """The delay after the given attempt failed."""
         return self.delay
 
     def is_worth_it(self, error: BaseException | None) -> bool:
@@ -136,7 +139,6 @@ class ExponentialRetry(Retry):
     def delay_after(self, attempt: int) -> timedelta:
         if self.minimum_delay <= timedelta(0):
             return self.minimum_delay
-        # Doubling beyond the maximum is not computed: 2**attempt
-        # overflows a timedelta long before it overflows patience.
+        # Stop doubling at the maximum: 2**attempt overflows a timedelta after a few dozen attempts.
         doublings = min(attempt - 1, (self.maximum_delay // self.minimum_delay).bit_length())
         return min(self.minimum_delay * 2**doublings, self.maximum_delay)

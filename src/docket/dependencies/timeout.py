@@ -1,4 +1,4 @@
-"""A limit on how long a run may take."""
+"""A limit on the duration of a run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from docket.execution.execution import TaskFunction
 
 
-# What the body sees in the cancel: this one is the time-out's, no other's.
-CANCEL_MESSAGE = "docket: the time is up"
+# The message of the CancelledError that the body gets.
+# It distinguishes this cancellation from all others.
+CANCEL_MESSAGE = "docket: the Timeout expired"
 
 
 class Timeout(Runtime[Any]):
-    """Ends a run with TimeoutError after `base`, unless it asks for more time."""
+    """Ends a run with TimeoutError after `base`,
+    unless the run asks for more time with `extend`."""
 
     def __init__(self, base: timedelta) -> None:
         check_durations("Timeout", base=base)
@@ -43,21 +45,22 @@ class Timeout(Runtime[Any]):
         return type(self)(self.base)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a task that passes its own time-out to another: its time starts from zero."""
+        """Leaves out the state of this run, so that a
+        task can pass its own Timeout to another task."""
         return {**vars(self), "_granted": self.base, "_due": None, "_expired": False, "_alarm": None, "_task": None}
 
     def remaining(self) -> timedelta:
-        """How much time is left."""
+        """The time that is left."""
         if self._due is None:
             return self.base
         return timedelta(seconds=self._due - asyncio.get_running_loop().time())
 
     def expired(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time has run out."""
         return self._expired or self.remaining() <= timedelta(0)
 
     def extend(self, by: timedelta | None = None) -> None:
-        """Gives the run more time: `by`, or once more what it had at first."""
+        """Gives the run more time: `by`, or `base` once more."""
         if self._due is not None and not self._expired:
             more = self.base if by is None else by
             self._granted += more
@@ -73,7 +76,7 @@ class Timeout(Runtime[Any]):
         try:
             result = await function(*args, **kwargs)
         except asyncio.CancelledError as error:
-            # One that came from outside meanwhile goes before ours.
+            # A cancellation from outside takes precedence over the timeout's own.
             if not self._expired or task.uncancel() > cancels:
                 raise
             raise self._too_long(execution) from error

@@ -1,4 +1,4 @@
-"""Mistakes in the dependencies of a function, found where it is registered."""
+"""Finds mistakes in the dependencies of a function when the function is registered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .plan import plan_for
 
 
 def validate_dependencies(function: Callable[..., Any]) -> None:
-    """Raises ValueError, naming the task, if its dependencies contradict each other."""
+    """Raises a ValueError that names the task if its
+    dependencies are wrong or contradict each other."""
     name = getattr(function, "__name__", repr(function))
     _validate_defaults(function, name)
     try:
@@ -36,7 +37,8 @@ def _declared(function: Callable[..., Any]) -> list[tuple[str, Dependency[Any]]]
 
 
 def _validate_defaults(function: Callable[..., Any], name: str) -> None:
-    """What looks like a dependency and is none would reach the task as it stands."""
+    """Refuses defaults that look like dependencies but
+    are not. The body would get them unresolved."""
     for parameter in get_signature(function).parameters.values():
         mistake = _mistake(parameter.default)
         if mistake:
@@ -49,7 +51,7 @@ def _mistake(default: Any) -> str | None:
     if str(type(cast(object, default))) == "<class 'fastapi.params.Depends'>":
         return "FastAPI's Depends, which is for its routes; a task needs `from docket import Depends`"
     if isinstance(default, Dependency) and not callable(factory := getattr(cast(Any, default), "factory", callable)):
-        return f"a dependency on {factory!r}, which is no function; write Depends(function), not Depends(function())"
+        return f"a dependency on {factory!r}, which is not a function; write Depends(function), not Depends(function())"
     return None
 
 
@@ -60,7 +62,7 @@ def _is_not_called(default: Any) -> bool:
 
 
 def _validate_automatic(function: Callable[..., Any], name: str) -> None:
-    """Nobody is there to pass arguments to an automatic task."""
+    """Refuses required parameters: docket schedules an automatic task without arguments."""
     plan = plan_for(function)
     perpetual = plan.single(Perpetual)
     if perpetual is None or not perpetual.automatic:

@@ -1,4 +1,4 @@
-"""What dependencies see of the run they serve."""
+"""The worker as dependencies see it, and the context of the current run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WorkerView(Protocol):
-    """The worker as its dependencies see it."""
+    """The part of the worker that dependencies use."""
 
     name: str
 
@@ -41,8 +41,8 @@ for _name, _variable in {
 
 @runtime_checkable
 class Immediate(Protocol):
-    """A dependency whose value is at hand: it needs no
-    context manager, so it costs next to nothing."""
+    """A dependency that provides its value without a
+    context manager, which costs almost nothing."""
 
     def provide(self, execution: Execution, worker: WorkerView) -> Any: ...
 

@@ -1,7 +1,8 @@
-"""For tests of applications that use docket: what is scheduled, and a clock to hold in the hand.
+"""Tools for testing applications that use docket: assertions
+about scheduled tasks, and a clock that the test controls.
 
 The fixtures `docket`, `worker` and `clock` come with the pytest plugin (docket.testing.plugin),
-which pytest finds by itself.
+which pytest loads automatically.
 """
 
 from .assertions import assert_no_tasks, assert_task_count, assert_task_not_scheduled, assert_task_scheduled

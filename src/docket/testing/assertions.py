@@ -1,4 +1,4 @@
-"""Assertions about what waits on a docket. What runs, or has ended, does not count."""
+"""Assertions about the tasks that wait on a docket. Running and finished tasks do not count."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ async def assert_task_scheduled(
     kwargs: dict[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Fails unless a call of the function waits; where they are given, with exactly these `args`,
-    with these `kwargs` among its own, and with that key."""
+    """Fails unless a task of the function is waiting. If given,
+    `args` must be equal to its positional arguments, `kwargs` must
+    be among its keyword arguments, and `key` must be its key."""
     waiting = (await docket.snapshot()).future
     if not any(_fits(execution, function, args, kwargs, key) for execution in waiting):
         raise AssertionError(f"{_wanted(function, args, kwargs, key)} is not scheduled; {_what_is_there(waiting)}")
@@ -37,7 +38,7 @@ async def assert_task_not_scheduled(
     kwargs: dict[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Fails if a call of the function waits; `args`, `kwargs` and `key` narrow it down as in
+    """Fails if a task of the function is waiting. `args`, `kwargs` and `key` select tasks as in
     assert_task_scheduled."""
     waiting = (await docket.snapshot()).future
     found = [execution for execution in waiting if _fits(execution, function, args, kwargs, key)]
@@ -46,7 +47,7 @@ async def assert_task_not_scheduled(
 
 
 async def assert_task_count(docket: Docket, function: Function | None = None, *, count: int) -> None:
-    """Fails unless so many calls wait, of the function or of all."""
+    """Fails unless exactly `count` tasks are waiting. With `function`, only its tasks count."""
     waiting = (await docket.snapshot()).future
     name = None if function is None else _name(function)
     found = sum(1 for execution in waiting if name is None or execution.function_name == name)
@@ -56,7 +57,7 @@ async def assert_task_count(docket: Docket, function: Function | None = None, *,
 
 
 async def assert_no_tasks(docket: Docket) -> None:
-    """Fails if anything waits."""
+    """Fails if any task is waiting."""
     waiting = (await docket.snapshot()).future
     if len(waiting):
         raise AssertionError(f"expected no tasks; {_what_is_there(waiting)}")
@@ -85,7 +86,7 @@ def _equal(stored: Any, wanted: Any) -> bool:
     try:
         return bool(stored == wanted)
     except Exception:
-        # Values such as arrays do not answer with a plain yes or no.
+        # Some values, such as arrays, do not compare to a plain True or False.
         return False
 
 

@@ -1,4 +1,4 @@
-"""A clock to hold in the hand: days of retries, delays and cron jobs pass in milliseconds."""
+"""A clock that the test controls: days of retries, delays and cron jobs pass in milliseconds."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from docket.storage.urls import Kind
 from docket.worker import Worker
 
 _POLL_SECONDS = 0.001
-_MOST_SKIPS = 10_000
+_MAX_SKIPS = 10_000
 
 
 class Clock:
-    """Holds the time of all dockets of this process on one `memory://` name, until it is closed.
+    """Controls the time of all dockets of this process on one `memory://` name, until it is closed.
 
-    The time stands still unless the test moves it. Everything that falls due on the way runs
-    in its order and at its time, through the same scripts as in production, if a worker is
-    there: the one that was given, or one that runs already. `Timeout`s, `asyncio.sleep` and
-    what the code under test asks of `datetime.now()` go by real time; ask `clock.now()`, or
-    `docket.now()`, instead. A worker's `run_until_finished` and `run_at_most` do not wait
-    for future work either: the clock skips to it. Raises ValueError for a docket that is not
-    on `memory://`, RuntimeError if another clock holds that time.
+    The time stands still until the test moves it. When the clock moves, all tasks that become due
+    on the way run in order and at their due times, through the same scripts as in production. This
+    needs a worker: either the given worker or one that is already running.
+
+    `Timeout`, `asyncio.sleep` and `datetime.now()` still use real time; in the code under test,
+    call `docket.now()` or `clock.now()` instead. A worker's `run_until_finished` and `run_at_most`
+    do not wait for future tasks: the clock skips to them. Raises ValueError for a docket that is
+    not on `memory://`, and RuntimeError if another clock controls that time.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Clock:
         self._clock = docket.server.clock
         self._skips = 0
         if self._clock.is_held:
-            raise RuntimeError(f"another Clock holds the time of {docket.server.shown_url}; close it first")
+            raise RuntimeError(f"another Clock controls the time of {docket.server.shown_url}; close it first")
         self._hold(to_ms(at) if at is not None else self._clock.now_ms())
 
     def __enter__(self) -> Self:
@@ -59,33 +60,34 @@ class Clock:
         self.close()
 
     def close(self) -> None:
-        """The dockets go by real time again."""
+        """Returns the dockets to real time."""
         self._clock.release()
 
     def now(self) -> datetime:
         return self._clock.now()
 
     def set(self, when: datetime) -> None:
-        """Sets the time, forwards or back, without
-        running anything: for the beginning of a test."""
+        """Sets the time, forwards or backwards, without running
+        any task. It is meant for the start of a test."""
         self._hold(to_ms(when))
 
     async def advance(self, by: timedelta = timedelta(0)) -> None:
-        """Lets so much time pass, and runs what falls due meanwhile. Raises as `travel_to`."""
+        """Moves the clock forward by a duration and runs the tasks that become due. Raises the same
+        errors as `travel_to`."""
         await self.travel_to(self.now() + by)
 
     async def travel_to(self, when: datetime) -> None:
-        """Lets time pass until then, and runs what falls due meanwhile.
+        """Moves the clock forward to a time and runs the tasks that become due.
 
-        Raises ValueError for a time that has passed, TimeoutError
-        if tasks do not come to an end within `patience`.
+        Raises ValueError for a time in the past, and TimeoutError
+        if tasks do not end within `patience` of real time.
         """
         target = math.ceil(to_ms(when))
         if target < self._clock.now_ms():
             raise ValueError(f"{when} has passed on this clock, which shows {self.now()}; to turn it back, use set()")
-        async with self._at_work() as is_somebody_there:
+        async with self._working() as has_worker:
             while True:
-                due = await self._work_off() if is_somebody_there else None
+                due = await self._run_due_tasks() if has_worker else None
                 if due is None or due > target:
                     break
                 self._hold(due)
@@ -96,27 +98,27 @@ class Clock:
         self._clock.hold(math.ceil(ms), self._skip)
 
     @contextlib.asynccontextmanager
-    async def _at_work(self) -> AsyncGenerator[bool]:
-        """Sees to it that the given worker works; says whether anybody does."""
+    async def _working(self) -> AsyncGenerator[bool]:
+        """Runs the given worker. Yields whether the docket has a running worker."""
         worker = self._worker
         if worker is None or worker.is_working:
             yield worker is not None or bool(await self._docket.workers())
             return
         working = asyncio.create_task(worker.run_forever(), name=f"{self._docket.name} - worker of the clock")
         try:
-            while not worker.is_working and not working.done():  # noqa: ASYNC110 - it has no event for this
+            while not worker.is_working and not working.done():  # noqa: ASYNC110 - the worker has no event for this
                 await asyncio.sleep(_POLL_SECONDS)
             yield True
         except BaseException:
-            # What runs now may never end: stopped twice, the worker hands it back.
+            # The current runs may never end. The second stop makes the worker requeue them.
             worker.stop()
             raise
         finally:
             worker.stop()
             await working
 
-    async def _work_off(self) -> float | None:
-        """Waits until everything that is due has ended; returns when the next task is due."""
+    async def _run_due_tasks(self) -> float | None:
+        """Waits until all due tasks have ended. Returns the next due time."""
         deadline = time.monotonic() + self._patience.total_seconds()
         while True:
             await self._stage()
@@ -124,7 +126,7 @@ class Clock:
             if not busy and (due is None or due > self._clock.now_ms()):
                 return due
             if time.monotonic() > deadline:
-                raise TimeoutError(await self._complaint())
+                raise TimeoutError(await self._timeout_message())
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _stage(self) -> None:
@@ -134,7 +136,8 @@ class Clock:
                 return
 
     async def _skip(self) -> bool:
-        """Moves on to the next due time, for a worker that runs until everything is finished."""
+        """Moves the clock to the next due time, for a worker that runs until all tasks are
+        finished. Returns False if no tasks are left."""
         busy, due = await self._docket.ledger.next_due()
         if busy:
             await asyncio.sleep(_POLL_SECONDS)
@@ -143,21 +146,21 @@ class Clock:
             self._skips = 0
             return False
         self._skips += 1
-        if self._skips > _MOST_SKIPS:
+        if self._skips > _MAX_SKIPS:
             raise RuntimeError(
-                f"the clock has skipped to future work {_MOST_SKIPS:,} times, and there is more: a task that schedules "
-                "itself again never finishes; use worker.run_at_most, or clock.advance"
+                f"the clock has skipped to future tasks {_MAX_SKIPS:,} times, and more are left: a task that schedules itself "
+                "again never finishes; use worker.run_at_most or clock.advance"
             )
         self._hold(max(due, self._clock.now_ms()))
         await self._stage()
         return True
 
-    async def _complaint(self) -> str:
+    async def _timeout_message(self) -> str:
         rows: list[TaskRow] = []
         for state in (ExecutionState.RUNNING, ExecutionState.QUEUED):
             rows += (await find(self._docket.ledger, Query(state=state))).rows
         shown = ", ".join(f"{row.task.function_name} {row.key!r} ({row.state.value})" for row in rows[:10])
         return (
             f"after {self._patience.total_seconds():g} s the clock still cannot leave {self.now()}: {shown or 'tasks'} "
-            "did not end. A task that waits for real time, or schedules itself again at once, holds it up"
+            "did not end. A task that waits for real time, or that schedules itself again at once, blocks the clock"
         )

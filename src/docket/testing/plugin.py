@@ -1,8 +1,7 @@
-"""Fixtures for pytest: a docket of its own for every
-test, on an engine that is started once per session.
+"""Fixtures for pytest: each test gets its own docket, on a server that starts once per session.
 
-Nothing has to be imported or configured. A fixture of the
-same name in a project's own conftest.py takes precedence.
+The fixtures need no import and no configuration. A fixture of the same name in a project's own
+conftest.py takes precedence.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from docket.worker import Worker
 
 async_fixture: Callable[[Any], Any]
 if importlib.util.find_spec("pytest_asyncio") is not None:
-    # Its own decorator, since in its strict mode it leaves other async fixtures alone.
+    # In strict mode, pytest-asyncio handles only async fixtures made with its own decorator.
     async_fixture = cast(Callable[[Any], Any], importlib.import_module("pytest_asyncio").fixture)
 else:
     async_fixture = cast(Callable[[Any], Any], pytest.fixture)
@@ -29,25 +28,24 @@ else:
 
 @pytest.fixture
 def docket_url() -> str:
-    """Where the test's docket is: a `memory://` name that
-    no other test has. Override it to use another server."""
+    """The URL of the test's docket: a `memory://` name that no other test uses. Override this
+    fixture to use another server."""
     return f"memory://test-{uuid4().hex}"
 
 
 @async_fixture
 async def docket(docket_url: str) -> AsyncIterator[Docket]:
-    """An open docket with nothing on it."""
+    """An open, empty docket."""
     async with Docket("test", docket_url) as opened:
         yield opened
         if docket_url.startswith("memory://"):
-            # The engine lives as long as the session: what
-            # a test leaves there is of no use to anybody.
+            # The server runs until the end of the session, so delete the data of this test.
             await opened.server.client.flushdb()
 
 
 @async_fixture
 async def worker(docket: Docket) -> AsyncIterator[Worker]:
-    """A worker on that docket. It does nothing until it is told to:
+    """A worker on that docket. It runs no tasks until the test calls, for example,
     `await worker.run_until_finished()`."""
     async with Worker(docket, name="test-worker") as opened:
         yield opened
@@ -55,7 +53,7 @@ async def worker(docket: Docket) -> AsyncIterator[Worker]:
 
 @pytest.fixture
 def clock(docket: Docket, worker: Worker) -> Iterator[Clock]:
-    """The time of that docket, which stands still;
-    `await clock.advance(…)` lets it pass, with the worker at work."""
+    """The clock of that docket. Time stands still until the test calls `await clock.advance(…)`,
+    which also runs the worker."""
     with Clock(docket, worker) as held:
         yield held

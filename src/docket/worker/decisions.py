@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from docket.dependencies import (
     AdmissionBlocked,
     CompletionHandler,
-    Parked,
     Perpetual,
     Resolved,
+    SettledByLimit,
     TaskOutcome,
     governing,
     plan_for,
@@ -129,7 +129,7 @@ class Decisions:
                 # A user's dependency put it away with `execution.schedule()`,
                 # which is written down with the run's end.
                 self._settle_blocked(run, execution, await self._next(run, execution.next_run, is_delayed=True))
-            elif isinstance(blocked, Parked):
+            elif isinstance(blocked, SettledByLimit):
                 self._runs.close(run)
             else:
                 # Where it was replaced or cancelled this changes nothing; one that nobody has put
