@@ -49,7 +49,7 @@ async def test_opening_says_what_pydocket_left_and_changes_nothing(
             pass
 
     assert [record.name for record in caplog.records] == ["docket.foreign"]
-    assert "2 tasks that pydocket stored" in caplog.text
+    assert "pydocket has stored 2 tasks" in caplog.text
     assert f"docket import --docket {docket.name}" in caplog.text
     assert len(await left(docket)) == 3
     assert (await count_foreign(docket.ledger)).total == 2

@@ -1,5 +1,5 @@
-"""How a task is written down: the lifecycle's verbs,
-each one script. The only caller of scripts."""
+"""The Python side of the scripts: one method for each step
+in the life of a task. Only this package calls scripts."""
 
 from .batcher import Batcher
 from .endings import Ending, read_ending

@@ -1,4 +1,4 @@
-"""Calls that are made while another is under way share a round trip."""
+"""Requests that are made while another request is under way share a round trip."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-# What one script call is sent: more would hold up the server and the requests behind it.
+# The most bytes for one script call. More would block
+# the server and the requests that wait behind it.
 BATCH_BYTES = 256 * 1024
 
 
 def batch_end(
     items: Sequence[Item], start: int, most: int, weigh: Callable[[Item], int], budget: int = BATCH_BYTES
 ) -> int:
-    """Where the batch that begins at `start` ends: it has
-    one item at least, and the others fit into the budget."""
+    """The end of the batch that begins at `start`. A batch has at least one item, and all further
+    items fit into the budget."""
     end, last = start, min(start + most, len(items))
     while end < last:
         budget -= weigh(items[end])
@@ -31,11 +32,11 @@ def batch_end(
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects items and sends them together: at once when
-    the line is idle, so that only load makes batches.
+    """Collects items and sends them together. An item is sent at once if no request is under way,
+    so batches arise only under load.
 
-    If the server does not answer in time, the items that wait for their turn share that failure.
-    They were not sent, and another attempt would make them wait twice.
+    If the server does not answer in time, the items that are not sent yet fail with the same error.
+    Otherwise they would wait for a second timeout.
     """
 
     def __init__(
@@ -50,19 +51,19 @@ class Batcher(Generic[Item, Result]):
         self._send = send
         self._most = most
         self._weigh = weigh
-        self._allowed = in_flight
+        self._max_in_flight = in_flight
         self._name = name
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._starting: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Future[None]] = set()
+        self._in_flight: set[asyncio.Future[None]] = set()
 
     async def call(self, item: Item) -> Result:
-        """The answer to one item. Where nothing is under way it goes out now, in the caller's own
-        turn; what comes meanwhile gathers behind it."""
-        if self._waiting or self._under_way:
+        """The answer to one item. If no request is under way, the caller sends the item itself, at
+        once. Items that arrive in the meantime form the next batch."""
+        if self._waiting or self._in_flight:
             return await self.submit(item)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._under_way.add(done)
+        self._in_flight.add(done)
         try:
             (answer,) = await self._send([item])
         except ServerSilent as error:
@@ -78,58 +79,59 @@ class Batcher(Generic[Item, Result]):
     def submit(self, item: Item) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        self._start_carrier()
+        self._start_sending()
         return future
 
     async def drain(self) -> None:
-        """Returns when everything submitted so far has been answered."""
-        while self._waiting or self._under_way:
-            if self._under_way:
-                await asyncio.wait(set(self._under_way))
+        """Returns when all items are answered."""
+        while self._waiting or self._in_flight:
+            if self._in_flight:
+                await asyncio.wait(set(self._in_flight))
             else:
                 await asyncio.sleep(0)
 
-    def _start_carrier(self) -> None:
-        """One at a time: it starts in the next tick and takes along whatever has come by then."""
-        if self._starting is None and len(self._under_way) < self._allowed:
-            task = self._starting = asyncio.get_running_loop().create_task(self._carry(), name=self._name)
-            self._under_way.add(task)
+    def _start_sending(self) -> None:
+        """Starts a task that sends the next batch. It starts in the next loop iteration, so that it
+        includes all items that were submitted in this one. Only one such task starts at a time."""
+        if self._starting is None and len(self._in_flight) < self._max_in_flight:
+            task = self._starting = asyncio.get_running_loop().create_task(self._send_batch(), name=self._name)
+            self._in_flight.add(task)
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Future[None]) -> None:
-        self._under_way.discard(task)
+        self._in_flight.discard(task)
         if self._starting is task:
-            # Cancelled before its first step.
+            # The task was cancelled before its first step.
             self._starting = None
         if self._waiting:
-            self._start_carrier()
+            self._start_sending()
 
     def _fail_waiting(self, error: ServerSilent) -> None:
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():
                 future.set_exception(ServerSilent(*error.args))
-                # A caller that was cancelled meanwhile will not look.
+                # Mark the exception as retrieved: a cancelled caller will not read it.
                 future.exception()
 
     def _weight(self, entry: tuple[Item, asyncio.Future[Result]]) -> int:
         return self._weigh(entry[0])
 
-    async def _carry(self) -> None:
+    async def _send_batch(self) -> None:
         self._starting = None
         end = batch_end(self._waiting, 0, self._most, self._weight)
         batch, self._waiting = self._waiting[:end], self._waiting[end:]
         if not batch:
             return
         if self._waiting:
-            self._start_carrier()
+            self._start_sending()
         try:
             answers = await self._send([item for item, _ in batch])
         except BaseException as error:
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error if isinstance(error, Exception) else ConnectionAbortedError(str(error)))
-                    # A caller that was cancelled meanwhile will not look.
+                    # Mark the exception as retrieved: a cancelled caller will not read it.
                     future.exception()
             if isinstance(error, ServerSilent):
                 self._fail_waiting(error)

@@ -1,4 +1,5 @@
-"""The way from the stream to a run: deliveries are read, taken and claimed."""
+"""The steps from a stream entry to a run: entries are
+delivered to a worker, and the worker claims them."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from .script_calls import ScriptCalls
 from .tasks import BATCH
 from .values import Delivery, Entry, ReservedSlot, SuspectNotes, UnknownEntry, WaitingFunctions
 
-# The answer has these for each claimed task, after two numbers of its own (lua/parts/claims.lua).
+# The fields of each claimed task in a script's reply, after two leading numbers
+# (lua/parts/claims.lua).
 CLAIM_ROW = ("key", "record", "epoch")
 _FIRST_ROW, _ROW = 2, len(CLAIM_ROW)
 
 
 class DeliveryVerbs(ScriptCalls):
-    """The verbs about deliveries."""
+    """The part of the ledger that deals with deliveries."""
 
     async def take(
         self,
@@ -30,12 +32,13 @@ class DeliveryVerbs(ScriptCalls):
         functions: WaitingFunctions | None = None,
         reads_front: bool = True,
     ) -> list[Delivery] | None:
-        """Claims up to `count` ready tasks without waiting; None if the worker has no lease.
+        """Claims up to `count` ready tasks without
+        waiting. Returns None if the worker has no lease.
 
-        A slot that is kept for an offer is beside the count. It is used, too,
-        unless a hand-over is on its way for it; if there is nothing to take it
-        is offered, where that is wanted. `kept.answer` tells which. Tasks that
-        wait for a worker that knows one of these `functions` go before others.
+        The slot `kept`, which is reserved for an offer, is not part of `count`. It is also filled,
+        unless a direct delivery to it is already on its way. If no task is ready and
+        `kept.to_offer` is set, the slot is offered. `kept.answer` says which of these happened.
+        Tasks that wait for a worker that knows one of these `functions` come first.
         """
         terms = (0, 0, 0, 0)
         if kept is not None:
@@ -61,16 +64,16 @@ class DeliveryVerbs(ScriptCalls):
         gives_up: bool = False,
         runs_suspects: bool = True,
     ) -> list[Delivery] | None:
-        """Claims what a blocking read delivered; suspects may be left to other workers. A worker
-        that `gives_up` puts back the suspect that it has reserved."""
+        """Claims entries that a blocking read delivered. Suspects may be left to other workers.
+        With `gives_up` the worker requeues the suspect that it has reserved."""
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
         suspects = 2 if gives_up else notes.mode if notes is not None else int(runs_suspects)
         reply = await self.ask("claim", (worker.encode(), worker_json, rows, suspects))
         return _read_claimed(reply, notes)
 
     async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
-        """Deliveries that count as this worker's and belong to
-        none of these runs; `seen` are those of the last look."""
+        """Deliveries of this worker that belong to none of these runs. `seen` has the deliveries
+        that the previous call found."""
         rows = [(int(e.from_front), e.id) for e in seen]
         reply = await self.ask("unknown_deliveries", (worker.encode(), list(epochs), rows))
         return [
@@ -78,7 +81,8 @@ class DeliveryVerbs(ScriptCalls):
         ]
 
     async def withdraw_offer(self, worker: str) -> bool:
-        """Whether the offer still stood; nothing is handed over from now on."""
+        """Withdraws the offer of a slot, which ends direct delivery
+        to this worker. Returns whether there was an offer."""
         offers = text_bytes(self.keys.offers)
         return bool(await self.server.ask(offers, "ZREM", offers, worker.encode()))
 
@@ -87,7 +91,7 @@ def _read_claimed(reply: list[Any], notes: SuspectNotes | None) -> list[Delivery
     if reply[0] == -1:
         return None
     if (len(reply) - _FIRST_ROW) % _ROW:
-        # Suspects were met.
+        # The script met suspects and added a row about them.
         refused, alone, from_front, id, key, alone_ms = reply.pop()
         if notes is not None:
             notes.refused, notes.alone, notes.alone_seconds = bool(refused), alone or None, alone_ms / 1000

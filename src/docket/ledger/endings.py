@@ -1,4 +1,4 @@
-"""How a task ended, as bytes at the end of its finished record."""
+"""The ending of a task: the last part of its finished record."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from docket.storage.keys import bytes_text, text_bytes
 
 from .settlements import RunEnding
 
-# What the ending carries: nothing, a value, the name of a value kept in another store, an
-# exception, the reference to a payload, which is a value or an exception as the state tells.
+# The content of an ending: nothing, a value, the name of a value in another store, an exception, or
+# the reference to a payload. The state says whether the payload is a value or an exception.
 NOTHING, VALUE, ELSEWHERE, ERROR, APART = range(5)
 _ERROR_TEXT = 4_000
 
 
 @dataclass(slots=True)
 class Ending:
-    """The worker that ended the task, its error in words,
-    and what it left: a value, an exception or nothing."""
+    """The name of the worker, the text of the error,
+    and the result: a value, an exception or nothing."""
 
     worker: str | None = None
     error: str | None = None
@@ -43,7 +43,8 @@ def read_ending(tail: bytes) -> Ending:
 
 
 def cut(text: str | None) -> str | None:
-    """Error texts are stored and published: long ones are cut, and none may break an event."""
+    """Shortens long error texts and replaces invalid
+    characters, because the texts are stored and published."""
     if text is None:
         return None
     text = text[: _ERROR_TEXT + 1].encode("utf-8", "replace").decode()
@@ -52,25 +53,25 @@ def cut(text: str | None) -> str | None:
 
 def ending_event(state: ExecutionState, worker_json: str, completed_ms: float, error: str | None = None) -> str:
     tail = f',"error":{json.dumps(cut(error))}' if error is not None else ""
-    # A state is a string, and adding strings is quicker than asking an enum for its value.
+    # A state is a str, and concatenation is faster than reading the enum's value.
     return (
         '{"type":"state","state":"' + state + f'","worker":{worker_json},"completed_at":{round(completed_ms)}{tail}}}'
     )
 
 
 def run_ending(ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float) -> RunEnding:
-    """The same for a run after which the task goes on."""
+    """The ending of a run after which the task runs again."""
     event = ending_event(state, worker_json, completed_ms, ending.error)
     return RunEnding(state, ending.pack(), event[:-1] + ',"goes_on":true}')
 
 
-# As the scripts write them, too (lua/parts/endings.lua).
+# The scripts write the same values (lua/parts/endings.lua).
 CANCELLED_TAIL = Ending().pack()
 CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
 
-# In the text of a buried task; the script that buries it puts
-# the number in the place of the hashes (lua/reclaim.lua).
+# Part of the error of a buried task. The script that buries
+# it replaces the hashes with the number (lua/reclaim.lua).
 LOST_COUNT = "losses so far: "
 LOST_TEXT = (
     "the worker was lost while it ran only this task (killed, out of memory, or paused for too long); "
@@ -80,8 +81,8 @@ LOST_TEXT = (
 
 
 def lost_endings() -> list[tuple[bytes, str]]:
-    """Tail and event of a task that lost its worker too often,
-    with room for a number of one, two and three digits."""
+    """The ending and the event of a task with too many losses,
+    once for each number of digits that the count may have."""
     endings: list[tuple[bytes, str]] = []
     for digits in range(1, len(str(MOST_LOSSES)) + 1):
         error = WorkerLost(LOST_TEXT.format("#" * digits))

@@ -1,4 +1,4 @@
-"""Tasks that another program keeps under a docket's names (docs/design/foreign-tasks.md)."""
+"""Tasks that pydocket has stored under a docket's key names (docs/design/foreign-tasks.md)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _TAKEN, _ALREADY_THERE, _PAYLOAD_MISSING = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class ForeignCount:
-    """How many tasks of another program there are: scheduled,
-    on the stream, and set aside by workers of ours."""
+    """The number of tasks of another program: scheduled,
+    on the stream, and set aside by docket's workers."""
 
     scheduled: int
     entries: int
@@ -41,9 +41,10 @@ class ForeignCount:
 
 @dataclass(slots=True)
 class Imported:
-    """What became of them. `unreadable` ones were left where they are; so were `strikes`, a number
-    of instructions. Those that are `already_there`, by key, are kept until docket's own tasks of
-    these keys have ended."""
+    """The result of an import. `unreadable` tasks stay where they are, and so
+    do the strike instructions, which `strikes` counts. `already_there` has
+    the keys for which docket has an unfinished task of its own; the foreign
+    tasks of these keys are kept until docket's own tasks have ended."""
 
     scheduled: int = 0
     queued: int = 0
@@ -74,8 +75,8 @@ async def count_foreign(ledger: Ledger) -> ForeignCount:
 
 
 async def warn_of_foreign(ledger: Ledger, name: str) -> None:
-    """Says once what another program left under this
-    name. Without a server there is nothing to say."""
+    """Logs a warning about tasks that another program left under this name. Does nothing if the
+    server cannot be reached."""
     if not ledger.server.is_reached:
         return
     try:
@@ -84,17 +85,17 @@ async def warn_of_foreign(ledger: Ledger, name: str) -> None:
         return
     if found.total:
         logger.warning(
-            "docket %r: %d tasks that pydocket stored under this name wait (%d scheduled, %d queued or running, "
-            "%d set aside); workers do not run them. `docket import --docket %s` takes them over",
+            "docket %r: pydocket has stored %d tasks under this name (%d scheduled, %d queued or running, "
+            "%d set aside); workers do not run them. `docket import --docket %s` imports them",
             name, found.total, found.scheduled, found.entries, found.set_aside, name,
         )  # fmt: skip
 
 
 async def import_foreign(ledger: Ledger) -> Imported:
-    """Moves every task that can be read, each with one script call: interrupted, the next import
-    goes on with the rest."""
+    """Moves every readable task into this docket, each in one step. If the import is interrupted,
+    the next import continues with the remaining tasks."""
     imported = Imported()
-    # One that is set aside on the way is met again: a key counts once.
+    # A task that is set aside during the import is found a second time, so count each key once.
     already_there: dict[str, None] = {}
     async for page in _pages(ledger, imported):
         if not page:
@@ -127,7 +128,7 @@ async def _adopt_again(ledger: Ledger, task: _Task) -> int:
 
 
 async def _pages(ledger: Ledger, imported: Imported) -> AsyncIterator[list[_Task]]:
-    """Everything there is, a page at a time; a page is adopted before the next one is read."""
+    """All foreign tasks, page by page. The caller adopts a page before the next page is read."""
     async for rows in _scheduled(ledger):
         yield _read(rows, imported)
     for source in ("stream", "foreign"):
@@ -149,7 +150,7 @@ def _read(rows: Iterable[_Row], imported: Imported) -> list[_Task]:
 
 
 def _task(source: str, id: bytes, fields: dict[bytes, bytes]) -> _Task:
-    """Raises KeyError or ValueError if it is not a task as pydocket stores it."""
+    """Raises KeyError or ValueError if the fields are not a task in pydocket's format."""
     trace = {bytes_text(name): bytes_text(value) for name, value in fields.items() if name not in _FIELDS}
     call = encode_pickled_call(fields[b"args"], fields[b"kwargs"], trace)
     due_ms = to_ms(datetime.fromisoformat(fields[b"when"].decode()))
@@ -166,7 +167,8 @@ def _task(source: str, id: bytes, fields: dict[bytes, bytes]) -> _Task:
 
 
 async def _scheduled(ledger: Ledger) -> AsyncIterator[list[_Row]]:
-    """A scan may show a key twice: the script finds it gone."""
+    """The scheduled tasks. A scan may return a key twice;
+    the script ignores a task that it has already moved."""
     queue = text_bytes(ledger.keys.key("queue"))
     if await ledger.server.ask(queue, "TYPE", queue) not in (b"zset", "zset"):
         return

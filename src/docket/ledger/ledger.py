@@ -1,4 +1,4 @@
-"""The ledger of one docket: every verb is one script on the server's clock."""
+"""The ledger of one docket. Each method is one script, which uses the server's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .workers import WorkerVerbs
 
 
 class Ledger(TaskVerbs, DeliveryVerbs, WorkerVerbs):
-    """The books of one docket. Safe to share between tasks of one event loop."""
+    """The tasks and workers of one docket. Safe to share between tasks of one event loop."""
 
     def __init__(self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES) -> None:
         super().__init__(server, keys, ttl_ms, max_losses)

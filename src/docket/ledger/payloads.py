@@ -1,4 +1,4 @@
-"""Large values, stored apart from the records that name them (docs/design/payloads.md)."""
+"""Large values, which are stored apart from their records (docs/design/payloads.md)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from docket.storage.server import FETCHING, STORING, Server
 
 from .batcher import batch_end
 
-# Larger ones do not go through a script.
+# Larger calls and results do not pass through a script.
 LARGEST_CALL = 4 * 1024
 LARGEST_RESULT = 64 * 1024
-# For a payload that nobody has adopted yet: its script comes within seconds, or never.
+# How long a payload is kept that no record refers to yet.
+# The script that refers to it runs within seconds, or never.
 UNADOPTED_MS = 3_600_000
-# For the result of a run that another one follows: a waiter fetches it at once.
-TOLD_MS = 60_000
+# How long the result of a run is kept if the task runs again. A waiting caller fetches it at once.
+PUBLISHED_MS = 60_000
 BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A value under the name by which a record refers to
-    it, and how long it is kept if no record adopts it.
+    """A value, the id by which a record refers to it,
+    and how long it is kept if no record refers to it.
 
-    `ends_a_run`: it comes from a worker, which stores it on a
-    full server, too: the settlement that follows makes room.
+    `ends_a_run`: a worker stores the value at the end of a run, even if the server's memory is
+    full, because the settlement that follows frees memory.
     """
 
     id: str
@@ -47,31 +48,32 @@ def call_payload(data: bytes, *, ends_a_run: bool = False) -> Payload:
 
 
 def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
-    """Named after the run, as the scripts name it: a run that
-    no longer counts cannot overwrite its successor's result."""
+    """Named after the run, as the scripts name it, and not after the key: a run that no longer
+    counts cannot overwrite its successor's result."""
     return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS, ends_a_run=True)
 
 
-def told_payload(epoch: int, data: bytes) -> Payload:
-    """For those who hear of the run's end; no record names it afterwards."""
-    return Payload(f"r{epoch}", data, TOLD_MS, ends_a_run=True)
+def published_payload(epoch: int, data: bytes) -> Payload:
+    """The result of a run after which the task runs again.
+    Only the published event refers to it; no record does."""
+    return Payload(f"r{epoch}", data, PUBLISHED_MS, ends_a_run=True)
 
 
 class Payloads:
-    """Stores and fetches payloads, one at a time each way,
-    on connections where nothing small waits behind them."""
+    """Stores and fetches payloads, one at a time in each direction. They have separate connections,
+    so that small requests do not wait behind them."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 
     async def store(self, payload: Payload, *, patience: float = 1.0) -> None:
-        """`patience`: how many times longer than usual the answer may take."""
+        """Stores a payload. `patience` multiplies the usual time limit for the answer."""
         key = text_bytes(self._keys.payload(payload.id))
         words: tuple[bytes | str | int, ...] = ("SET", key, payload.data, "PX", payload.ttl_ms)
         if payload.ttl_ms == UNADOPTED_MS:
-            # A request that was given up may still arrive, and must
-            # not put a time to live on what was adopted since.
+            # An abandoned request may still arrive. It must not set an expiry on a payload that a
+            # record has adopted in the meantime.
             words = (*words, "NX")
         try:
             await self._server.ask_alone(STORING, key, *words, patience=patience)
@@ -82,7 +84,7 @@ class Payloads:
             await self._server.run_alone(STORING, "store", [self._keys.root], *args, patience=patience)
 
     async def connect(self) -> None:
-        """Returns when large values can be sent."""
+        """Opens the connection for storing payloads."""
         await self._server.connect(self._keys.root, STORING)
 
     async def fetch(self, id: str) -> bytes | None:
@@ -90,7 +92,7 @@ class Payloads:
         return await self._server.ask_alone(FETCHING, key, "GET", key)
 
     async def fetch_many(self, references: Sequence[Reference]) -> dict[str, bytes]:
-        """Those that are there, by id; several small ones share a round trip."""
+        """The payloads that exist, by id. Several small payloads share a round trip."""
         found: dict[str, bytes] = {}
         start = 0
         while start < len(references):
@@ -104,7 +106,8 @@ class Payloads:
         return found
 
     async def complete(self, task: TaskRecord) -> None:
-        """Puts the call into a record that only names it. Raises Undecodable if it is gone."""
+        """Fetches the call of a record that only refers
+        to it. Raises Undecodable if the call is gone."""
         reference = task.reference
         if reference is None:
             return

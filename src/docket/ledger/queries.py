@@ -1,5 +1,5 @@
-"""Questions about many tasks at once, answered page by page:
-none holds the server up for more than milliseconds."""
+"""Queries about many tasks, answered page by page, so that no request blocks the server for more
+than a few milliseconds."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from docket.storage.records import (
 
 from .ledger import Ledger
 
-# What one script call looks at: so many tasks, and
-# about so many bytes, since arguments may be large.
+# The most tasks that one script call reads, and roughly
+# the most bytes, because arguments may be large.
 _MOST_TASKS = 500
 _BYTES = 256 * 1024
-_FIRST_LOOK = 8
-# Script calls behind one page: a filter that matches little
-# still answers, with what it has and where to go on.
-_LOOKS = 20
+_FIRST_COUNT = 8
+# The most script calls for one page. A filter that matches
+# few tasks returns the tasks so far, and a cursor.
+_MAX_CALLS = 20
 _STATES = {ExecutionState.SCHEDULED: 0, ExecutionState.QUEUED: 1, ExecutionState.RUNNING: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which unfinished tasks to find; what is not given
-    does not matter. `due_before_ms` is exclusive."""
+    """Selects unfinished tasks. Fields that are not given
+    match every task. `due_before_ms` is exclusive."""
 
     state: ExecutionState | None = None
     function: str | None = None
@@ -52,7 +52,7 @@ class Query:
 
     @property
     def filter(self) -> list[Any] | bool:
-        """As the scripts read it; False if everything fits."""
+        """The query in the scripts' format. False if it matches every task."""
         if self == _EVERYTHING:
             return False
         return [
@@ -69,13 +69,14 @@ _EVERYTHING = Query()
 
 @dataclass(slots=True)
 class TaskRow:
-    """An unfinished task as it is stored. The arguments are cut off unless they were asked for."""
+    """An unfinished task as it is stored. The record has
+    no arguments unless the caller asked for them."""
 
     key: str
     record: bytes
     size: int
     run: RunRecord | None
-    # The arguments, where they are stored apart and were fetched.
+    # The arguments, if they are stored apart and were fetched.
     call: bytes | None = None
 
     @property
@@ -91,7 +92,7 @@ class TaskRow:
 
     @property
     def call_size(self) -> int:
-        """How many bytes the arguments have."""
+        """The size of the arguments in bytes."""
         return self.task.call_size or self.size
 
     @property
@@ -101,7 +102,8 @@ class TaskRow:
 
 @dataclass(slots=True)
 class Page:
-    """About as many tasks as asked for, and where to go on; None at the end."""
+    """About as many tasks as requested, and the cursor of
+    the next page. The cursor is None on the last page."""
 
     rows: list[TaskRow]
     cursor: bytes | None
@@ -122,8 +124,7 @@ class FinishedPage:
 
 @dataclass(slots=True)
 class FunctionCount:
-    """How many unfinished tasks of one function there are,
-    by state, and when the first of them is or was due."""
+    """The number of unfinished tasks of one function by state, and the earliest due time."""
 
     scheduled: int = 0
     queued: int = 0
@@ -134,26 +135,27 @@ class FunctionCount:
 async def find(
     ledger: Ledger, query: Query, cursor: bytes | None = None, size: int = 100, *, with_calls: bool = False
 ) -> Page:
-    """A page of the tasks that fit. Scheduled ones come
-    in the order of their times, others in no order.
+    """A page of the matching tasks. Scheduled tasks are in
+    the order of their due times. Other tasks are in no order.
 
-    A task that moves meanwhile may be seen twice, or not at all; one that stays is seen.
+    A task that changes its state during the query may
+    appear twice or not at all. All other tasks appear.
     """
     rows: list[TaskRow] = []
     pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
-    looks = 0
+    calls = 0
     async for page in pages(ledger, query, cursor, min(size, _MOST_TASKS), with_calls):
         if with_calls:
             await _fetch_calls(ledger, page.rows)
         rows += page.rows
-        looks += 1
-        if page.cursor is None or len(rows) >= size or looks == _LOOKS:
+        calls += 1
+        if page.cursor is None or len(rows) >= size or calls == _MAX_CALLS:
             return Page(rows, page.cursor)
     return Page(rows, None)
 
 
 async def find_all(ledger: Ledger, query: Query, *, with_calls: bool = False) -> AsyncIterator[list[TaskRow]]:
-    """Every task that fits, page by page."""
+    """All matching tasks, page by page."""
     pages = _upcoming if query.state is ExecutionState.SCHEDULED else _scan
     async for page in pages(ledger, query, None, _MOST_TASKS, with_calls):
         if with_calls:
@@ -162,8 +164,8 @@ async def find_all(ledger: Ledger, query: Query, *, with_calls: bool = False) ->
 
 
 async def _fetch_calls(ledger: Ledger, rows: Sequence[TaskRow]) -> None:
-    """Adds the arguments that are stored apart; those
-    of a task that ended meanwhile may be gone."""
+    """Adds the arguments that are stored apart. The arguments
+    of a task that has ended in the meantime may be gone."""
     apart = [(row, row.task.reference) for row in rows if is_stored_apart(row.record)]
     calls = await ledger.payloads.fetch_many([reference for _, reference in apart if reference is not None])
     for row, reference in apart:
@@ -175,15 +177,16 @@ async def _scan(
 ) -> AsyncIterator[Page]:
     source = 1 if query.state is ExecutionState.RUNNING else 0
     at, most = cursor or b"0", count
-    count = min(most, _FIRST_LOOK)
+    count = min(most, _FIRST_COUNT)
     while True:
         reply = await ledger.ask("list_unfinished", (source, at, count, int(with_calls), query.filter))
-        at, looked_at = reply[0], reply[1]
+        at, bytes_read = reply[0], reply[1]
         yield Page(_rows(reply), None if at == b"0" else at)
         if at == b"0":
             return
-        # Large tasks make small pages, and small ones large pages.
-        per_task = max(looked_at / count, 1)
+        # Adapt the page to the size of the tasks, so that
+        # each page has about the same number of bytes.
+        per_task = max(bytes_read / count, 1)
         count = max(min(int(_BYTES / per_task), count * 4, most), 1)
 
 
@@ -241,10 +244,11 @@ async def find_finished(
     function: str | None = None,
     key_prefix: str = "",
 ) -> FinishedPage:
-    """A page of the finished tasks that are still remembered (`execution_ttl`), in no order.
+    """A page of the finished tasks whose records have
+    not expired yet (`execution_ttl`), in no order.
 
-    There is no index of them: the server's keys are looked
-    through, so this is for people and not for programs.
+    Finished tasks have no index. The query scans all keys of the server, so it is meant for
+    operators, not for programs.
     """
     beginning = f"{ledger.keys.named('runs', '')}"
     pattern = text_bytes(_as_pattern(beginning + segment(key_prefix)) + "*")
@@ -252,7 +256,7 @@ async def find_finished(
     name = False if function is None else text_bytes(function)
     rows: list[FinishedRow] = []
     at = cursor or b"0"
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_CALLS):
         reply = await ledger.ask("list_finished", (at, _MOST_TASKS, pattern, number, name))
         at = reply[0]
         for i in range(1, len(reply), 3):
@@ -264,5 +268,5 @@ async def find_finished(
 
 
 def _as_pattern(text: str) -> str:
-    """The text itself, as the server's patterns read it."""
+    """A pattern that matches exactly this text."""
     return "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in text)

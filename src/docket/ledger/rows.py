@@ -1,4 +1,5 @@
-"""What the ledger answers to those who look: receipts, looks at one task, rows of lists."""
+"""Replies of the ledger: the result of scheduling a task,
+the status of a task, a row of the list of workers."""
 
 from __future__ import annotations
 
@@ -10,20 +11,20 @@ from docket.storage.records import FinishedRecord, RunRecord, TaskRecord
 
 @dataclass(slots=True)
 class EnqueueResult:
-    """What became of an order."""
+    """The result of scheduling a task."""
 
     scheduled: bool
     generation: int
     due_ms: float
     state: ExecutionState
     replaced_another: bool = False
-    # Nothing was written: the payload of its call has to be stored again.
+    # Nothing was written, because the payload of the call is missing and must be stored again.
     payload_missing: bool = False
 
 
 @dataclass(slots=True)
 class TaskStatus:
-    """Everything known of one task."""
+    """All records of one task."""
 
     task: TaskRecord | None = None
     run: RunRecord | None = None

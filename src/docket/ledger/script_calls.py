@@ -23,17 +23,18 @@ class ScriptCalls:
         self.ttl_ms = ttl_ms
         self._channels = text_bytes(keys.channels)
         self._root = [keys.root]
-        # For the event loop; threads that renew leases pack with a buffer of their own.
+        # For the event loop only. Threads that renew leases pack with their own buffer.
         self._pack = script_packer()
 
     def ask(self, script: str, arguments: Any, patience: float | None = None) -> Coroutine[Any, Any, Any]:
-        """Only modules of docket.ledger call it: others call the verbs."""
+        """Runs a script. Only modules of docket.ledger call
+        this; other modules call the methods of the ledger."""
         return self.server.run(script, self._root, self._channels, self._pack(arguments), patience=patience)
 
     def ask_blocking(self, client: Any, script: str, arguments: Any) -> Any:
-        """For a thread; `client` is a blocking client of its own."""
+        """Runs a script from a thread, on the thread's own blocking client."""
         return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))
 
     async def ping(self) -> None:
-        """One command that does nothing, to measure the way to the server."""
+        """Sends a command that does nothing, to measure the round trip to the server."""
         await self.server.client.execute_command("PING")

@@ -1,4 +1,4 @@
-"""The settings that processes of one docket declare, for workers to compare
+"""The settings that the processes of one docket declare, so that workers can compare them
 (docs/design/settings.md)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIFETIME_MS = 15 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The settings of a process."""
+    """The settings of one process."""
 
     role: str
     process: str
@@ -25,14 +25,14 @@ class Declaration:
 
 
 async def declare_settings(ledger: Ledger, own: Declaration) -> list[Declaration]:
-    """Declares the settings of this process, and returns those of all."""
+    """Declares the settings of this process and returns the declarations of all processes."""
     text = f"{own.role} {json.dumps(own.settings, sort_keys=True, separators=(',', ':'))}"
     reply = await ledger.ask("settings", (text_bytes(text), text_bytes(own.process), LIFETIME_MS))
     return [found for row in reply if (found := _read(bytes_text(row[0]), bytes_text(row[1]))) is not None]
 
 
 def _read(declaration: str, process: str) -> Declaration | None:
-    """None for the declaration of another release, which this one cannot read."""
+    """None for a declaration of another release that this release cannot read."""
     role, _, text = declaration.partition(" ")
     try:
         settings = json.loads(text)

@@ -1,4 +1,4 @@
-"""The ways to settle a run, as the settle script reads them."""
+"""The ways to settle a run, in the format of the settle script."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from docket.storage.keys import text_bytes
 from .payloads import Payload
 from .values import Taken
 
-# The same in lua/parts/settlements.lua, as are the
-# fields of the items below: a test compares the two.
+# lua/parts/settlements.lua has the same numbers and the
+# same fields of the items below. A test compares the two.
 PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
 FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = range(5)
 
@@ -43,7 +43,7 @@ class RescheduleItem(NamedTuple):
     call: bytes | bool
     same_submission: bool
     is_stored: bool
-    # Of a run that ends, unlike one that is retried.
+    # Only for a run that has ended, not for a retry.
     state: int | bool = False
     tail: bytes | bool = False
     event: str | bool = False
@@ -89,29 +89,29 @@ SETTLE_RESULTS = tuple(SettleResult)
 
 @dataclass(slots=True)
 class Settlement:
-    """One run's ending or next step, fenced by its epoch and
-    by the worker id that claimed it, where that is known."""
+    """The end of one run. The epoch of the run fences it, and so does the id of the worker that
+    claimed the run, if the id is known."""
 
     key: str
     epoch: int
     item: Item
-    # About how many bytes it takes in a script's arguments.
+    # The approximate size in a script's arguments, in bytes.
     weight: int = 60
-    # What was stored for it; again if it is gone.
+    # The payload that was stored for it, to store it again if it is gone.
     payload: Payload | None = None
-    # After a fail-over to a replica whose clock is
-    # behind, two runs of a key may have the same epoch.
+    # Needed because two runs of a key may have the same
+    # epoch after a failover to a replica with a slow clock.
     worker: str | None = None
 
     def item_of_another(self) -> list[Any]:
-        """The same among settlements of other worker ids, which it does not share."""
+        """The item for a batch whose other settlements have another worker id."""
         key, epoch, *rest = self.item
         return [key, (epoch, self.worker.encode() if self.worker is not None else False), *rest]
 
 
 @dataclass(slots=True)
 class RunEnding:
-    """The ending of a run that is followed by another: published, and stored nowhere."""
+    """The ending of a run after which the task runs again. It is published but not stored."""
 
     state: ExecutionState
     tail: bytes
@@ -130,7 +130,7 @@ def finish(
     has_progress: bool = True,
     payload: Payload | None = None,
 ) -> Settlement:
-    """The task has ended; its result is the payload, if there is one."""
+    """Finishes the task. The payload, if given, is its result."""
     item = FinishItem(
         text_bytes(key),
         epoch,
@@ -147,8 +147,8 @@ def finish(
 
 
 def ending_its_chain(ending: Settlement) -> Settlement:
-    """The same ending of an automatic task, which workers
-    do not schedule again until a newer deploy starts."""
+    """The same ending for an automatic task that workers must
+    not schedule again until a newer deployment starts."""
     if isinstance(ending.item, FinishItem) and ending.item.purpose == PLAIN:
         ending.item = ending.item._replace(purpose=ENDS_CHAIN)
     return ending
@@ -167,11 +167,11 @@ def reschedule(
     is_delayed: bool = False,
     ending: RunEnding | None = None,
 ) -> Settlement:
-    """Runs again: after a delay on the server's clock, or at a time; with another call, or one that
-    is the payload, if one is given.
+    """Schedules the task again, after a delay by the server's clock or at a time. `call` or
+    `payload` replaces the call of the task.
 
-    `is_delayed`: the run has not begun, so the same submission comes later. `ending`: the run has
-    ended, and the next one is not a retry.
+    `is_delayed`: the run has not begun, so the next run belongs to the same submission. `ending`: the
+    run has ended, and the next run is not a retry.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
@@ -200,9 +200,9 @@ def reschedule(
 
 
 def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -> Settlement:
-    """Gives the task back.
+    """Requeues the task.
 
-    `begun`: its body has run, at least in part, so its next run is a redelivery.
+    `begun`: the body has run at least in part, so the next run is a redelivery.
     """
     return Settlement(key, epoch, RequeueItem(text_bytes(key), epoch, REQUEUE, delay_ms, begun))
 
@@ -210,14 +210,15 @@ def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -
 def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:
     """Leaves the task to a worker that knows its function.
 
-    The answer is WAITS if no live worker does; with `only_if_known`
-    it is KEPT then, and the task stays where it is.
+    If no live worker knows it, the result is WAITS. With `only_if_known` the result is KEPT
+    instead, and the task does not move.
     """
     return Settlement(key, epoch, UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
 
 
 def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
-    """The same for a run that has not begun: it also gives back what it took of its limits."""
+    """The same settlement for a run that has not begun. It
+    also gives back what the run took from its limits."""
     item = settlement.item
     if not taken or isinstance(item, BlockedItem):
         return settlement

@@ -1,4 +1,4 @@
-"""Values that clients keep on the docket's server under names of their own."""
+"""Values that clients store on the docket's server under their own names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class StoredValues:
         return bool(await self._server.ask(name, "DEL", name))
 
     async def ttl_ms(self, collection: str, key: str) -> int | None:
-        """How long it is still kept; None if it is kept for ever, or is not there."""
+        """The remaining time to live. None if the value does not expire or does not exist."""
         return await self._left_ms(self._name(collection, key))
 
     async def record_ttl_ms(self, key: str) -> int | None:
-        """How long the finished record of a task is still kept."""
+        """The remaining time to live of the finished record of a task."""
         return await self._left_ms(text_bytes(self._keys.run(key)))
 
     async def _left_ms(self, name: bytes) -> int | None:

@@ -1,4 +1,4 @@
-"""The strikes in force, as they are written down: what is in effect, not how it came about."""
+"""The strikes in force, as they are stored. The store has the current rules, not their history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from docket.codec.packing import pack_for_script, unpack_from_script
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
-# A field of the hash, and the rule in it; None takes the rule back.
+# A field of the hash and its rule. None removes the rule.
 Change = tuple[str, bytes | None]
 
 _VERSION = b"version"
@@ -16,7 +16,7 @@ _PAGE = 500
 
 
 class StrikeStore:
-    """Reads and writes the rules of one docket; every change has a version and is published."""
+    """Reads and writes the rules of one docket. Each change gets a version and is published."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
@@ -24,14 +24,14 @@ class StrikeStore:
         self.channel: bytes = keys.strike_channel
 
     async def write(self, changes: Sequence[Change]) -> tuple[int, int]:
-        """The version of the change, and how many rules it touched."""
+        """Writes the changes. Returns the version and the number of rules that changed."""
         listed = [(field, False if rule is None else rule) for field, rule in changes]
-        version, touched = await self._server.run("strike", [self._key], self.channel, pack_for_script(listed))
-        return version, touched
+        version, changed = await self._server.run("strike", [self._key], self.channel, pack_for_script(listed))
+        return version, changed
 
     async def read(self) -> tuple[int, dict[str, bytes]]:
-        """Everything in force, page by page. Changes after
-        the returned version may or may not be seen."""
+        """The version and all rules in force. Changes
+        after that version may or may not be included."""
         rules: dict[str, bytes] = {}
         version = int(await self._server.ask(self._key, "HGET", self._key, _VERSION) or 0)
         cursor = b"0"
@@ -43,7 +43,7 @@ class StrikeStore:
 
 
 def read_message(message: bytes) -> tuple[int, list[Change]]:
-    """A published change: its version and what it changed."""
+    """The version and the changes in a published message."""
     version, _, changes = message.partition(b" ")
     listed = unpack_from_script(changes)
     return int(version), [(field.decode(), rule or None) for field, rule in listed]

@@ -1,4 +1,4 @@
-"""The life of a task: written down, staged, settled, cancelled, read."""
+"""The life of a task: schedule, stage, settle, cancel, read."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .settlements import SETTLE_RESULTS, Settlement, SettleResult
 from .values import Duty, NewTask, ProgressChange, Seed, Staged, TaskCounts, Unwritten
 from .workers import as_json
 
-# Tasks per script call: large enough to share the round
-# trip, small enough to hold the server for a few ms only.
+# Tasks per script call: enough to share the round trip,
+# few enough to block the server for only a few ms.
 BATCH = 500
-# New tasks cost the server more each, above all those with keys that it has to look up.
+# A new task takes the server longer, especially if it has to look up the key.
 ENQUEUE_BATCH = 200
 _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
 
 
 class TaskVerbs(ScriptCalls):
-    """The verbs about tasks."""
+    """The part of the ledger that deals with tasks."""
 
     async def enqueue(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
         reply = await self.ask(
@@ -55,10 +55,9 @@ class TaskVerbs(ScriptCalls):
     async def settle(
         self, settlements: Sequence[Settlement], offered_by: str | None = None, *, patience: float | None = None
     ) -> tuple[int, list[SettleResult]]:
-        """Writes endings down; returns how many tasks are
-        unfinished, and an answer for each settlement.
+        """Settles runs. Returns the number of unfinished tasks, and a result for each settlement.
 
-        The worker `offered_by` has a spare slot, and offers it for a direct delivery.
+        `offered_by` is the id of a worker that offers a free slot for direct delivery.
         """
         offer = offered_by.encode() if offered_by is not None else False
         worker = settlements[0].worker if settlements else None
@@ -69,20 +68,21 @@ class TaskVerbs(ScriptCalls):
         return reply[0], [SETTLE_RESULTS[code] for code in reply[1:]]
 
     async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
-        """Moves due tasks to the stream. A worker does so only
-        if it leads, or takes over because a task is overdue."""
+        """Moves due tasks to the stream. A worker does this only if it is the leader, or if it
+        takes over because a task is overdue."""
         name = worker.encode() if worker is not None else False
         moved, now, following, duty = await self.ask("stage", (most, name, int(summoned)))
         return Staged(moved, float(now), None if following == b"-1" else float(following), Duty(duty))
 
     async def next_due_ms(self) -> float | None:
-        """When the next scheduled task is due."""
+        """The due time of the next scheduled task."""
         queue = text_bytes(self.keys.queue)
         head = await self.server.ask(queue, "ZRANGE", queue, 0, 0, "WITHSCORES")
         return float(head[1]) if head else None
 
     async def cancel(self, key: str) -> int:
-        """0 nothing there, 1 cancelled, 2 its worker was told."""
+        """Returns 0 if there is no unfinished task, 1 if the task
+        is cancelled, 2 if its worker was asked to cancel it."""
         return await self.ask("cancel", (text_bytes(key), self.ttl_ms))
 
     async def clear(self) -> int:
@@ -95,18 +95,19 @@ class TaskVerbs(ScriptCalls):
                 return removed
 
     async def progress(self, changes: Sequence[ProgressChange]) -> list[bytes | Unwritten]:
-        """The progress of each task as it is now, as JSON."""
+        """Changes the progress of tasks. Returns the new progress of each task as JSON."""
         reply = await self.ask("progress", [change.row() for change in changes])
         return [answer if isinstance(answer, bytes) else Unwritten(answer) for answer in reply]
 
     async def claim_by_key(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
-        """Claims a task by key for a caller that runs it by hand, with a lease: server ms, epoch
-        (0: it does not wait)."""
+        """Claims a task by key for a caller that runs it without a
+        worker, and gives the run a lease. Returns the server's time
+        in ms and the epoch, which is 0 if the task is not waiting."""
         now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
         return now, epoch
 
     async def extend_claims(self, hands: Sequence[str], lease_ms: int) -> None:
-        """Extends the leases of runs that were claimed by hand."""
+        """Extends the leases of runs that were claimed by key."""
         await self.ask("extend_claims", (lease_ms, [text_bytes(hand) for hand in hands]))
 
     async def get(self, key: str) -> TaskStatus:
@@ -127,12 +128,12 @@ class TaskVerbs(ScriptCalls):
         return (await self.count()).unfinished
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
-        """What is to be done about automatic tasks, for a worker of this deploy."""
+        """What a worker of this deployment does about each of these automatic tasks."""
         reply = await self.ask("seed", (deploy, [text_bytes(name) for name in names]))
         return [Seed(code) for code in reply]
 
     async def next_due(self) -> tuple[int, float | None]:
-        """How many tasks are ready or running, and when the next one is due."""
+        """The number of tasks that are ready or running, and the next due time."""
         _, busy, due = await self.ask("next_due", ())
         return busy, None if float(due) < 0 else float(due)
 

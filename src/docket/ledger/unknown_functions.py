@@ -8,15 +8,15 @@ from docket.storage.keys import text_bytes
 
 from .ledger import Ledger
 
-# Functions that are shown, and tasks that one script call ends.
+# The most functions in a reply, and the most tasks that one script call ends.
 _MOST_FUNCTIONS = 1000
 _MOST_TASKS = 100
 
 
 @dataclass(slots=True)
 class UnknownFunction:
-    """How many tasks of the function wait, since when, and
-    whether a live worker knows it and just has no slot yet."""
+    """A function whose tasks wait for a worker that knows it: since when, and how many. `is_known`
+    means that a live worker knows the function but has no free slot yet."""
 
     name: str
     since_ms: float
@@ -33,5 +33,6 @@ async def unknown_functions(ledger: Ledger) -> list[UnknownFunction]:
 
 
 async def fail_unknown(ledger: Ledger, function: str, tail: bytes, event: str) -> int:
-    """Ends tasks of a function that no live worker knows: how many; 0 if one does, or none wait."""
+    """Fails tasks of a function that no live worker knows. Returns their number: 0 if a live worker
+    knows the function or no task waits."""
     return await ledger.ask("fail_unknown", (text_bytes(function), ledger.ttl_ms, tail, event, _MOST_TASKS))

@@ -1,4 +1,4 @@
-"""The plain values that go into and come out of the ledger."""
+"""Arguments and replies of the ledger's methods."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from docket.storage.keys import text_bytes
 
 from .payloads import Payload
 
-# What a run took of a limit that is about time: the kind of limit, the key that counts it, the
-# submission that took it.
+# What a run took from a rate limit, cooldown or debounce: the kind of limit, the key of its
+# counter, and the submission that took it.
 Taken = tuple[int, bytes, bytes]
 
-# How long an offer of a slot stands unless it is renewed: a worker whose event loop is blocked must
-# not be given work for long.
+# How long the offer of a slot is valid unless the worker renews it. The time is short, because a
+# worker whose event loop is blocked must not get tasks for long.
 OFFER_MS = 8000
 
 
 @dataclass(slots=True)
 class NewTask:
-    """A call to be written down. Without a `due_ms` it is due now, as it is with `now`, whatever
-    the server's clock says; a `fresh` key is known to be unused."""
+    """A task to schedule. Without `due_ms` it is due now. With `now` it is due now whatever the
+    server's clock says. A `fresh` key is known to be unused."""
 
     key: str
     function_name: str
@@ -32,21 +32,21 @@ class NewTask:
     replace: bool = False
     fresh: bool = False
     now: bool = False
-    # The call, where it is too large for the record; it is stored before.
+    # The call, if it is too large for the record. It is stored before the task.
     payload: Payload | None = None
-    # An earlier attempt may have been stored: what the key
-    # has, waiting, running or finished, is this very call.
+    # An earlier request with this task had no answer but may have arrived. If the key has a task,
+    # waiting, running or finished, it is this task.
     unanswered: bool = False
-    # An automatic task that a worker seeds: not if its chain was cancelled.
+    # An automatic task that a worker schedules. It is not scheduled if it was cancelled before.
     seed: bool = False
 
 
 @dataclass(slots=True)
 class ProgressChange:
-    """A change of a task's progress by the run of this epoch,
-    or by anybody else (0). None leaves a field as it is.
+    """A change of a task's progress by the run of this epoch, or by any other caller (epoch 0). A
+    field that is None does not change.
 
-    `message` is JSON text. The amount to `add` comes on top of a new `current`.
+    `message` is JSON text. `add` is added to `current`, also to a new `current` in the same change.
     """
 
     key: str
@@ -58,16 +58,16 @@ class ProgressChange:
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in a script's arguments."""
+        """The approximate size in a script's arguments, in bytes."""
         return len(self.key) + len(self.message or "") + 60
 
     def row(self) -> list[bytes | int | str]:
-        """As the script reads it."""
+        """The change in the script's format."""
         fields = (self.add, self.current, self.total, self.message)
         return [text_bytes(self.key), self.epoch, *(False if field is None else field for field in fields)]
 
     def then(self, other: ProgressChange) -> ProgressChange:
-        """Both changes as one."""
+        """This change and a later one, combined."""
         if other.current is None:
             added = (self.add or 0) + (other.add or 0) or None
             current = self.current
@@ -79,8 +79,8 @@ class ProgressChange:
 
 
 class Unwritten(enum.IntEnum):
-    """Why a change of progress was not written: the run no
-    longer counts, or there is no unfinished task of that key."""
+    """Why a change of progress was not written: LOST means that the run no longer counts, NOT_FOUND
+    that the key has no unfinished task."""
 
     LOST = 0
     NOT_FOUND = 1
@@ -88,7 +88,7 @@ class Unwritten(enum.IntEnum):
 
 @dataclass(slots=True)
 class TaskCounts:
-    """How much there is of what. `unknown` are tasks
+    """The number of tasks by state. `unknown` counts tasks
     that wait for a worker that knows their function."""
 
     server_ms: float
@@ -113,8 +113,8 @@ class TaskCounts:
 
 @dataclass(slots=True)
 class Delivery:
-    """A claimed task: its record as stored, the epoch that fences every later write of this run,
-    and the server's time of the claim, or of a repeat of it that found the run."""
+    """A claimed task: its stored record, the epoch that fences all later writes of this run, and
+    the server's time of the claim. If the claim was repeated, it is the time of the repetition."""
 
     key: str
     record: bytes
@@ -124,9 +124,9 @@ class Delivery:
 
 @dataclass(slots=True)
 class ReservedSlot:
-    """A slot that a worker keeps for an offer: whether it may have offered it before, the last
-    hand-over that it knows, whether it is to be offered if there is nothing to take, and what the
-    server says, if it was heard."""
+    """A slot that a worker reserves for an offer. `offered`: the worker may have offered it
+    already. `last_epoch`: the last direct delivery that the worker knows of. `to_offer`: offer the
+    slot if no task is ready. `answer`: the server's answer, if it arrived."""
 
     offered: bool
     last_epoch: int
@@ -145,16 +145,16 @@ class Entry:
 
 @dataclass(slots=True)
 class UnknownEntry(Entry):
-    """A delivery that the server counts as a worker's and the
-    worker does not know. `epoch` is 0 if it is not claimed."""
+    """A delivery that the server has assigned to a worker but that the worker does not know.
+    `epoch` is 0 if it is not claimed."""
 
     epoch: int = 0
     seen_before: bool = False
 
 
 class Duty(enum.IntEnum):
-    """What a worker does for the fleet. The leader stages, sweeps and inspects; the deputy takes
-    over if the leader is held up."""
+    """The duty of a worker in the fleet. The leader stages, sweeps and inspects leases. The deputy
+    takes over if the leader is late."""
 
     NONE = 0
     LEADER = 1
@@ -162,7 +162,7 @@ class Duty(enum.IntEnum):
 
 
 class Seed(enum.IntEnum):
-    """What is to be done about an automatic task: schedule it, or leave it alone since it was
+    """What a worker does about an automatic task: it schedules the task, or skips it because it was
     cancelled or is a dead letter."""
 
     SCHEDULE = 0
@@ -172,8 +172,8 @@ class Seed(enum.IntEnum):
 
 @dataclass(slots=True)
 class RegistrationReply:
-    """The server's answer to a worker that comes onto the roster. Tasks of the functions wait for a
-    worker that knows them."""
+    """The server's answer to a worker that registers. `waiting_functions` are functions whose tasks
+    wait for a worker that knows them."""
 
     server_ms: float
     duty: Duty
@@ -182,9 +182,9 @@ class RegistrationReply:
 
 @dataclass(slots=True)
 class Reclaimed:
-    """One step of reclaiming: workers declared dead, tasks put back,
-    buried and cancelled, how much is left to do, whether consumers without
-    a lease should be looked for, and the duty of the worker that asked."""
+    """The result of one step of reclaiming: the number of workers declared dead and of tasks put
+    back, buried and cancelled, the amount of work left, whether to search for consumers without a
+    lease, and the duty of the calling worker."""
 
     declared: int = 0
     put_back: int = 0
@@ -195,7 +195,7 @@ class Reclaimed:
     duty: Duty = Duty.NONE
 
     def add(self, step: Reclaimed) -> None:
-        """Counts the workers and tasks of another step."""
+        """Adds the workers and tasks of another step."""
         self.declared += step.declared
         self.put_back += step.put_back
         self.buried += step.buried
@@ -203,8 +203,8 @@ class Reclaimed:
 
 
 class Staged(NamedTuple):
-    """How many tasks were moved, the server's time, when the
-    next one is due, and the duty of the worker that asked."""
+    """The result of staging: the number of tasks moved, the server's time, the next due time, and
+    the duty of the calling worker."""
 
     moved: int
     now_ms: float
@@ -214,9 +214,10 @@ class Staged(NamedTuple):
 
 @dataclass(slots=True)
 class SuspectNotes:
-    """What a claim says of the suspects that it met: the epoch of a run that has the worker to
-    itself, and for how long it has, the entry that the worker has reserved, whether some went to
-    other workers. The worker says beforehand whether something else runs in its process."""
+    """What a claim reports about suspects. `alone`: the epoch of a run that must be the only run of
+    the worker for the next `alone_seconds`. `reserved`: the entry that the worker has reserved.
+    `refused`: some suspects were left to other workers. The worker sets `shares_process` before the
+    claim if other code runs tasks in its process."""
 
     alone: int | None = None
     reserved: Entry | None = None
@@ -226,14 +227,14 @@ class SuspectNotes:
 
     @property
     def mode(self) -> int:
-        """As the scripts know it (lua/parts/claims.lua)."""
+        """The number for the scripts (lua/parts/claims.lua)."""
         return 3 if self.shares_process else 1
 
 
 @dataclass(slots=True)
 class WaitingFunctions:
-    """Functions that a worker knows and whose tasks may wait for it; `left` are those that still
-    have some, if the server has said so."""
+    """Functions that a worker knows and whose tasks may wait for it. `left` are the functions that
+    still have waiting tasks, if the server has answered."""
 
     names: list[str]
     left: list[str] | None = None
@@ -241,8 +242,7 @@ class WaitingFunctions:
 
 @dataclass(slots=True)
 class Renewal:
-    """The server's answer to a renewal. Where reclaiming
-    or staging is due, this worker is the one to do it."""
+    """The server's answer to a renewal. If reclaiming or staging is due, this worker does it."""
 
     lost: bool
     server_ms: float

@@ -18,12 +18,12 @@ from .script_calls import ScriptCalls
 from .values import Delivery, Duty, Reclaimed, RegistrationReply, Renewal
 
 _INSPECTED = 100
-# Deliveries beside its runs that a worker may have in its socket.
+# The most deliveries, in addition to its runs, that may be in a worker's socket.
 _UNREAD = 100
 
 
 class WorkerVerbs(ScriptCalls):
-    """The verbs about workers."""
+    """The part of the ledger that deals with workers."""
 
     def __init__(self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES) -> None:
         super().__init__(server, keys, ttl_ms)
@@ -33,8 +33,8 @@ class WorkerVerbs(ScriptCalls):
     async def register(
         self, worker: str, lease_ms: int, tasks: Sequence[str], max_losses: Mapping[str, int] | None = None
     ) -> RegistrationReply:
-        """Puts a worker on the roster; `max_losses` has the
-        tasks that declare how many losses bury them."""
+        """Registers a worker. `max_losses` has the number of losses that buries a task, for the
+        functions that declare one."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
         names = [text_bytes(name) for name in tasks]
         now, duty, *waiting = await self.ask("register", (worker.encode(), lease_ms, names, declared))
@@ -52,19 +52,19 @@ class WorkerVerbs(ScriptCalls):
         return [WorkerRow(id.decode(), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply]
 
     async def lead(self, duty: str, worker: str, hold_ms: int) -> bool:
-        """Elects one worker for a duty that only some workers of
-        the fleet can do, such as gauges where somebody listens.
+        """Elects one worker for a duty that only some
+        workers of the fleet can do, such as sampling gauges.
 
-        Whether this worker leads; it does until it has not asked
-        for `hold_ms`. All others ask with one plain command.
+        Returns whether this worker has the duty. It keeps the duty until it has not asked for
+        `hold_ms`. For all other workers the question costs one command.
         """
         key, name = text_bytes(self.keys.named("leads", duty)), worker.encode()
         leader = await self.server.ask(key, "GET", key)
         if leader is None:
             return bool(await self.server.ask(key, "SET", key, name, "NX", "PX", hold_ms))
         if leader == name:
-            # Where the time ran out just now, another may have taken over: then this does nothing,
-            # and the next GET tells.
+            # If the key has just expired, another worker may have the duty. This command then does
+            # nothing for this worker, and its next GET finds the other worker.
             await self.server.ask(key, "PEXPIRE", key, hold_ms)
         return leader == name
 
@@ -77,7 +77,8 @@ class WorkerVerbs(ScriptCalls):
         terms = (worker.encode(), text_bytes(delivery.key), delivery.epoch, int(alone))
         return bool(await self.ask("isolate", terms))
 
-    # For the thread that keeps the lease; `client` is a blocking one of its own.
+    # The following methods are for the thread that renews the
+    # lease. `client` is the thread's own blocking client.
 
     def leave_blocking(self, client: Any, worker: str) -> None:
         self.ask_blocking(client, "leave", (worker.encode(),))
@@ -93,10 +94,12 @@ class WorkerVerbs(ScriptCalls):
         has_offer: bool = False,
         stopping: bool = False,
     ) -> Renewal:
-        """Extends the lease, and the offer of a slot if there is one; an order
-        is shown to a busy worker at every renewal until its run is over. If
-        nobody has renewed for `late_ms`, nobody is declared dead for a while.
-        If a worker dies that is stopping, its runs do not count as lost."""
+        """Renews the lease, and the offer of a slot if there is one.
+
+        A busy worker gets each request to cancel one of its runs at every renewal, until the run is
+        over. If no worker has renewed for `late_ms`, workers are not declared dead for a while. If
+        a stopping worker dies, its runs have no loss.
+        """
         offer_ms = self.offer_ms if has_offer else 0
         terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
         reply = self.ask_blocking(client, "renew", terms)
@@ -113,7 +116,7 @@ class WorkerVerbs(ScriptCalls):
         willing: bool = True,
         consumers: Sequence[bytes] = (),
     ) -> Reclaimed:
-        """One step for the fleet. A worker that is willing gets a duty that is vacant."""
+        """One step of reclaiming. A worker that is `willing` gets a vacant duty."""
         endings = (self._max_losses, self._lost_endings)
         terms = (worker.encode(), lease_ms, late_ms, int(willing), list(consumers))
         reply: list[int] = self.ask_blocking(client, "reclaim", (*terms, self.ttl_ms, *endings))
@@ -121,19 +124,21 @@ class WorkerVerbs(ScriptCalls):
         return Reclaimed(declared, put_back, buried, cancelled, left, bool(look), Duty(duty))
 
     def release_unread(self, client: Any, worker: str, runs: int, reading: int | None) -> int:
-        """Ends the worker's blocked read and puts back what
-        it was sent and has not claimed; returns how much."""
+        """Ends the worker's blocked read and puts back
+        its unclaimed deliveries. Returns their number."""
         if reading is not None:
             self.server.unblock(client, reading)
         return self.ask_blocking(client, "release", (worker.encode(), runs + _UNREAD))
 
     def consumers_without_lease(self, client: Any) -> list[bytes]:
-        """Consumers of workers that are gone: a blocking read of theirs was answered afterwards."""
+        """Consumers of workers that are gone. The server creates such a consumer if it answers a
+        blocked read after the worker has left."""
         streams = (self.keys.stream, self.keys.front)
         return consumers_without_lease(self.server, client, streams, GROUP, self.keys.leases)
 
     def inspect(self, client: Any) -> None:
-        """Corrects leases that a clock that was set back has left too far ahead, page by page."""
+        """Corrects leases that end too far in the future
+        because the server's clock was set back."""
         cursor = b"0"
         while True:
             cursor = self.ask_blocking(client, "inspect", (cursor, _INSPECTED))
@@ -145,12 +150,13 @@ class WorkerVerbs(ScriptCalls):
 
 
 def worker_id(name: str, suffix: str) -> str:
-    """A worker's id is part of key names, so it is a segment; the name stays readable."""
+    """The id of a worker. It is a part of key names,
+    so special characters in the name are escaped."""
     return f"{segment(name)}~{suffix}"
 
 
 def manual_run_id(name: str) -> str:
-    """The id of a lease for one run by hand, as the scripts know it."""
+    """The id of the lease of one run without a worker. The scripts recognise its form."""
     return worker_id(name, f"hand-{secrets.token_hex(6)}")
 
 

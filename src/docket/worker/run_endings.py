@@ -8,7 +8,7 @@ from docket.codec import encode_error, error_text
 from docket.dependencies import TaskOutcome
 from docket.ledger import Ending, RunEnding
 from docket.ledger.endings import APART, ERROR, VALUE, run_ending
-from docket.ledger.payloads import LARGEST_RESULT, told_payload
+from docket.ledger.payloads import LARGEST_RESULT, published_payload
 from docket.model.states import ExecutionState
 from docket.storage.subscriptions import may_be_heard
 
@@ -52,7 +52,7 @@ class RunEndings:
     async def _store_apart(self, run: Run, ending: Ending) -> None:
         """A large value is stored only if somebody
         listens: every run of a chain would leave one."""
-        payload = told_payload(run.epoch, ending.payload)
+        payload = published_payload(run.epoch, ending.payload)
         channel = self._docket.keys.task_channel(run.key)
         if await may_be_heard(self._docket.server, channel):
             await self._results.store(run, payload)
