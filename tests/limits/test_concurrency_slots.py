@@ -582,7 +582,7 @@ async def test_a_limit_on_an_unknown_argument_is_told_at_registration_and_fails_
 
     async with open_docket() as docket:
         docket.register(sync)
-        assert "sync: ConcurrencyLimit on 'limit' is for an argument 'costumer'" in caplog.text
+        assert "sync: ConcurrencyLimit on 'limit' limits an argument 'costumer'" in caplog.text
         execution = await docket.add(sync)(1)
         await run_with_defaults(docket)
         with pytest.raises(ExceptionGroup) as failure:

@@ -170,8 +170,8 @@ def reschedule(
     """Schedules the task again, after a delay by the server's clock or at a time. `call` or
     `payload` replaces the call of the task.
 
-    `is_delayed`: the run has not begun, so the next run belongs to the same submission. `ending`: the
-    run has ended, and the next run is not a retry.
+    `is_delayed`: the run has not begun, so the next run belongs to the same submission. `ending`:
+    the run has ended, and the next run is not a retry.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
