@@ -1,8 +1,9 @@
--- Takes a slot of every limit for a run, in the order of their names. At the first that is full the
--- task waits in line, and keeps the slots it has: all take them in the same order, so nobody waits
--- for somebody who waits for him.
--- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, what the run took of other limits}.
--- Returns: 1 acquired, 2 parked or 0 lost; which of the limits was full, counted from 1, else 0.
+-- Takes a slot of every limit for a run, in the order of the limits' names. At the first full limit
+-- the task is parked. It keeps the slots that it has: since all tasks take slots in the same order,
+-- no two tasks wait for each other.
+-- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, what the run took from other
+--   limits}.
+-- Returns: 1 acquired, 2 parked or 0 lost; the number of the full limit, counted from 1, or 0.
 -- uses: keys, records, placement, slots, removal, endings, admission
 local key, epoch, limits, ttl, taken = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()

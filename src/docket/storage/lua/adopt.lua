@@ -1,11 +1,9 @@
--- Takes over tasks that another program keeps under this docket's names
+-- Takes over tasks that another program keeps under this docket's key names
 -- (docs/design/foreign-tasks.md).
 -- ARGV[2]: msgpack list of {source: 'queue', 'stream' or 'foreign', entry id or '', key, due ms,
---   function name, call, attempt,
---   whether the call is the reference to a payload that was stored before (0/1)}.
--- Returns: per task: 1 it is docket's now, 2 its key has a task of docket's, so both stay, 0 it is
---   no longer there, 3 its payload is
---   missing (nothing was changed).
+--   function name, call, attempt, whether the call is the reference to a stored payload (0/1)}.
+-- Returns: per task: 1 the task is docket's now, 2 docket has a task of that key already, so both
+--   stay, 0 the task is gone, 3 its payload is missing (the script changed nothing).
 -- uses: keys, records, payloads, foreign, placement
 local STREAMS = {stream = STREAM, foreign = FOREIGN}
 local now, now_us = server_ms()

@@ -1,8 +1,8 @@
--- Cancels a task: a waiting one ends at once; a
--- running one gets the mark, and its worker the order.
+-- Cancels a task. A waiting task ends at once. For a running task the script marks the run and
+-- sends a cancel request to its worker.
 -- ARGV[2]: msgpack {key, ttl ms}.
--- Returns: 0 nothing there (or in a place that only a newer
---   release knows), 1 cancelled, 2 its worker was told.
+-- Returns: 0 there is no such task (or only a newer release knows its location), 1 cancelled, 2 the
+--   worker got a cancel request.
 -- uses: keys, records, removal, endings
 local key, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()

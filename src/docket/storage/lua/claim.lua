@@ -1,8 +1,7 @@
 -- Claims entries that a blocking read delivered.
 -- ARGV[2]: msgpack {worker id, worker name as JSON, list of {from the front (0/1), entry id, key or
---   false}, what becomes of
---   suspects (parts/claims.lua)}.
--- Returns: as take.
+--   false}, how to treat suspects (parts/claims.lua)}.
+-- Returns: the same as take.
 -- uses: keys, fleet, claims
 local worker, worker_json, delivered, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()

@@ -1,7 +1,7 @@
--- Claims one task by its key, wherever it waits, for a caller that runs it by hand. Such a run has
--- no stream entry, and a lease of its own.
+-- Claims one task by its key, whatever its location, for a caller that runs it outside of a worker.
+-- Such a run has no stream entry, and a lease of its own.
 -- ARGV[2]: msgpack {key, id of the run's lease, the caller's name as JSON, lease ms}.
--- Returns: server ms and the epoch, or an epoch of 0 if it does not wait.
+-- Returns: server ms and the epoch; the epoch is 0 if the task is not waiting.
 -- uses: keys, records, removal, claims
 local key, worker, worker_json, lease = unpack(cmsgpack.unpack(ARGV[2]))
 local now, now_us = server_ms()

@@ -1,6 +1,6 @@
--- Cancels a page of waiting tasks; running ones are left alone.
+-- Cancels a page of waiting tasks. Running tasks go on.
 -- ARGV[2]: msgpack {cursor, count, ttl ms}.
--- Returns: next cursor ('0' at the end), how many were removed.
+-- Returns: next cursor ('0' at the end), number of cancelled tasks.
 -- uses: keys, records, removal, endings
 local cursor, count, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()

@@ -1,9 +1,9 @@
--- Lets a run begin if no window is open, and opens one.
--- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, window, window ms}.
---   window: string, when it closes, the epoch of the run
---   that it let in last, and the submission that opened it.
--- Returns: verdict (0 lost, 1 go, 3 drop), ms until the window closes, the submission that opened
---   it if the run may give it back.
+-- Admits a run if no window is open, and opens one.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took from other limits, window, window ms}.
+--   window: key of a string: the time at which the window closes, the epoch of the run that it
+--     admitted last, and the submission that opened it.
+-- Returns: verdict (0 lost, 1 admit, 3 drop), ms until the window closes, the submission that
+--   opened it if the run may give it back.
 -- uses: keys, records, admission
 local key, epoch, _, _, window, window_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local SPARE_MS = 60000

@@ -1,8 +1,8 @@
--- How much there is of what.
+-- Counts tasks by location, dead letters, and limits.
 -- No arguments.
--- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, slots in
---   use, oldest ready entry id or false,
---   tasks whose function no worker that met them knows.
+-- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, limit
+--   slots in use, id of the oldest ready entry or false, tasks that wait for a worker that knows
+--   their function.
 -- uses: keys
 local slots = 0
 for i, limit in ipairs(call('HKEYS', LIMITS)) do

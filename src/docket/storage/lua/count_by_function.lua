@@ -1,7 +1,7 @@
 -- Counts a page of unfinished tasks by function and state.
--- ARGV[2]: msgpack {cursor, how many to look at}.
--- Returns: next cursor ('0' at the end), then per function:
---   name, scheduled, queued, running, earliest due time.
+-- ARGV[2]: msgpack {cursor, number of tasks to read}.
+-- Returns: next cursor ('0' at the end), then per function: name, scheduled, queued, running,
+--   earliest due time.
 -- uses: keys, records
 local cursor, count = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', TASKS, cursor, 'COUNT', count)

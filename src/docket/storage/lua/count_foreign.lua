@@ -1,6 +1,8 @@
--- Counts the tasks that another program keeps under this docket's names
+-- Counts the tasks that another program keeps under this docket's key names
 -- (docs/design/foreign-tasks.md). Changes nothing.
--- Returns: scheduled ones, entries of a stream that has some, those that workers have set aside.
+-- No arguments.
+-- Returns: scheduled tasks, entries of the stream if some of them are foreign, foreign entries that
+--   workers have set aside.
 -- uses: keys, foreign
 local function is_ours(entry)
   return entry[2][1] == 'k'

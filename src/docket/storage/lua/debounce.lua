@@ -1,12 +1,12 @@
--- Lets one submission through when it has been quiet for `settle` ms, and drops the others.
--- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, state, settle ms, latest (0/1)}.
---   state: hash. leader, due: the submission that waits and until when;
---   order: its place among the submissions; last: when the last one arrived;
---   winner: the submission that was let through; `again <submission>`: is let
---   through once more; `overtaken <submission>`: is dropped when it asks.
--- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that was let through,
---   or of one that was dropped '' or
---   'overtaken'.
+-- Admits one submission once no other has arrived for `settle` ms, and drops the others.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took from other limits, state, settle ms,
+--   latest (0/1)}.
+--   state: key of a hash. leader, due: the waiting submission and the end of its wait;
+--   order: the rank of the leader among the submissions; last: when the last one arrived;
+--   winner: the admitted submission; `again <submission>`: admit it once more;
+--   `overtaken <submission>`: drop it when its next run asks.
+-- Returns: verdict (0 lost, 1 admit, 2 delay, 3 drop), wait ms, the admitted submission; for a
+--   dropped one '' or 'overtaken'.
 -- uses: keys, records, placement, admission
 local key, epoch, ttl, taken, state, settle, latest = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()

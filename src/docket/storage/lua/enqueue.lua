@@ -1,13 +1,13 @@
--- Writes down a batch of calls: each goes to the stream if it is due, else to the queue. What is
--- ready may be handed over at once.
+-- Schedules a batch of calls. A call that is due goes to the stream, any other call to the queue.
+-- The script may deliver ready tasks directly.
 -- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
---   mode bits: 1 the key is fresh (no look-up needed), 2 replace, 4 due now even if the caller's
---   clock is ahead, 8 the call is the reference to a payload that was stored before, 16 sent before
---   without an answer: a task of that key, also a finished one, is this very call, and counts as
---   scheduled, 32 an automatic task that a worker seeds: not if its chain was cancelled.
--- Returns: server ms, then per call: 1 scheduled, 2 scheduled in place of another, 0 already there
---   or 3 its payload is missing
---   (nothing was changed), generation, due ms, place.
+--   mode bits: 1 the key is new, so the script need not read it; 2 replace; 4 due now, even if the
+--     caller's clock is fast; 8 the call is the reference to a stored payload; 16 the caller sent
+--     this call before and got no answer: a task of that key, even a finished one, is this call and
+--     counts as scheduled; 32 a worker seeds an automatic task: skip it if its chain was cancelled.
+-- Returns: server ms, then per call: 1 scheduled, 2 scheduled as a replacement, 0 the key has a
+--   task already, 3 the payload is missing (the script changed nothing); generation, due ms,
+--   location.
 -- uses: keys, records, payloads, placement, endings, direct_delivery
 local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
 local band = bit.band

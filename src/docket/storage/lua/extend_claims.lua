@@ -1,5 +1,5 @@
--- Extends the leases of runs that were claimed by hand.
--- ARGV[2]: msgpack {lease ms, list of ids}.
+-- Extends the leases of runs that were claimed by key.
+-- ARGV[2]: msgpack {lease ms, list of lease ids}.
 -- Returns: server ms.
 -- uses: keys
 local lease, ids = unpack(cmsgpack.unpack(ARGV[2]))

@@ -1,6 +1,7 @@
--- Ends tasks of a function that no live worker knows, for a worker that has to come to an end.
--- ARGV[2]: msgpack {function, ttl ms, tail of the failed task, its event, at most this many}.
--- Returns: how many have failed; 0 if a live worker knows the function.
+-- Fails waiting tasks whose function no live worker knows, for a worker that runs until all tasks
+-- are finished.
+-- ARGV[2]: msgpack {function, ttl ms, tail of the finished record, its event, most tasks to fail}.
+-- Returns: number of failed tasks; 0 if a live worker knows the function.
 -- uses: keys, records, unknown_functions, removal, endings
 local name, ttl, tail, event, most = unpack(cmsgpack.unpack(ARGV[2]))
 if is_known_elsewhere(name, '') then return 0 end

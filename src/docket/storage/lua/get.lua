@@ -1,6 +1,6 @@
--- Everything known of one task.
+-- Reads the records of one task.
 -- ARGV[2]: msgpack {key}.
--- Returns: task record, run record, progress, finished record; false for what there is not.
+-- Returns: task record, run record, progress, finished record; false for each that does not exist.
 -- uses: keys
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local bytes = call('HGET', TASKS, key)

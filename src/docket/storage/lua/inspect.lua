@@ -1,6 +1,6 @@
--- Looks at a page of leases: a clock that was set back leaves ends that are too far ahead, which
--- nobody else would correct.
--- ARGV[2]: msgpack {cursor, how many to look at}.
+-- Corrects a page of leases: after the clock was set back, they end too far in the future, and no
+-- other script would correct them.
+-- ARGV[2]: msgpack {cursor, number of leases to read}.
 -- Returns: next cursor ('0' at the end).
 -- uses: keys, workers
 local LOST_FOR_MS = 86400000

@@ -1,8 +1,8 @@
--- Marks the run of a single suspect: no other body lives in its process, so its task is to blame if
--- the process dies. Or removes the mark, since the run has lived for so long that it does not keep
--- its worker from other work any more.
--- ARGV[2]: msgpack {worker id, key, epoch, alone (1) or not any more (0)}.
--- Returns: 1 done, 0 the run does not count any more.
+-- Marks the run of a single suspect: no other body runs in its process, so its task is to blame if
+-- the process dies. Or removes the mark, once the run has lasted so long that its worker may take
+-- other work again.
+-- ARGV[2]: msgpack {worker id, key, epoch, alone (1) or no longer alone (0)}.
+-- Returns: 1 done, 0 lost.
 -- uses: keys, records, suspects
 local worker, key, epoch, is_alone = unpack(cmsgpack.unpack(ARGV[2]))
 local run_bytes = call('HGET', RUNNING, key)

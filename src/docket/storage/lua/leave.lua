@@ -1,7 +1,7 @@
--- A worker stops: off the roster at once. Deliveries it
--- leaves behind are recovered by the others, uncounted.
+-- Deregisters a worker that stops. Other workers reclaim the deliveries that it leaves behind; they
+-- do not count as losses.
 -- ARGV[2]: msgpack {worker id}.
--- Returns: whether it left deliveries behind.
+-- Returns: whether the worker left deliveries behind (0/1).
 -- uses: keys, fleet, placement, workers
 local worker = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()

@@ -1,8 +1,8 @@
--- A page of finished tasks that are still remembered, heads only.
--- ARGV[2]: msgpack {cursor, how many keys to look at, pattern
---   of key names, state or -1, function name or false}.
+-- Lists a page of finished tasks whose records have not expired; only the heads of the records.
+-- ARGV[2]: msgpack {cursor, number of keys to read, pattern of key names, state or -1, function
+--   name or false}.
 -- Returns: next cursor ('0' at the end), then per task: name of its key, head of its finished
---   record, bytes of the whole.
+--   record, size of the whole record in bytes.
 -- uses: keys, records, payloads
 local LONGEST_NAME, NAME_AT = 65535, FINISHED_HEADER_SIZE + TASK_HEADER_SIZE
 local cursor, count, pattern, state, name = unpack(cmsgpack.unpack(ARGV[2]))

@@ -1,9 +1,8 @@
--- A page of the tasks that wait for their time, in the order of their times.
--- ARGV[2]: msgpack {key and due time of the last one seen or false twice, how many to look at, with
---   calls (0/1), filter as in
---   parts/filters}.
--- Returns: key and due time of the last one looked at
---   or false twice at the end, then per task as page.
+-- Lists a page of scheduled tasks in the order of their due times.
+-- ARGV[2]: msgpack {key and due time of the last task of the page before, or false twice, number of
+--   tasks to read, with calls (0/1), filter (parts/filters.lua)}.
+-- Returns: key and due time of the last task read, or false twice at the end; then per task the
+--   same as list_unfinished.
 -- uses: keys, filters
 local last_key, last_due, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 

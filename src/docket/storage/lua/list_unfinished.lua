@@ -1,10 +1,8 @@
--- A page of unfinished tasks, those that fit, arguments cut off unless asked for.
--- ARGV[2]: msgpack {source (0 all, 1 those that run), cursor,
---   how many to look at, with calls (0/1), filter as in
---   parts/filters}.
--- Returns: next cursor ('0' at the end), bytes looked at,
---   then per task: key, task record, size of its call (of all
---   where neither is cut nor chosen), run record or false.
+-- Lists a page of unfinished tasks that match a filter, without their arguments unless requested.
+-- ARGV[2]: msgpack {source (0 all tasks, 1 running tasks), cursor, number of tasks to read, with
+--   calls (0/1), filter (parts/filters.lua)}.
+-- Returns: next cursor ('0' at the end), bytes read, then per task: key, task record, size of its
+--   call (of the whole record if there is no filter and calls are included), run record or false.
 -- uses: keys, filters
 local source, cursor, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', source == 1 and RUNNING or TASKS, cursor, 'COUNT', count)

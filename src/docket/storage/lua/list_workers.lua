@@ -1,6 +1,6 @@
--- Who works here, all of them or those who know a task.
--- ARGV[2]: msgpack {task name or false}.
--- Returns: per worker: id, last seen (server ms), list of task names.
+-- Lists all workers, or the workers that know a function.
+-- ARGV[2]: msgpack {function name or false}.
+-- Returns: per worker: id, last seen (server ms), list of function names.
 -- uses: keys
 local name = unpack(cmsgpack.unpack(ARGV[2]))
 local ids = name and call('SMEMBERS', TASK_WORKERS .. segment(name)) or call('ZRANGE', LEASES, 0, -1)

@@ -1,6 +1,6 @@
--- Whether anything is ready or running, and when the next task is due.
+-- Whether any task is ready or running, and when the next task is due.
 -- No arguments.
--- Returns: server ms, how much is ready or running, due time of the next one or -1.
+-- Returns: server ms, number of ready or running tasks, due time of the next task or -1.
 -- uses: keys
 local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
 local now = server_ms()

@@ -1,10 +1,8 @@
--- Changes the progress of tasks; each change is one event.
--- ARGV[2]: msgpack list of {key, epoch of the run that writes or 0 for anybody else, amount to add
---   or false, current or false,
---   total or false, message as JSON or false}.
--- Returns: per item the progress as it is now (the JSON of the event), 0 if the run no longer
---   counts, 1 if there is no such task
---   (or it is in a place that only a newer release knows).
+-- Changes the progress of tasks and publishes an event for each change.
+-- ARGV[2]: msgpack list of {key, epoch of the run that writes, or 0 for any other writer, amount to
+--   add or false, current or false, total or false, message as JSON or false}.
+-- Returns: per item the new progress (the JSON of the event), 0 if the run no longer counts, 1 if
+--   there is no such task (or only a newer release knows its location).
 -- uses: keys, records
 local NOT_RUNNING, NOT_FOUND = 0, 1
 permit_when_full()

@@ -1,9 +1,10 @@
--- Lets a run begin if fewer than `most` have begun within
--- the last `per` ms; else gives it a place in the future.
--- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took, log, line, most, per ms, drop (0/1)}.
---   log: sorted set, submission → when it began. line:
---   sorted set, task key → when it is to come back.
--- Returns: verdict (0 lost, 1 go, 2 put off, 3 drop), wait ms, the submission that took a place.
+-- Admits a run if fewer than `most` runs have begun within the last `per` ms; else reserves a start
+-- time in the future for its task, and delays it.
+-- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took from other limits, log, waiters, most,
+--   per ms, drop (0/1)}.
+--   log: key of a sorted set: submission → when its run began.
+--   waiters: key of a sorted set: task key → its reserved start time.
+-- Returns: verdict (0 lost, 1 admit, 2 delay, 3 drop), wait ms, the submission that the log counts.
 -- uses: keys, records, admission
 local key, epoch, ttl, taken, log, line, most, per, drop = unpack(cmsgpack.unpack(ARGV[2]))
 local PRUNED_AT_ONCE, SPARE_MS = 500, 60000

@@ -1,14 +1,12 @@
--- Declares workers dead whose lease has ended and puts their work back, a bounded piece of it: who
--- asks goes on until nothing is left.
--- ARGV[2]: msgpack {worker that asks, its lease ms, after how many ms without a renewal of anybody
---   there was a gap, whether it
---   may have a duty (0/1), list of consumers that seem to have no lease,
---   execution ttl ms, how many losses bury a task, {tail of a lost task,
---   its event} for counts of one, two and three digits (a # for each)}.
--- Returns: workers declared dead now, deliveries put back, buried, cancelled, how much is left to
---   declare and recover, whether
---   consumers without a lease should be looked for, duty
---   of the worker that asks (1 leader, 2 deputy, 0 none).
+-- Declares workers dead whose leases have ended, and puts their tasks back. One call does a bounded
+-- part of the work: the caller repeats it until nothing is left.
+-- ARGV[2]: msgpack {worker that asks, its lease ms, ms without any renewal that count as a gap,
+--   whether the worker may take a duty (0/1), list of consumers that seem to have no lease,
+--   execution ttl ms, number of losses that bury a task, {tail of a buried task, its event} for
+--   loss counts of one, two and three digits (a # per digit)}.
+-- Returns: workers declared dead, deliveries put back, buried, cancelled, number of workers left to
+--   declare and recover, whether the caller should search for consumers without a lease, duty of
+--   the worker that asks (1 leader, 2 deputy, 0 none).
 -- uses: keys, records, fleet, foreign, suspects, placement, slots, removal, endings, workers
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings =
   unpack(cmsgpack.unpack(ARGV[2]))

@@ -1,10 +1,9 @@
--- Puts a worker on the roster with the names of the tasks it knows, gives it a duty that is vacant,
--- and sees to it that the consumer group exists.
--- ARGV[2]: msgpack {worker id, lease ms, list of task names, list of {task name, how many losses
---   bury it} where that is declared}.
--- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), then those of the names whose
---   tasks wait for a worker that
---   knows them.
+-- Registers a worker with the functions that it knows, gives it a vacant duty, and creates the
+-- consumer groups if they are missing.
+-- ARGV[2]: msgpack {worker id, lease ms, list of function names, list of {function name, number of
+--   losses that bury its tasks} for functions that declare one}.
+-- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), then the names of its
+--   functions whose tasks wait for a worker that knows them.
 -- uses: keys, fleet
 local worker, lease, names, max_losses = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()

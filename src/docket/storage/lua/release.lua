@@ -1,7 +1,7 @@
--- Puts back what a worker was sent and has not claimed: its event loop is blocked, and others can
--- run it. A claim that comes later finds that the entry is not the task's any more.
--- ARGV[2]: msgpack {worker id, how many of its deliveries to look at}.
--- Returns: how many were put back.
+-- Puts back the deliveries that a worker has not claimed: its event loop is blocked, and other
+-- workers can run them. A later claim by this worker finds that the task has another entry.
+-- ARGV[2]: msgpack {worker id, number of its deliveries to read}.
+-- Returns: number of deliveries put back.
 -- uses: keys, records, placement
 local worker, most = unpack(cmsgpack.unpack(ARGV[2]))
 local released = 0

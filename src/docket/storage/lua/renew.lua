@@ -1,11 +1,10 @@
--- Extends a worker's lease, tells it whether it should look for lost workers or stage, and shows it
--- the orders that wait for it.
--- ARGV[2]: msgpack {worker id, lease ms, runs something (0/1), for how many ms an offer of a slot
---   stands (0: there is none),
---   after how many ms without a renewal of anybody there was a gap, was told to stop (0/1)}.
--- Returns: 1 renewed, 2 unknown here (the server came back empty: register), 0 lost; server ms;
---   whether this worker should
---   reclaim, whether it should stage; then the orders: "epoch key".
+-- Extends a worker's lease. The answer says whether the worker should reclaim or stage, and which
+-- of its runs to cancel.
+-- ARGV[2]: msgpack {worker id, lease ms, has runs (0/1), ms for which its offer of a slot stays
+--   valid (0: no offer), ms without any renewal that count as a gap, is stopping (0/1)}.
+-- Returns: 1 renewed, 2 not registered (the server lost its data: register again), 0 lost; server
+--   ms; whether this worker should reclaim; whether it should stage; then the cancel requests:
+--   "epoch key".
 -- uses: keys, records, fleet
 local worker, lease, busy, offer_ms, late_ms, stopping = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()

@@ -1,7 +1,7 @@
--- A worker that stops gives up its duty, if it has one: it has a lease until it has drained, and
--- does nothing for the fleet.
+-- Takes the duty from a worker that stops: it keeps its lease while it drains, but does nothing for
+-- the fleet.
 -- ARGV[2]: msgpack {worker id}.
--- Returns: nothing of interest.
+-- Returns: 0.
 -- uses: keys, fleet
 permit_when_full()
 give_up_duty(unpack(cmsgpack.unpack(ARGV[2])))

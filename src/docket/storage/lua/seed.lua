@@ -1,9 +1,9 @@
--- Which automatic tasks a worker should schedule: a chain
--- that was cancelled stays so until a newer deploy starts.
--- ARGV[2]: msgpack {fingerprint of the deploy, list
---   of names, which are the keys of the chains, too}.
--- Returns: per name: 0 schedule it (where it is there already that changes nothing), 1 it was
---   cancelled, 2 it is a dead letter.
+-- Decides which automatic tasks a worker should schedule. A cancelled chain stays cancelled until a
+-- newer deploy starts.
+-- ARGV[2]: msgpack {fingerprint of the deploy, list of names, which are also the keys of the
+--   chains}.
+-- Returns: per name: 0 schedule it (this changes nothing if the task exists), 1 it was cancelled, 2
+--   it is a dead letter.
 -- uses: keys, records
 local SCHEDULE, CANCELLED, BURIED = 0, 1, 2
 local MOST_DEPLOYS = 100

@@ -1,5 +1,5 @@
--- Sets how many slots the limits of a group have, as far as they are in use, and wakes those for
--- whom there is one now.
+-- Sets the number of slots of a group's limits that are in use, and wakes the tasks that get a
+-- slot.
 -- ARGV[2]: msgpack {cursor, group, most}.
 -- Returns: next cursor ('0' at the end).
 -- uses: keys, slots

@@ -1,7 +1,6 @@
--- Declares the settings of a process, and tells what others have declared
+-- Stores the declaration of a process's settings and lists all declarations
 -- (docs/design/settings.md).
--- ARGV[2]: msgpack {declaration, name of the process,
---   after how many ms a declaration is forgotten}.
+-- ARGV[2]: msgpack {declaration, name of the process, ms after which a declaration is forgotten}.
 -- Returns: per declaration: the declaration, the name of the process that declared it last.
 -- uses: keys
 local declaration, process, lifetime = unpack(cmsgpack.unpack(ARGV[2]))

@@ -1,20 +1,18 @@
--- Writes down how a batch of runs ended, each fenced by its epoch and its worker.
--- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, for how many
---   ms, list of items, worker that claimed
---   these runs, or false for any}. An item is {key, epoch, kind, …} (parts/settlements.lua has the
---   names of all fields). Kinds: 0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2
---   ends an automatic chain on purpose, else 0), whether it has
---                 progress, whether its result is a payload that was stored before
+-- Settles a batch of runs. The epoch and the worker id fence each of them.
+-- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, ms for which
+--   the offer is valid, list of items, worker that claimed these runs, or false for any}. An item
+--   is {key, epoch, kind, …}; parts/settlements.lua names all fields. Kinds:
+--   0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on
+--     purpose, else 0), whether it has progress, whether its result is a stored payload
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
---   whether the same submission comes
---                 later, whether the call is the reference to a payload; for a run that ends,
---                 unlike one that is retried: state, tail, event
---   2 hand back:  delay ms, whether the body has begun
---   3 blocked:    what the run took of its limits, and one of the other items
---   4 unknown function: only if another live worker knows it
--- Returns: tasks left, then per run: 1 done, 0 lost (somebody else's by now), 2 kept (nobody knows
---   its function), 3 cancelled instead,
---   4 the payload is missing (nothing was changed), 5 done, and nobody knows its function.
+--     whether the next run is of the same submission, whether the call is the reference to a
+--     payload; for a run that ends, unlike a retried one: state, tail, event
+--   2 requeue: delay ms, whether the body has begun
+--   3 blocked: what the run took from its limits, and an item of another kind
+--   4 unknown function: whether to keep the run unless another live worker knows the function
+-- Returns: number of unfinished tasks, then per run: 1 done, 0 lost (the run no longer counts), 2
+--   kept (no other live worker knows its function), 3 cancelled instead, 4 the payload is missing
+--   (the script changed nothing), 5 done, and no other live worker knows its function.
 -- uses: keys, records, payloads, suspects, unknown_functions, placement, slots, settlements, endings, admission
 local DONE = 1
 local cancelled_ttl, offered_by, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))

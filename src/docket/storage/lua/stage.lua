@@ -1,13 +1,10 @@
--- Moves tasks that have fallen due from the queue to the stream, in order of their time; those that
--- lost a worker go to the front.
--- ARGV[2]: msgpack {at most this many, worker that wants to stage or false for a caller that just
---   does, whether a renewal has
---   asked it to (0/1)}.
--- Moves about 256 kB of records at most, so that it does
--- not hold up the others for long: the caller comes again.
--- Returns: how many were moved, server ms with its fraction, due time of the next one or -1, the
---   worker's duty (1 leader,
---   2 deputy, 0 none; only a leader moves anything).
+-- Moves due tasks from the queue to the stream, in the order of their due times. Tasks that lost a
+-- worker go to the front stream. One call moves about 256 kB of records at most, so that it does
+-- not block the server for long: the caller repeats it.
+-- ARGV[2]: msgpack {most tasks to move, worker that wants to stage, or false for a caller that is
+--   not a worker, whether a renewal told it to stage (0/1)}.
+-- Returns: number of moved tasks, server ms with its fraction, due time of the next task or -1, the
+--   worker's duty (1 leader, 2 deputy, 0 none; of the workers only the leader moves tasks).
 -- uses: keys, records, fleet, placement, direct_delivery
 local BYTES, CHUNK = 262144, 50
 local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))

@@ -1,6 +1,6 @@
--- Puts rules in force or takes them back, and tells every process in the same step.
--- KEYS[1]: the rules in force. ARGV[1]: channel. ARGV[2]: msgpack list of {field, rule or false}.
--- Returns: the version of the change, how many rules it touched.
+-- Adds or removes strikes, and publishes the change in the same step.
+-- KEYS[1]: hash of the strikes. ARGV[1]: channel. ARGV[2]: msgpack list of {field, rule or false}.
+-- Returns: the version of the change, number of changed rules.
 -- uses: keys
 local STRIKES, CHANNEL, changes = KEYS[1], ARGV[1], cmsgpack.unpack(ARGV[2])
 

@@ -1,7 +1,6 @@
--- Looks at a page of unfinished tasks and mends what no ordinary path should leave behind
--- (docs/design/state-machine.md).
+-- Repairs a page of unfinished tasks that no ordinary path reaches (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
--- Returns: how many were looked at, how many were mended.
+-- Returns: number of tasks read, number of tasks repaired.
 -- uses: keys, records, unknown_functions, placement, slots, removal, endings
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()

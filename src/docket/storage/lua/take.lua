@@ -1,15 +1,14 @@
--- Reads as many ready entries as asked for, without
--- blocking, and claims them. What was put back goes first.
--- ARGV[2]: msgpack {worker id, worker name as JSON, count, keeps a slot for an offer beside those
---   (0/1), may have offered it
---   before (0/1), epoch of the last hand-over it knows, ms for which it is offered if there is
---   nothing to take (0: it is not), reads `front` (0/1), list of functions whose tasks may wait for
---   a worker that knows them, or false, what becomes of suspects (parts/claims.lua)}.
--- Returns: server ms (or -1: this worker has no lease),
---   offer, then per claimed task: key, task record, epoch;
---   then a note on suspects, if it met any (parts/claims.lua); then, if functions were named, the
---   list of those whose tasks still wait. offer: 0 none, 1 the slot is offered, else the epoch of a
---   hand-over that is on its way and takes the slot.
+-- Reads up to `count` ready entries without blocking and claims them. The front stream goes first.
+-- ARGV[2]: msgpack {worker id, worker name as JSON, count, has one more slot that it may offer
+--   (0/1), may have offered it before (0/1), epoch of the last direct delivery that the worker
+--   knows, ms for which the offer is valid if there is nothing to take (0: no offer), reads the
+--   front stream (0/1), list of functions whose tasks may wait for a worker that knows them, or
+--   false, how to treat suspects (parts/claims.lua)}.
+-- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task
+--   record, epoch; then a note on suspects, if there were any (parts/claims.lua); then, if the
+--   caller named functions, the list of those whose tasks still wait.
+--   offer: 0 none, 1 the slot is offered, else the epoch of a direct delivery that is under way and
+--     takes the slot.
 -- uses: keys, records, unknown_functions, placement, claims
 local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end

@@ -1,7 +1,7 @@
--- Deliveries that the server counts as this worker's and that belong to none of the worker's runs:
--- their answer was lost.
--- ARGV[2]: msgpack {worker id, list of the epochs the worker has, list of {from the front (0/1),
---   entry id} unknown last time}.
+-- Lists deliveries that the server has given to this worker and that belong to none of the worker's
+-- runs: the answer that carried them was lost.
+-- ARGV[2]: msgpack {worker id, list of the epochs of the worker's runs, list of {from the front
+--   (0/1), entry id} that were unknown last time}.
 -- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run or 0 if it is not
 --   claimed, unknown last time (0/1)}.
 -- uses: keys, records

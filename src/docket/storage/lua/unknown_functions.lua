@@ -1,7 +1,7 @@
--- The functions whose tasks wait for a worker that knows them.
--- ARGV[2]: msgpack {at most this many}.
--- Returns: per function: name, since when (server ms), how
---   many tasks wait, whether a live worker knows it (0/1).
+-- Lists the functions whose tasks wait for a worker that knows them.
+-- ARGV[2]: msgpack {most functions to list}.
+-- Returns: per function: name, since when (server ms), number of waiting tasks, whether a live
+--   worker knows it (0/1).
 -- uses: keys, unknown_functions
 local most = unpack(cmsgpack.unpack(ARGV[2]))
 local answer = {}

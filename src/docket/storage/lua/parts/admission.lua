@@ -1,4 +1,4 @@
--- What scripts share that decide whether a run may begin.
+-- Shared by the scripts that decide whether a run may begin.
 -- uses: keys, records, placement, slots, removal, endings
 local LOST_RUN, ADMIT, DELAY, DROP = 0, 1, 2, 3
 

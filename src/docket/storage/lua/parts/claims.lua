@@ -1,4 +1,4 @@
--- Turns delivered stream entries into run records. Entries: list of {stream, id, key or false}.
+-- Turns deliveries into runs. An entry is {stream, id, key or false}.
 -- uses: keys, records, foreign, suspects, placement
 
 local function next_epochs(count, now_us)

@@ -1,5 +1,4 @@
--- Gives ready tasks straight to workers that wait and have offered a slot
--- (docs/design/lease-protocol.md).
+-- Delivers ready tasks to idle workers that have offered a slot (docs/design/lease-protocol.md).
 -- uses: keys, records, claims
 
 -- A worker's name from its id, as JSON; the reverse of worker_id() in ledger/ledger.py.

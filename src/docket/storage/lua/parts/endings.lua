@@ -1,5 +1,5 @@
--- The end of a task, the same in all scripts: every task ends in end_task, or in replace_task if
--- another takes its key. Whatever has to happen when a task ends is added to these two.
+-- Ends a task. Every task ends in end_task, or in replace_task if a new task takes its key.
+-- Anything that must happen at the end of every task belongs in these two functions.
 -- uses: keys, records, payloads, suspects, removal
 
 -- A small record goes along with the event: whoever waits for the end need not ask for it. One that

@@ -1,5 +1,5 @@
--- Which tasks somebody wants to see. A filter is {state or -1, function name or false, key prefix
--- or false, due from, due before}, or false for all; states: 0 scheduled, 1 queued, 2 running.
+-- Filters for lists of tasks. A filter is {state or -1, function name or false, key prefix or
+-- false, due from, due before}, or false for all tasks. States: 0 scheduled, 1 queued, 2 running.
 -- uses: records
 
 local function has_prefix(key, filter)

@@ -1,5 +1,5 @@
--- What the fleet knows of itself: which workers have a lease, when anybody renewed last, for how
--- long nobody may be declared dead, who leads.
+-- The state of the fleet: its leases, the time of the last renewal, the grace period in which no
+-- worker is declared dead, and the leader.
 -- uses: keys
 
 -- Whoever renews after this time looks for lost workers.

@@ -1,4 +1,4 @@
--- Tasks that another program keeps under this docket's names (docs/design/foreign-tasks.md).
+-- Tasks that another program keeps under this docket's key names (docs/design/foreign-tasks.md).
 -- uses: keys
 
 -- The other program's scheduled tasks: task key → due time in seconds. No script writes to it but

@@ -1,5 +1,5 @@
--- The names of keys, as storage/keys.py lists them, and the arguments every script shares. One key
--- is passed: what they begin with.
+-- Key names (storage/keys.py has the same list) and functions for every script. KEYS[1] is the
+-- prefix of all key names; ARGV[1] is the prefix of all channels.
 -- uses: nothing
 local P = KEYS[1]
 local STREAM = P .. 'stream'

@@ -1,4 +1,4 @@
--- Where a task waits: on the stream, on the front stream or in the queue.
+-- Moves a task to its location: the stream, the front stream or the queue.
 -- uses: keys, records
 
 local function drop_entries(stream, ids)

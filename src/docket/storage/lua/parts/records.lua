@@ -1,5 +1,5 @@
--- Task, run and finished records (docs/design/key-layout.md), packed as storage/records.py packs
--- them: a test compares the two.
+-- Task, run and finished records (docs/design/key-layout.md). storage/records.py packs the same
+-- bytes; a test compares the two.
 -- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38

@@ -1,4 +1,4 @@
--- Takes a task out of wherever it waits, and ends its run.
+-- Removes a task from its location, and ends its run.
 -- uses: keys, records, suspects, unknown_functions, placement, slots
 
 -- A caller that runs a task by hand: its lease is not a worker's.

@@ -1,5 +1,5 @@
--- The items of settle, with their fields in the order
--- of ledger/settlements.py: a test compares the two.
+-- The items of settle. Their fields have the same order in ledger/settlements.py; a test compares
+-- the two.
 -- uses: nothing
 
 local FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4

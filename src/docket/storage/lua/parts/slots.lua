@@ -1,5 +1,5 @@
--- The slots of concurrency limits: a run that ends
--- releases them, and the first tasks in line get them.
+-- The slots of concurrency limits. A run that ends releases its slots, and the tasks that have
+-- waited longest get them.
 -- uses: keys, records, placement
 
 -- The limits of a task that waits for a slot: the last is the one in whose line it is, or for which

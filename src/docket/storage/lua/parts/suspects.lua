@@ -1,5 +1,5 @@
--- Suspects: tasks that lost two workers or more, in groups (docs/design/lease-protocol.md; the
--- fields are in key-layout.md).
+-- Suspects: tasks with two losses or more, in groups (docs/design/lease-protocol.md;
+-- docs/design/key-layout.md describes the fields).
 -- uses: keys, fleet
 
 local SUSPECT_AFTER = 2

@@ -1,4 +1,4 @@
--- Takes a worker off the roster.
+-- Deregisters a worker.
 -- uses: keys, records, fleet, suspects, slots
 
 -- A blocking read of a worker that is gone may still be answered for this long.
