@@ -13,7 +13,7 @@ if not run or not bytes or run.epoch ~= epoch then return {0, 0} end
 if run.limits ~= '' then return {1, 0} end
 
 local kept = {}
-for _, limit in ipairs(parked_at(key)) do
+for _, limit in ipairs(parked_limits(key)) do
   kept[limit] = true
   call('SREM', SLOTS .. limit, 'w' .. key)
 end
@@ -26,8 +26,8 @@ for i, l in ipairs(limits) do
   names[i] = l[1]
   call('HSET', LIMITS, l[1], l[2])
   local free = call('SCARD', SLOTS .. l[1]) < l[2]
-  local first_in_line = kept[l[1]] or call('ZCARD', WAITERS .. l[1]) == 0
-  if not full and not (free and first_in_line) then full = i end
+  local is_next = kept[l[1]] or call('ZCARD', WAITERS .. l[1]) == 0
+  if not full and not (free and is_next) then full = i end
 end
 
 if full then
@@ -42,7 +42,7 @@ if full then
     if not has_progress(task.flags) then call('HDEL', PROGRESS, key) end
     for i = 1, full - 1 do call('SADD', SLOTS .. names[i], 'w' .. key) end
     call('HSET', PARKED, key, table.concat(names, '\n', 1, full))
-    -- One that was put back had its turn before those who wait here.
+    -- A task from the front stream was ready before all tasks that wait here.
     local score = has_flag(run, FROM_FRONT) and run.epoch - 2 ^ 51 or run.epoch
     call('ZADD', WAITERS .. names[full], score, key)
     publish(key, waiting_event(task))
@@ -53,8 +53,7 @@ else
   call('HSET', RUNNING, key, pack_run(run))
 end
 
--- A limit that was raised since may have room for
--- those who wait; one that nobody uses is forgotten.
+-- A limit that was raised since may have slots for its waiters. An unused limit is forgotten.
 for limit in pairs(kept) do wake_waiters(limit) end
 for _, name in ipairs(names) do wake_waiters(name) end
 if full then return {2, limits[full][3]} end

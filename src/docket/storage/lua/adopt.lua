@@ -7,9 +7,9 @@
 -- uses: keys, records, payloads, foreign, placement
 local STREAMS = {stream = STREAM, foreign = FOREIGN}
 local now, now_us = server_ms()
-local first = now_us % 2 ^ 32
+local first_submission = now_us % 2 ^ 32
 
-local function is_there(source, id, key)
+local function exists(source, id, key)
   if source ~= 'queue' then return #call('XRANGE', STREAMS[source], id, id) > 0 end
   return call('ZSCORE', FOREIGN_QUEUE, key)
 end
@@ -24,17 +24,17 @@ local function remove(source, id, key)
   end
 end
 
--- What the other program has written about the task,
--- and nothing of ours: a user's key may be any text.
+-- Deletes the other program's records of the task, and nothing of docket: a user's key may be any
+-- text.
 local function forget(key)
-  local call_of = redis.pcall('HGET', P .. key, 'key')
-  if call_of == key then call('DEL', P .. key) end
+  local stored_key = redis.pcall('HGET', P .. key, 'key')
+  if stored_key == key then call('DEL', P .. key) end
   local state = redis.pcall('HGET', P .. 'runs:' .. key, 'state')
   if type(state) == 'string' then call('DEL', P .. 'runs:' .. key, P .. 'progress:' .. key) end
 end
 
 local function adopt(source, id, key, due, name, call_bytes, attempt, stored)
-  if not is_there(source, id, key) then return 0 end
+  if not exists(source, id, key) then return 0 end
   local payload = stored == 1 and named_payload(call_bytes)
   if call('HEXISTS', TASKS, key) == 1 then
     if payload then free_payload(payload) end
@@ -46,9 +46,9 @@ local function adopt(source, id, key, due, name, call_bytes, attempt, stored)
   local head = call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
   local finished_before = finished_generation(head)
   if finished_before > 0 then forget_payloads(key, head) end
-  local task = {flags = payload and APART or 0, attempt = attempt, losses = 0, generation = finished_before + 1, submission = first,
+  local task = {flags = payload and APART or 0, attempt = attempt, losses = 0, generation = finished_before + 1, submission = first_submission,
     due = due, entry_ms = 0, entry_seq = 0, name = name, call = call_bytes}
-  put(key, task, now)
+  to_stream_or_queue(key, task, now)
   call('HSET', TASKS, key, pack_task(task))
   call('DEL', RUNS .. segment(key))
   publish(key, waiting_event(task))

@@ -7,7 +7,8 @@ local worker, worker_json, delivered, suspects = unpack(cmsgpack.unpack(ARGV[2])
 permit_when_full()
 if not has_lease(worker) then
   if #delivered > 0 and call('ZSCORE', LOST, worker) then
-    -- It was given up while its read was under way: the others must hear of what that brought.
+    -- The worker was declared dead while its read was under way. Another worker must reclaim these
+    -- deliveries.
     call('SADD', DYING, worker)
     schedule_reclaim(0)
   end

@@ -11,14 +11,14 @@ local now = server_ms()
 permit_when_full()
 local run, task = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
--- A retry belongs to a run that was let in.
+-- A retry belongs to a run that was admitted.
 if task.attempt > 1 then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local closes, _, holder = string.match(call('GET', window) or '', '^(%d+) (%d+) (.*)$')
 local left = tonumber(closes or now) - now
 -- A window that closes later than any window can was opened before the server's clock was set back.
 local is_open = left > 0 and left <= window_ms
--- The body may have begun in an earlier run, so the task is not dropped and nothing is given back.
+-- If the body may have begun in an earlier run, the task is not dropped, and nothing is given back.
 local is_newcomer = not was_admitted(task)
 if is_open and holder ~= ours then
   if is_newcomer then return {DROP, left, ''} end

@@ -10,7 +10,7 @@ for i, limit in ipairs(call('HKEYS', LIMITS)) do
   slots = slots + call('SCARD', SLOTS .. limit)
 end
 
--- The first entry that no worker has begun is the first after the last one delivered.
+-- The oldest waiting entry is the first one after the last delivered one.
 local function oldest_waiting()
   local groups = redis.pcall('XINFO', 'GROUPS', STREAM)
   if type(groups) ~= 'table' or groups.err then return false end
@@ -18,8 +18,8 @@ local function oldest_waiting()
     local fields = {}
     for i = 1, #g, 2 do fields[g[i]] = g[i + 1] end
     if fields['name'] == GROUP then
-      local next_one = call('XRANGE', STREAM, '(' .. fields['last-delivered-id'], '+', 'COUNT', 1)[1]
-      return next_one and next_one[1] or false
+      local next_entry = call('XRANGE', STREAM, '(' .. fields['last-delivered-id'], '+', 'COUNT', 1)[1]
+      return next_entry and next_entry[1] or false
     end
   end
   return false

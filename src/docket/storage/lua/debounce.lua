@@ -13,28 +13,29 @@ local now = server_ms()
 permit_when_full()
 local run, task, bytes = own_run(key, epoch)
 if not run then return {LOST_RUN, 0, ''} end
--- A retry belongs to a run that was let through, and so
--- does a run whose predecessor was let through and lost.
+-- A retry belongs to a run that was admitted, and so does a run after an admitted run that was
+-- lost.
 if task.attempt > 1 or was_admitted(task) then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
-local leader, due, leaders_order, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
+local leader, due, leaders_rank, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
 if found[5] == ours then
   admit(key, run)
   return {ADMIT, 0, ours}
 end
--- A perpetual task that comes back sooner would keep the others waiting, or overtake them in turn.
-local away = settle * 2
-if found[7] then return {DROP, away, 'overtaken'} end
+-- How long a perpetual task pauses after a drop. If it came back sooner, it would make the others
+-- wait, or the two would overtake each other in turn.
+local pause_ms = settle * 2
+if found[7] then return {DROP, pause_ms, 'overtaken'} end
 
-local function let_through()
+local function admit_ours()
   call('HSET', state, 'winner', ours)
   call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
   admit(key, run)
   return {ADMIT, 0, ours}
 end
 
-if found[6] then return let_through() end
+if found[6] then return admit_ours() end
 
 local function wait_until(at)
   call('HSET', state, 'leader', ours, 'due', at)
@@ -43,44 +44,44 @@ local function wait_until(at)
   return {DELAY, at - now, ''}
 end
 
--- A leader that is back from its wait.
+-- The leader's wait is over.
 if leader == ours then
   if last + settle > now then return wait_until(last + settle) end
   call('HDEL', state, 'leader', 'due', 'order', 'last')
-  return let_through()
+  return admit_ours()
 end
 
--- When it was submitted, as the server saw it. One that
--- was put back has a new entry; its due time is older.
+-- The time of the submission on the server's clock. A task from the front stream has a new entry,
+-- but its due time is older.
 local function our_rank()
-  local order = run.entry_ms + math.min(run.entry_seq, 4095) / 4096
-  return has_flag(run, FROM_FRONT) and math.min(order, task.due) or order
+  local rank = run.entry_ms + math.min(run.entry_seq, 4095) / 4096
+  return has_flag(run, FROM_FRONT) and math.min(rank, task.due) or rank
 end
 
--- Its next run finds the mark, and ends or skips as its
--- behaviours say. One that runs, or is ready, is on its way here.
+-- The next run of the leader finds the mark, and ends or skips as its behaviours decide. A leader
+-- that runs or is ready needs no move.
 local function overtake()
   mark_submission(state, 'overtaken', leader)
   local other = string.match(leader, '^%d+ %d+ (.*)$')
-  local its_task = unpack_task(call('HGET', TASKS, other))
-  if its_task.location == SCHEDULED then
+  local other_task = unpack_task(call('HGET', TASKS, other))
+  if other_task.location == SCHEDULED then
     call('ZREM', QUEUE, other)
-    to_front(other, its_task)
-    call('HSET', TASKS, other, pack_task(its_task))
-    publish(other, waiting_event(its_task))
+    to_front(other, other_task)
+    call('HSET', TASKS, other, pack_task(other_task))
+    publish(other, waiting_event(other_task))
   end
 end
 
-local order = our_rank()
+local rank = our_rank()
 if leader and is_current(leader) then
   call('HSET', state, 'last', now)
   local overtakes
-  if latest == 1 then overtakes = order > leaders_order else overtakes = order < leaders_order end
+  if latest == 1 then overtakes = rank > leaders_rank else overtakes = rank < leaders_rank end
   if not overtakes then
     call('PEXPIRE', state, math.max(due - now, 0) + settle + DEBOUNCE_SPARE_MS)
-    return {DROP, away, ''}
+    return {DROP, pause_ms, ''}
   end
   overtake()
 end
-call('HSET', state, 'order', string.format('%.4f', order), 'last', now)
+call('HSET', state, 'order', string.format('%.4f', rank), 'last', now)
 return wait_until(now + settle)

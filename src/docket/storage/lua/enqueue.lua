@@ -13,63 +13,64 @@ local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
--- Where a task's submissions begin to count: a key that is added again after its record has expired
--- is another submission.
-local first = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
+-- The number of a task's first submission. A key that is added again after its record has expired
+-- gets another number.
+local first_submission = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
 
--- A client may make the group itself, at '$': it must exist before the first entry.
+-- A client may create the group at '$', so the group must exist before the first entry.
 if call('EXISTS', STREAM) == 0 then
   --- parts
   ensure_groups()
 end
 
-local known, looked_up, finished = {}, {}, {}
+local known, read_keys, finished = {}, {}, {}
 for _, c in ipairs(calls) do
-  if band(c[3], FRESH) == 0 then looked_up[#looked_up + 1] = c[1] end
+  if band(c[3], FRESH) == 0 then read_keys[#read_keys + 1] = c[1] end
 end
-if #looked_up > 0 then
-  local found = call('HMGET', TASKS, unpack(looked_up))
-  for i, key in ipairs(looked_up) do known[key] = found[i] or nil end
+if #read_keys > 0 then
+  local found = call('HMGET', TASKS, unpack(read_keys))
+  for i, key in ipairs(read_keys) do known[key] = found[i] or nil end
 end
 
 local replace
-local function replacer()
+local function make_replace()
   --- parts
   return replace_task
 end
 
 local answer, fields, index_of, ready = {now}, {}, {}, 0
 
--- One whose key may be known: waiting or running, finished, or earlier in this batch.
-local function write_known(c)
+-- Schedules a call whose key may have a task: an unfinished or a finished one, or one from this
+-- batch.
+local function write_any(c)
   --- parts
   local key, due, mode = c[1], c[2], c[3]
   local before = known[key] and unpack_task(known[key])
   local payload = band(mode, STORED) ~= 0 and named_payload(c[5])
   if before and (band(mode, REPLACE) == 0 or is_unknown_location(before)) then
-    -- It may be the task's own: a call that is repeated because its answer was lost.
+    -- The payload may belong to the task: a caller repeats a call whose answer was lost.
     if payload and payload ~= payload_of(known[key]) then free_payload(payload) end
     return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.location
   end
-  -- Cancelled since the worker asked whether it should be there.
+  -- The chain was cancelled after the worker had asked whether to seed it.
   if band(mode, SEED) ~= 0 and call('HEXISTS', CANCELLED_CHAINS, key) == 1 then return 0, 1, due, SCHEDULED end
   local head = not before and call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
   local finished_before = head and finished_generation(head) or 0
   if finished_before > 0 and band(mode, UNANSWERED) ~= 0 then return 1, finished_before, due, QUEUED end
   if payload and not adopt_payload(payload) then return 3, 0, 0, 0 end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
-  local task = {flags = payload and APART or 0, attempt = c[6], losses = 0, generation = 1, submission = first, due = due, entry_ms = 0, entry_seq = 0,
+  local task = {flags = payload and APART or 0, attempt = c[6], losses = 0, generation = 1, submission = first_submission, due = due, entry_ms = 0, entry_seq = 0,
     name = c[4], call = c[5]}
   if before then
     task.generation = before.generation + 1
-    replace = replace or replacer()
-    -- Read anew: an earlier call of this batch may have woken it.
+    replace = replace or make_replace()
+    -- Read again: an earlier call of this batch may have woken the task.
     replace(key, known[key], index_of[key] and before or unpack_task(call('HGET', TASKS, key)), payload)
   else
     task.generation = finished_before + 1
     if finished_before > 0 then forget_payloads(key, head) end
   end
-  put(key, task, now)
+  to_stream_or_queue(key, task, now)
   if task.location == QUEUED then ready = ready + 1 end
   known[key] = pack_task(task)
   local at = index_of[key] or #fields + 1
@@ -82,21 +83,21 @@ end
 for _, c in ipairs(calls) do
   local n, due, mode = #answer, c[2], c[3]
   if band(mode, FRESH + STORED) ~= FRESH or known[c[1]] then
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_known(c)
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_any(c)
   else
     local key, name = c[1], c[4]
-    local where, ms, seq = SCHEDULED, 0, 0
+    local location, ms, seq = SCHEDULED, 0, 0
     if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
     if due <= now then
-      where, ready = QUEUED, ready + 1
+      location, ready = QUEUED, ready + 1
       ms, seq = string.match(call('XADD', STREAM, '*', 'k', key), '^(%d+)-(%d+)$')
     else
       wait_for_time(key, due)
     end
     local at = #fields + 1
-    local bytes = struct.pack(TASK_HEADER, 1, where, 0, c[6], 0, 1, first, due, ms, seq, #name) .. name .. c[5]
+    local bytes = struct.pack(TASK_HEADER, 1, location, 0, c[6], 0, 1, first_submission, due, ms, seq, #name) .. name .. c[5]
     known[key], index_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, where
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, location
   end
 end
 

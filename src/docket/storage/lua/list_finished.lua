@@ -9,7 +9,7 @@ local cursor, count, pattern, state, name = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count)
 local answer = {page[1]}
 for _, key in ipairs(page[2]) do
-  -- The function's name is short as a rule; only a long one is worth a second read.
+  -- Most function names are short; only a long one needs a second read.
   local head = call('GETRANGE', key, 0, NAME_AT + 255)
   if #head > NAME_AT then
     local length = struct.unpack('<H', string.sub(head, NAME_AT - 1))

@@ -8,7 +8,7 @@ local last_key, last_due, count, with_calls, filter = unpack(cmsgpack.unpack(ARG
 
 local function number(value) return string.format('%.17g', value) end
 
--- Where to go on: behind the last one, or where it would be if it has left meanwhile.
+-- The rank after the last task, or the rank that this task had if it has left the queue.
 local function first_rank()
   local from = call('ZCOUNT', QUEUE, '-inf', '(' .. number(filter[4]))
   if not last_key then return from end
@@ -31,7 +31,7 @@ for first = 1, #keys, 500 do
   local tasks = call('HMGET', TASKS, unpack(keys, first, math.min(first + 499, #keys)))
   for i, bytes in ipairs(tasks) do
     local key = keys[first + i - 1]
-    if has_prefix(key, filter) then add_if_chosen(answer, filter, with_calls == 1, key, bytes, false) end
+    if has_prefix(key, filter) then add_if_matching(answer, filter, with_calls == 1, key, bytes, false) end
   end
 end
 return answer

@@ -7,15 +7,15 @@
 local source, cursor, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', source == 1 and RUNNING or TASKS, cursor, 'COUNT', count)
 local found, keys, records = page[2], {}, {}
-local looked_at = 0
+local bytes_read = 0
 for i = 1, #found, 2 do
-  looked_at = looked_at + #found[i + 1]
+  bytes_read = bytes_read + #found[i + 1]
   if has_prefix(found[i], filter) then
     keys[#keys + 1] = found[i]
     records[#keys] = found[i + 1]
   end
 end
-local answer = {page[1], looked_at}
+local answer = {page[1], bytes_read}
 local any_running = call('EXISTS', RUNNING) == 1
 
 for first = 1, #keys, 500 do
@@ -25,7 +25,7 @@ for first = 1, #keys, 500 do
   for i = first, last do
     local bytes, run = records[i], runs and runs[i - first + 1]
     if source == 1 then bytes, run = tasks[i - first + 1], records[i] end
-    add_if_chosen(answer, filter, with_calls == 1, keys[i], bytes, run)
+    add_if_matching(answer, filter, with_calls == 1, keys[i], bytes, run)
   end
 end
 return answer

@@ -22,17 +22,17 @@ local function declare(worker)
   give_up_duty(worker)
 end
 
--- Whoever asks may have been held up since it was told to: the server may have stalled meanwhile.
-local marks = call('ZRANGE', LEASES, 0, 1, 'WITHSCORES')
+-- The server may have stalled between the renewal that asked for this reclaim and now.
+local first_two = call('ZRANGE', LEASES, 0, 1, 'WITHSCORES')
 local grace_until = 0
-if marks[1] == RENEWED and marks[3] == GRACE then
-  local last = marks[2] - RENEWED_AT
-  grace_until = marks[4] - GRACE_AT
+if first_two[1] == RENEWED and first_two[3] == GRACE then
+  local last = first_two[2] - RENEWED_AT
+  grace_until = first_two[4] - GRACE_AT
   if now - last > late_ms or last > now then grace_until = note_gap(now, last, grace_until, lease) end
 end
 
-local call_came = tonumber(call('ZSCORE', LEASES, RECLAIM_DUE) or 'inf') <= now
-if call_came then call('ZREM', LEASES, RECLAIM_DUE) end
+local was_due = tonumber(call('ZSCORE', LEASES, RECLAIM_DUE) or 'inf') <= now
+if was_due then call('ZREM', LEASES, RECLAIM_DUE) end
 local more = 0
 if not is_grace(now, grace_until) then
   local ended = call('ZRANGEBYSCORE', LEASES, AFTER_MARKS, now, 'LIMIT', 0, MOST_DECLARED + 1)
@@ -42,7 +42,7 @@ if not is_grace(now, grace_until) then
   more = #ended > MOST_DECLARED and 1 or 0
 end
 
--- A consumer without a lease: its last read was answered after it had left.
+-- A consumer without a lease: the server answered its last read after the worker had left.
 for _, consumer in ipairs(consumers) do
   if not call('ZSCORE', LEASES, consumer) then
     call('ZADD', LOST, now, consumer)
@@ -50,8 +50,8 @@ for _, consumer in ipairs(consumers) do
   end
 end
 
--- FAILED for good. The text says how often the task was lost (LOST_COUNT in ledger/endings.py): as
--- many # as the number has digits stand in for it.
+-- Fails the task for good. Its texts say how many losses the task has (LOST_COUNT in
+-- ledger/endings.py); they contain one # for each digit of that number.
 local function bury(key, run, task)
   local losses = string.format('%d', losses_of(task))
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
@@ -61,14 +61,14 @@ local function bury(key, run, task)
   finish(key, FAILED_STATE, run, now, pack_task(task), ttl, tail, event, true)
 end
 
--- What one step may cost: a delivery 1, a suspect 1 more, since its groups are written down, too.
+-- The cost of one step. A delivery costs 1, a suspect 1 more, because its groups are written, too.
 local budget = 20
 local GONE_WORKER, FUNCTIONS = 3, 15
 
--- How many members groups of suspects lose and gain in this step.
+-- The members that groups of suspects lose and gain in this step.
 local left_groups, joined_groups = {}, {}
 
--- A run is lost with its worker. Answers whether its task is to be buried.
+-- Counts the loss of a run. Returns whether to bury its task.
 local function count_loss(key, task, run, had_one_run)
   local losses, worker = math.min(losses_of(task) + 1, BEGUN - 1), run.worker
   task.losses = task.losses - losses_of(task) + losses
@@ -124,19 +124,19 @@ local function key_of(stream, id)
   return entry and entry[2][1] == 'k' and entry[2][2]
 end
 
--- Where one or two losses bury a task: whether the worker died with one run. Deliveries that it had
--- not claimed do not count; among very many nobody looks for it.
-local is_asked_for = max_losses <= SUSPECT_AFTER or call('EXISTS', MAX_LOSSES) == 1
-local MOST_LOOKED_AT = 100
+-- Whether the worker died with exactly one run. This matters only if one or two losses bury a task.
+-- Unclaimed deliveries do not count. With very many deliveries the answer is false.
+local few_losses_bury = max_losses <= SUSPECT_AFTER or call('EXISTS', MAX_LOSSES) == 1
+local MOST_INSPECTED = 100
 
 local function died_with_one_run(worker)
-  if not is_asked_for then return false end
+  if not few_losses_bury then return false end
   local noted = call('HGET', SUSPECTS, 'x' .. worker)
   if noted then return noted == '1' end
   local found = 0
   for _, stream in ipairs({STREAM, FRONT}) do
-    local pending = pending_of(worker, stream, MOST_LOOKED_AT)
-    if #pending == MOST_LOOKED_AT then return false end
+    local pending = pending_of(worker, stream, MOST_INSPECTED)
+    if #pending == MOST_INSPECTED then return false end
     for _, p in ipairs(pending) do
       local key = key_of(stream, p[1])
       local run_bytes = key and call('HGET', RUNNING, key)
@@ -165,11 +165,12 @@ for _, worker in ipairs(call('SRANDMEMBER', DYING, 10)) do
     end
   end
   if budget <= 0 then
-    -- Decided once: the last of many must not look alone.
-    if is_asked_for then call('HSET', SUSPECTS, 'x' .. worker, had_one_run and '1' or '0') end
+    -- The later steps use this answer: otherwise the last of many runs would look like the only
+    -- one.
+    if few_losses_bury then call('HSET', SUSPECTS, 'x' .. worker, had_one_run and '1' or '0') end
     break
   end
-  -- It may have known so many functions that the next step has to go on.
+  -- A worker may know so many functions that the next step has to continue.
   budget = budget - GONE_WORKER
   local most = math.max(budget, 1) * FUNCTIONS
   local forgotten = forget_functions(worker, most)
@@ -195,7 +196,7 @@ else
   call('HDEL', FLEET, 'reclaiming')
   call('ZREM', LEASES, RECLAIM_DUE)
   schedule_second_reclaim(now)
-  -- The worker that asks has a duty now, or takes none: another may.
+  -- The worker that asks has a duty now, or takes none. Another worker may take a vacant one.
   announce_vacancy(now + 2000)
 end
-return {declared, requeued, buried, cancelled, left, call_came and 1 or 0, duty}
+return {declared, requeued, buried, cancelled, left, was_due and 1 or 0, duty}

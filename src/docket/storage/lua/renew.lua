@@ -6,9 +6,9 @@
 --   ms; whether this worker should reclaim; whether it should stage; then the cancel requests:
 --   "epoch key".
 -- uses: keys, records, fleet
-local worker, lease, busy, offer_ms, late_ms, stopping = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, lease, has_runs, offer_ms, late_ms, stopping = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
--- The two marks, then the soonest leases: ours may be one of them.
+-- The two marks, then the leases that end first; this worker's may be one of them.
 local head = call('ZRANGE', LEASES, 0, 3, 'WITHSCORES')
 local extend = {'ZADD', LEASES, 'XX', 'CH', now + lease, worker, now + RENEWED_AT, RENEWED}
 local changed = redis.pcall(unpack(extend))
@@ -32,7 +32,8 @@ if now - last > late_ms or last > now then
 end
 local answer = {1, now, 0, 0}
 
--- Of the workers that hear of it one reclaims, and another if that one is not done after a second.
+-- One of the workers that renew now reclaims; another one does if the reclaim is not finished after
+-- a second.
 local soonest = head[5] == worker and head[8] or head[6]
 if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
   local taken_until = tonumber(call('HGET', FLEET, 'reclaiming') or '0')
@@ -43,7 +44,7 @@ if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
   end
 end
 
--- Leader and deputy are both held up, or gone.
+-- Leader and deputy are both stalled or gone.
 local first = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
 if first and tonumber(first) < now - 1000 then
   local staged = tonumber(call('HGET', FLEET, 'staged') or '0')
@@ -57,16 +58,16 @@ end
 if stopping == 1 then call('SADD', STOPPING, worker) end
 if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 
--- An order stands until its run is over: whoever missed
--- the answer, or was too busy to read it, sees it again.
-local orders = CANCEL_REQUESTS .. worker
-for _, order in ipairs(busy == 1 and call('LRANGE', orders, 0, 999) or {}) do
-  local epoch, key = string.match(order, '^(%d+) (.*)$')
+-- A cancel request stays until its run is over, so that a worker that missed an answer, or was too
+-- busy to read it, gets the request again.
+local requests = CANCEL_REQUESTS .. worker
+for _, request in ipairs(has_runs == 1 and call('LRANGE', requests, 0, 999) or {}) do
+  local epoch, key = string.match(request, '^(%d+) (.*)$')
   local run_bytes = call('HGET', RUNNING, key)
   if run_bytes and string.format('%.0f', unpack_run(run_bytes).epoch) == epoch then
-    answer[#answer + 1] = order
+    answer[#answer + 1] = request
   else
-    call('LREM', orders, 1, order)
+    call('LREM', requests, 1, request)
   end
 end
 return answer

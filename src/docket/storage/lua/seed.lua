@@ -11,7 +11,7 @@ local deploy, names = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 permit_when_full()
 
--- A deploy is as old as its first worker. The oldest are forgotten.
+-- A deploy is as old as its first worker. The oldest deploys are forgotten.
 local function appeared_at()
   local known = call('HGET', DEPLOYS, deploy)
   if known then return tonumber(known) end
@@ -26,9 +26,9 @@ local function appeared_at()
   return now
 end
 
--- Somebody has added the chain by hand since it was cancelled.
--- A run that is still being cancelled does not count.
-local function is_there_again(name)
+-- Whether a caller has added the chain since it was cancelled. A run that is still being cancelled
+-- does not count.
+local function was_added_again(name)
   if call('HEXISTS', TASKS, name) == 0 then return false end
   local run_bytes = call('HGET', RUNNING, name)
   return not run_bytes or not has_flag(unpack_run(run_bytes), CANCEL_ASKED)
@@ -38,7 +38,7 @@ local appeared, answer = appeared_at(), {}
 for i, name in ipairs(names) do
   call('SADD', AUTOMATIC, name)
   local cancelled = tonumber(call('HGET', CANCELLED_CHAINS, name) or '-1')
-  if cancelled >= 0 and (appeared > cancelled or is_there_again(name)) then
+  if cancelled >= 0 and (appeared > cancelled or was_added_again(name)) then
     call('HDEL', CANCELLED_CHAINS, name)
     cancelled = -1
   end

@@ -22,18 +22,19 @@ if #items == 0 then return {call('HLEN', TASKS)} end
 local keys = {}
 for i, item in ipairs(items) do keys[i] = item[1] end
 local runs, tasks = call('HMGET', RUNNING, unpack(keys)), call('HMGET', TASKS, unpack(keys))
-local anyone_parked = call('EXISTS', PARKED) == 1
-local answer, ended, ended_keys, over, over_progress, written = {0}, {}, {}, {}, {}, {}
+local some_parked = call('EXISTS', PARKED) == 1
+local answer, ended, ended_keys, finished_keys, progress_keys, task_fields = {0}, {}, {}, {}, {}, {}
 local stream_ids, front_ids, releases = {}, {}, {}
 
-local settle_otherwise
--- Everything but a plain end of a run that held nothing.
-local function otherwise()
+local full_settle
+-- The full settle handles everything but a plain end of a run that held nothing. Few calls need it,
+-- so the server makes these functions only then.
+local function make_full_settle()
   --- parts
   local LOST_ANSWER, KEPT, CANCELLED, MISSING, WAITS = 0, 2, 3, 4, 5
-  local told = {}
+  local notified = {}
 
-  local function end_later(s, run, task_bytes)
+  local function add_ending(s, run, task_bytes)
     local key = s.key
     local made_progress = s.has_progress or has_progress(flags_of(task_bytes))
     local progress = made_progress and call('HGET', PROGRESS, key) or ''
@@ -44,30 +45,30 @@ local function otherwise()
       state = state + RESULT_APART
     end
     if s.purpose == ENDS_CHAIN then keep_chain_cancelled(key) end
-    over[#over + 1] = key
-    if made_progress then over_progress[#over_progress + 1] = key end
+    finished_keys[#finished_keys + 1] = key
+    if made_progress then progress_keys[#progress_keys + 1] = key end
     local record = pack_finished(state, run.epoch, run.started, now, task_bytes, progress, s.tail)
     end_any_task(key, record, now, task_bytes, s.ttl, s.event, s.purpose == DEAD_LETTER)
   end
 
-  -- Within a batch, the workers that know a function are told once.
-  local function leave_to_others(key, task, epoch)
+  -- Notifies the workers that know a function once per batch.
+  local function leave_to_workers_that_know(key, task, epoch)
     to_unknown(key, task, epoch, now)
-    if not told[task.name] then
-      told[task.name] = true
-      tell_workers_that_know(task.name)
+    if not notified[task.name] then
+      notified[task.name] = true
+      notify_workers_that_know(task.name)
     end
   end
 
-  local function move_later(s, run, task, task_bytes)
+  local function add_next_run(s, run, task, task_bytes)
     local key = s.key
     local begun = s.kind == RESCHEDULE and not s.same_submission or s.kind == REQUEUE and s.has_begun
     if begun or not has_progress(task.flags) then
-      over_progress[#over_progress + 1] = key
+      progress_keys[#progress_keys + 1] = key
       if begun and has_progress(task.flags) then task.flags = task.flags - HAS_PROGRESS end
     end
     if s.kind == RESCHEDULE then
-      -- Stored nowhere: a waiter has the result from this event.
+      -- This record is not stored: a waiter gets the result from this event.
       if s.state then
         publish(key, s.event .. '\n' .. pack_finished(s.state, run.epoch, run.started, now, task_bytes, '', s.tail))
       end
@@ -75,7 +76,7 @@ local function otherwise()
       task.attempt = s.attempt
       if not s.same_submission then
         task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32
-        if was_admitted(task) then task.flags = task.flags - WAS_LET_IN end
+        if was_admitted(task) then task.flags = task.flags - WAS_ADMITTED end
       end
       if s.name then
         local payload = s.is_stored and named_payload(s.call)
@@ -83,11 +84,11 @@ local function otherwise()
         if payload then adopt_payload(payload) end
         task.name, task.call, task.flags = s.name, s.call, task.flags - task.flags % 2 + (payload and APART or 0)
       end
-      put(key, task, now)
+      to_stream_or_queue(key, task, now)
     elseif s.kind == UNKNOWN then
-      leave_to_others(key, task, s.epoch)
+      leave_to_workers_that_know(key, task, s.epoch)
     else
-      -- One whose body has begun before tells its next run so.
+      -- The task record says that the body has begun before.
       if s.has_begun then
         if task.losses < BEGUN then task.losses = task.losses + BEGUN end
         remember_admission(task, run)
@@ -99,12 +100,12 @@ local function otherwise()
         to_front(key, task)
       end
     end
-    written[#written + 1] = key
-    written[#written + 1] = pack_task(task)
+    task_fields[#task_fields + 1] = key
+    task_fields[#task_fields + 1] = pack_task(task)
     publish(key, waiting_event(task))
   end
 
-  -- A run that was replaced meanwhile changes nothing, but no longer needs its slots.
+  -- A replaced run changes nothing, but no longer needs its slots.
   local function release_replaced_run(epoch)
     local field = string.format('%.0f', epoch)
     local bytes = call('HGET', REPLACED_RUNS, field)
@@ -114,9 +115,9 @@ local function otherwise()
     end
   end
 
-  -- A run that no longer counts closes the window that it alone was
-  -- let in by: its replacement must not be dropped by it. A place in
-  -- a rate is left to expire, since a later run may have begun in it.
+  -- A run that no longer counts closes its cooldown window, if no later run was admitted by that
+  -- window: the window must not drop the replacement. Its count in a rate limit expires, since a
+  -- later run of the same submission may have begun.
   local function settle_limits(taken, s, run)
     --- parts
     local COOLDOWN = 2
@@ -129,7 +130,7 @@ local function otherwise()
     end
   end
 
-  -- What was stored for this settlement, or nil.
+  -- The payload that was stored for this settlement, or nil.
   local function stored_payload(s)
     if not s.is_stored then return nil end
     return s.kind == FINISH and result_payload(s.epoch) or named_payload(s.call)
@@ -160,15 +161,15 @@ local function otherwise()
     local comes_back = s.kind == REQUEUE or s.kind == UNKNOWN or s.kind == RESCHEDULE and s.same_submission
     releases[#releases + 1] = {key, run, comes_back and not has_flag(run, CANCEL_ASKED)}
     if s.kind == FINISH then
-      end_later(s, run, task_bytes)
+      add_ending(s, run, task_bytes)
     elseif has_flag(run, CANCEL_ASKED) then
-      -- A cancel that came too late for this run ends what would have followed it.
+      -- The cancel came too late for this run, so it ends the task instead of the next run.
       if stored then call('UNLINK', stored) end
-      end_later({key = key, state = CANCELLED_STATE, ttl = cancelled_ttl, tail = CANCELLED_TAIL, event = CANCELLED_EVENT,
+      add_ending({key = key, state = CANCELLED_STATE, ttl = cancelled_ttl, tail = CANCELLED_TAIL, event = CANCELLED_EVENT,
         purpose = PLAIN, has_progress = true}, run, task_bytes)
       return CANCELLED
     else
-      move_later(s, run, task, task_bytes)
+      add_next_run(s, run, task, task_bytes)
     end
     return waits and WAITS or DONE
   end
@@ -176,29 +177,29 @@ end
 
 local unpack, byte, format, read_run = unpack, string.byte, string.format, struct.unpack
 for i, item in ipairs(items) do
-  -- The fields of a finish; of other kinds the first three have these names.
+  -- The fields of a finish. The other kinds share the first three.
   local key, epoch, kind, state, ttl, tail, event, purpose, made_progress, is_stored = unpack(item)
   local run_bytes, task_bytes = runs[i], tasks[i]
   local run_epoch, started, ms, seq, flags, owner, limits
-  if run_bytes and task_bytes and kind == FINISH and purpose == PLAIN and not made_progress and not is_stored and not anyone_parked
+  if run_bytes and task_bytes and kind == FINISH and purpose == PLAIN and not made_progress and not is_stored and not some_parked
     and not ended[key] and byte(task_bytes, TASK_FLAGS_AT) == 0 then
     run_epoch, started, ms, seq, flags, owner, limits = read_run(RUN, run_bytes)
   end
   if run_epoch == epoch and (owner == claimed_by or not claimed_by) and flags == 0 and limits == '' and ttl > 0 then
-    ended[key], ended_keys[#ended_keys + 1], over[#over + 1] = true, key, key
+    ended[key], ended_keys[#ended_keys + 1], finished_keys[#finished_keys + 1] = true, key, key
     stream_ids[#stream_ids + 1] = format('%.0f-%.0f', ms, seq)
     end_task(key, pack_finished(state, epoch, started, now, task_bytes, '', tail), ttl, event)
     answer[i + 1] = DONE
   else
-    settle_otherwise = settle_otherwise or otherwise()
-    answer[i + 1] = settle_otherwise(item, run_bytes, task_bytes)
+    full_settle = full_settle or make_full_settle()
+    answer[i + 1] = full_settle(item, run_bytes, task_bytes)
   end
 end
 
 if #ended_keys > 0 then call('HDEL', RUNNING, unpack(ended_keys)) end
-if #over > 0 then call('HDEL', TASKS, unpack(over)) end
-if #over_progress > 0 then call('HDEL', PROGRESS, unpack(over_progress)) end
-if #written > 0 then call('HSET', TASKS, unpack(written)) end
+if #finished_keys > 0 then call('HDEL', TASKS, unpack(finished_keys)) end
+if #progress_keys > 0 then call('HDEL', PROGRESS, unpack(progress_keys)) end
+if #task_fields > 0 then call('HSET', TASKS, unpack(task_fields)) end
 drop_entries(STREAM, stream_ids)
 drop_entries(FRONT, front_ids)
 if #releases > 0 then
@@ -209,7 +210,7 @@ if #releases > 0 then
       if not r[3] then leave_group(r[1]) end
     end
     release_slots(r[2])
-    if anyone_parked then leave_waiters(r[1]) end
+    if some_parked then leave_waiters(r[1]) end
   end
 end
 if offered_by then call('ZADD', OFFERS, real_ms() + offer_ms, offered_by) end

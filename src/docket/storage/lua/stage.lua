@@ -2,16 +2,16 @@
 -- worker go to the front stream. One call moves about 256 kB of records at most, so that it does
 -- not block the server for long: the caller repeats it.
 -- ARGV[2]: msgpack {most tasks to move, worker that wants to stage, or false for a caller that is
---   not a worker, whether a renewal told it to stage (0/1)}.
+--   not a worker, whether a renewal asked it to stage (0/1)}.
 -- Returns: number of moved tasks, server ms with its fraction, due time of the next task or -1, the
 --   worker's duty (1 leader, 2 deputy, 0 none; of the workers only the leader moves tasks).
 -- uses: keys, records, fleet, placement, direct_delivery
 local BYTES, CHUNK = 262144, 50
-local most, worker, summoned = unpack(cmsgpack.unpack(ARGV[2]))
+local most, worker, is_asked = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
 local now = now_us / 1000
 local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-local duty = worker and lead_staging(worker, summoned == 1, head[2] and tonumber(head[2]) <= now - 400) or NO_DUTY
+local duty = worker and lead_staging(worker, is_asked == 1, head[2] and tonumber(head[2]) <= now - 400) or NO_DUTY
 if not head[2] or tonumber(head[2]) > now or (worker and duty ~= LEADER) then
   return {0, string.format('%.3f', now), head[2] or '-1', duty}
 end

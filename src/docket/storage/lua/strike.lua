@@ -4,15 +4,15 @@
 -- uses: keys
 local STRIKES, CHANNEL, changes = KEYS[1], ARGV[1], cmsgpack.unpack(ARGV[2])
 
--- Versions grow also when the server has lost its data
--- meanwhile, so that nobody takes a new change for an old one.
+-- Versions grow even if the server has lost its data, so that no process takes a new change for an
+-- old one.
 local function next_version()
   local t = call('TIME')
   return math.max(tonumber(call('HGET', STRIKES, 'version') or '0') + 1, t[1] * 1000000 + t[2])
 end
 
--- A server that is out of memory lets a script write once its
--- first write needs no memory: a strike must get through.
+-- A server that is out of memory allows all writes of a script whose first write needs no memory. A
+-- strike must work on a full server.
 local touched = call('HDEL', STRIKES, '')
 for _, change in ipairs(changes) do
   if change[2] then

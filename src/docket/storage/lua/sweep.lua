@@ -9,7 +9,7 @@ if state[1] and now - tonumber(state[1]) >= 0 and now - tonumber(state[1]) < lea
 permit_when_full()
 local page = call('HSCAN', TASKS, state[2] or '0', 'COUNT', size)
 call('HSET', SWEEP_CURSOR, 'at', string.format('%.0f', now), 'cursor', page[1])
-local mended = 0
+local repaired = 0
 call('ZREMRANGEBYSCORE', MANUAL_LEASES, '-inf', (real_ms()))
 
 local function delivered_up_to(stream)
@@ -24,40 +24,39 @@ local function delivered_up_to(stream)
     end
   end
 end
-local last = {}
+local last_delivered = {}
 
--- An entry can be reached if it exists and is either
--- still to be delivered or pending with somebody.
-local function can_be_reached(task)
+-- A worker can reach an entry that exists and is either undelivered or pending with a consumer.
+local function is_entry_reachable(task)
   local stream, id = stream_of_task(task), entry_id(task)
   if not id or #call('XRANGE', stream, id, id) == 0 then return false end
-  last[stream] = last[stream] or delivered_up_to(stream)
-  local up_to = last[stream]
-  if not up_to then return true end
-  if task.entry_ms > up_to[1] or (task.entry_ms == up_to[1] and task.entry_seq > up_to[2]) then return true end
+  last_delivered[stream] = last_delivered[stream] or delivered_up_to(stream)
+  local delivered = last_delivered[stream]
+  if not delivered then return true end
+  if task.entry_ms > delivered[1] or (task.entry_ms == delivered[1] and task.entry_seq > delivered[2]) then return true end
   return #call('XPENDING', stream, GROUP, id, id, 1) > 0
 end
 
-local function is_well(key, task, run)
+local function is_reachable(key, task, run)
   if run and not may_live(run.worker) then return false end
   if run and is_manual(run.worker) then return true end
   if task.location == SCHEDULED then return call('ZSCORE', QUEUE, key) end
   if task.location == WAITING_FOR_SLOT then
-    local limits = parked_at(key)
+    local limits = parked_limits(key)
     return #limits > 0 and call('ZSCORE', WAITERS .. limits[#limits], key)
   end
   if task.location == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
-  return can_be_reached(task)
+  return is_entry_reachable(task)
 end
 
 for i = 1, #page[2], 2 do
-  -- Read anew: mending one may have woken another.
+  -- Read again: a repair may have woken another task of the page.
   local key, bytes = page[2][i], call('HGET', TASKS, page[2][i])
   local task = bytes and unpack_task(bytes)
   local run_bytes = call('HGET', RUNNING, key)
   local run = run_bytes and unpack_run(run_bytes)
-  if task and not is_unknown_location(task) and not is_well(key, task, run) then
-    mended = mended + 1
+  if task and not is_unknown_location(task) and not is_reachable(key, task, run) then
+    repaired = repaired + 1
     withdraw(key, task)
     if run and has_flag(run, CANCEL_ASKED) then
       finish_cancelled(key, run, now, bytes, ttl)
@@ -68,10 +67,10 @@ for i = 1, #page[2], 2 do
     end
   end
 end
--- Workers that did not hear of tasks that wait for them are told again.
+-- Notifies workers again that may have missed the tasks that wait for them.
 if call('EXISTS', UNKNOWN_SINCE) == 1 then
   for _, name in ipairs(call('HRANDFIELD', UNKNOWN_SINCE, 100)) do
-    if forget_if_none_wait(name) then tell_workers_that_know(name) end
+    if forget_if_none_wait(name) then notify_workers_that_know(name) end
   end
 end
-return {#page[2] / 2, mended}
+return {#page[2] / 2, repaired}

@@ -10,21 +10,21 @@
 --   offer: 0 none, 1 the slot is offered, else the epoch of a direct delivery that is under way and
 --     takes the slot.
 -- uses: keys, records, unknown_functions, placement, claims
-local worker, worker_json, count, kept, offered, last, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, worker_json, count, has_spare_slot, may_have_offered, last_known, offer_ms, reads_front, functions, suspects = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0
-if offered == 1 and call('ZREM', OFFERS, worker) == 0 then
-  local handed = tonumber(call('HGET', LAST_DIRECT, worker) or '0')
-  if handed ~= last then offer = handed end
+if may_have_offered == 1 and call('ZREM', OFFERS, worker) == 0 then
+  local last_direct = tonumber(call('HGET', LAST_DIRECT, worker) or '0')
+  if last_direct ~= last_known then offer = last_direct end
 end
-local spare = kept == 1 and offer == 0
-local most = spare and count + 1 or count
+local may_offer = has_spare_slot == 1 and offer == 0
+local most = may_offer and count + 1 or count
 local entries, left = nil, nil
 if functions then
   --- parts
-  -- As read_ready, with tasks of these functions after what was put back. They move to the front
-  -- when all that lies there is delivered, and are read at once: nobody else gets them. A worker
-  -- that leaves the front alone comes back for them.
+  -- The same as read_ready, but tasks of these functions come after the front stream's entries.
+  -- They move to the front stream when all of its entries are delivered, and are read at once, so
+  -- no other worker gets them. A worker that does not read the front stream takes them later.
   entries, left = {}, {}
   if most > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, most, entries) end
   for _, name in ipairs(functions) do
@@ -48,7 +48,7 @@ else
   entries = read_ready(worker, most, reads_front)
 end
 local answer = claim_entries(worker, worker_json, entries, suspects)
-if spare and offer_ms > 0 and #answer < 5 then
+if may_offer and offer_ms > 0 and #answer < 5 then
   permit_when_full()
   call('ZADD', OFFERS, real_ms() + offer_ms, worker)
   offer = 1

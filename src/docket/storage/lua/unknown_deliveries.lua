@@ -10,7 +10,7 @@ local has, seen, answer = {}, {[STREAM] = {}, [FRONT] = {}}, {}
 for _, epoch in ipairs(epochs) do has[epoch] = true end
 for _, entry in ipairs(before) do seen[entry[1] == 1 and FRONT or STREAM][entry[2]] = true end
 
--- The run that this entry was claimed for, if that is this worker's.
+-- The run that this worker claimed the entry for, or nil.
 local function own_run_of(stream, id, key)
   local bytes = key and call('HGET', RUNNING, key)
   local run = bytes and unpack_run(bytes)

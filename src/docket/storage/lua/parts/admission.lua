@@ -2,7 +2,7 @@
 -- uses: keys, records, placement, slots, removal, endings
 local LOST_RUN, ADMIT, DELAY, DROP = 0, 1, 2, 3
 
--- The run and the task of this epoch, or nothing if it no longer counts.
+-- The run and the task of this epoch, or nil if the run no longer counts.
 local function own_run(key, epoch)
   local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)
   local run = run_bytes and unpack_run(run_bytes)
@@ -10,25 +10,25 @@ local function own_run(key, epoch)
   return run, unpack_task(bytes), bytes
 end
 
--- The same for every delivery of one submission (it is redelivered, put off, woken in a line or
--- handed back), and another for the next.
+-- The name stays the same for every delivery of one submission (redelivered, delayed, woken or
+-- requeued). The next submission has another name.
 local function submission_name(key, task)
   return string.format('%.0f %.0f ', task.generation, task.submission) .. key
 end
 
--- A debounce's state outlives its use by this: after a
--- longer absence of all workers a leader waits once more.
+-- The state of a debounce expires this long after its last use. If all workers are absent for
+-- longer, a leader waits once more.
 local DEBOUNCE_SPARE_MS = 600000
 
--- Whether the task waits or runs as this very submission.
+-- Whether the unfinished task of that key is this submission.
 local function is_current(submission)
   local key = string.match(submission, '^%d+ %d+ (.*)$')
   local bytes = key and call('HGET', TASKS, key)
   return bytes and submission_name(key, unpack_task(bytes)) == submission
 end
 
--- Marks a submission in a debounce's state. Each new mark pays for a look at a few others: those of
--- tasks that are gone go.
+-- Marks a submission in the state of a debounce. Each call also checks a few other marks and
+-- deletes those of finished tasks, so that the state stays small.
 local function mark_submission(state, mark, submission)
   for _, field in ipairs(call('HRANDFIELD', state, 3)) do
     local other = string.match(field, '^%a+ (%d+ %d+ .*)$')
@@ -38,20 +38,21 @@ local function mark_submission(state, mark, submission)
   call('PEXPIRE', state, math.max(call('PTTL', state), DEBOUNCE_SPARE_MS))
 end
 
--- Kept with the run: if it is lost, the task's next run is not judged as a newcomer.
+-- The mark is in the run record: if the run is lost, the limits do not treat the next run as a
+-- newcomer.
 local function admit(key, run)
-  if has_flag(run, LET_IN) then return end
-  run.flags = run.flags + LET_IN
+  if has_flag(run, ADMITTED) then return end
+  run.flags = run.flags + ADMITTED
   call('HSET', RUNNING, key, pack_run(run))
 end
 
--- A cooldown's window names the run that it let in last: only that run may close it again.
+-- A cooldown window names the run that it admitted last. Only that run may close the window again.
 local function close_window(window, epoch)
   if string.match(call('GET', window) or '', '^%d+ (%d+) ') == string.format('%.0f', epoch) then call('DEL', window) end
 end
 
--- Gives back what a run took of its limits, since something else kept it from beginning. Taken:
--- list of {kind, key, submission}.
+-- Gives back what a run took from its limits, because another limit did not admit the run. `taken`
+-- is a list of {kind, key, submission}.
 local function give_back(taken, epoch, comes_back)
   local RATE, COOLDOWN = 1, 2
   for _, t in ipairs(taken) do
@@ -66,7 +67,7 @@ local function give_back(taken, epoch, comes_back)
   end
 end
 
--- Ends the run; the task waits until `due`. If a cancel was asked for meanwhile, it ends instead.
+-- Ends the run and schedules the task for `due`. If a cancel was requested, ends the task instead.
 local function delay_run(key, run, task, bytes, due, ttl, taken)
   end_run(key, run, false)
   leave_waiters(key)

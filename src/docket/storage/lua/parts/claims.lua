@@ -4,7 +4,7 @@
 local function next_epochs(count, now_us)
   local last = tonumber(call('SET', EPOCH, string.format('%.0f', now_us + count - 1), 'GET') or '0')
   if last < now_us then return now_us end
-  -- Two calls within a microsecond, or a clock that was set back.
+  -- Two calls within one microsecond, or the clock was set back.
   call('SET', EPOCH, string.format('%.0f', last + count))
   return last + 1
 end
@@ -13,8 +13,7 @@ local function running_event(worker_json, now)
   return '{"type":"state","state":"running","worker":' .. worker_json .. ',"started_at":' .. string.format('%.0f', now) .. '}'
 end
 
--- Whether these entries are all that the worker has: no
--- other is pending with it, and it runs none of them.
+-- Whether the worker has no other pending entries, and runs none of these.
 local function has_nothing_else(worker, entries, runs)
   local here = {}
   for i, e in ipairs(entries) do
@@ -29,8 +28,8 @@ local function has_nothing_else(worker, entries, runs)
   return true
 end
 
--- Puts a delivered task back: on `front` for another worker,
--- or off for a moment, never the same for two of them.
+-- Puts a delivered task back: to the front stream for another worker, or, if `delay` is set, to the
+-- queue until then. Two tasks get different delays.
 local function put_back(key, task, delay)
   if delay then
     task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
@@ -41,12 +40,11 @@ local function put_back(key, task, delay)
   call('HSET', TASKS, key, pack_task(task))
 end
 
--- Answers {server ms, 0, then per claimed task: key, task record, epoch; where suspects were met, a
--- note at the end: {some went to other workers (0/1), epoch of the run that has the worker to
--- itself or 0, then the entry that the worker has reserved: from the front (0/1), entry id or '',
--- key, then for how many ms the run has the worker to itself}}. `suspects`: 0 none is run, 1 as the
--- rules say, 2 the worker gives up what it has reserved, 3 as the rules say where something else
--- runs in the worker's process.
+-- Returns {server ms, 0, then per claimed task: key, task record, epoch}. If there were suspects, a
+-- note follows: {whether some went to other workers (0/1), epoch of the run that runs alone in the
+-- worker or 0, the entry that the worker has reserved: from the front (0/1), entry id or '', key;
+-- ms for which the run stays alone}. `suspects`: 0 run none, 1 follow the rules, 2 the worker gives
+-- up its reservation, 3 follow the rules, but other code runs in the worker's process.
 local function claim_entries(worker, worker_json, entries, suspects)
   local now, now_us = server_ms()
   local answer = {now, 0}
@@ -57,11 +55,11 @@ local function claim_entries(worker, worker_json, entries, suspects)
   local epoch = next_epochs(#entries, now_us)
   local fields, stale, note = {}, nil, nil
   local channels, event = CHANNELS .. 'task/', running_event(worker_json, now)
-  local claim_known
-  -- A single suspect has the worker to itself: the rest goes back.
-  local is_taken = false
+  local full_claim
+  -- A single suspect runs alone in the worker: the other entries go back.
+  local has_single_suspect = false
 
-  local function begin(key, bytes, entry_ms, entry_seq, flags)
+  local function begin_run(key, bytes, entry_ms, entry_seq, flags)
     local n, m = #answer, #fields
     fields[m + 1] = key
     fields[m + 2] = struct.pack(RUN, epoch, now, entry_ms, entry_seq, flags, #worker, worker, 0, '')
@@ -70,8 +68,9 @@ local function claim_entries(worker, worker_json, entries, suspects)
     call('PUBLISH', channels .. key, event)
   end
 
-  -- Whatever is not simply ready: broken, stale, claimed before, suspect.
-  local function claimer()
+  -- The full claim also handles broken, stale, already claimed and suspect entries. Few calls need
+  -- it, so the server makes these functions only then.
+  local function make_full_claim()
     --- parts
     stale = {[STREAM] = {}, [FRONT] = {}}
 
@@ -79,7 +78,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
       return suspects ~= 3 and #fields == 0 and has_nothing_else(worker, entries, runs)
     end
 
-    -- What becomes of a suspect; the flag of its run if it runs.
+    -- Decides about a suspect. Returns the flag of its run, or nil if it does not run now.
     local function decide(stream, id, key, task)
       local verdict = suspects == 0 and ELSEWHERE or judge_suspect(key, worker, is_idle, suspects == 2)
       note = note or {0, 0, 0, '', '', 0}
@@ -94,7 +93,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         return nil
       elseif verdict == RUN_ALONE then
         call('ZREM', OFFERS, worker)
-        is_taken, note[2], note[6] = true, epoch, alone_ms(key)
+        has_single_suspect, note[2], note[6] = true, epoch, alone_ms(key)
       end
       return SUSPECT
     end
@@ -111,8 +110,8 @@ local function claim_entries(worker, worker_json, entries, suspects)
         if not key or key == '' then keep_foreign(stream, id) end
         table.insert(stale[stream], id)
       elseif run_bytes then
-        -- Claimed before: our own claim whose answer was lost,
-        -- or the group was made anew while another runs it.
+        -- Already claimed: the answer to this worker's claim was lost, or the group was created
+        -- again while another worker runs the task.
         local run = unpack_run(run_bytes)
         if run.worker == worker then
           local n = #answer
@@ -120,12 +119,12 @@ local function claim_entries(worker, worker_json, entries, suspects)
         else
           call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
         end
-      elseif is_taken then
+      elseif has_single_suspect then
         table.insert(stale[stream], id)
         put_back(key, task)
       else
         local flag = losses_of(task) < SUSPECT_AFTER and 0 or decide(stream, id, key, task)
-        if flag then begin(key, bytes, task.entry_ms, task.entry_seq, flag + (stream == FRONT and FROM_FRONT or 0)) end
+        if flag then begin_run(key, bytes, task.entry_ms, task.entry_seq, flag + (stream == FRONT and FROM_FRONT or 0)) end
       end
     end
   end
@@ -136,12 +135,12 @@ local function claim_entries(worker, worker_json, entries, suspects)
     if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
       _, location, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if location == QUEUED and stream == STREAM and losses == 0 and not is_taken and due > -MOST and due < MOST
+    if location == QUEUED and stream == STREAM and losses == 0 and not has_single_suspect and due > -MOST and due < MOST
       and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
-      begin(key, bytes, ms, seq, 0)
+      begin_run(key, bytes, ms, seq, 0)
     else
-      claim_known = claim_known or claimer()
-      claim_known(stream, id, key, bytes, runs[i])
+      full_claim = full_claim or make_full_claim()
+      full_claim(stream, id, key, bytes, runs[i])
     end
   end
   if #fields > 0 then call('HSET', RUNNING, unpack(fields)) end
@@ -154,7 +153,8 @@ local function claim_entries(worker, worker_json, entries, suspects)
   return answer
 end
 
--- Adds a stream's entries; one without our field has no key: it is set aside, and dropped as stale.
+-- Adds the entries of a stream. A foreign entry gets no key: the claim sets it aside and drops it
+-- as stale.
 local function add_entries(entries, stream, raw)
   for _, e in ipairs(raw) do
     local fields = e[2]
@@ -162,7 +162,7 @@ local function add_entries(entries, stream, raw)
   end
 end
 
--- Adds what a stream has for the worker, which is its own from now on.
+-- Adds up to `most` undelivered entries of a stream, which are delivered to the worker now.
 local function read_from(stream, worker, most, entries)
   local reply = redis.pcall('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', most, 'STREAMS', stream, '>')
   if type(reply) == 'table' and reply.err then
@@ -175,8 +175,8 @@ local function read_from(stream, worker, most, entries)
   return entries
 end
 
--- As much of what waits as asked for; what was put back comes first, unless that is left alone. A
--- count of 0 would mean all.
+-- Reads up to `count` ready entries, those of the front stream first if `reads_front` is 1.
+-- XREADGROUP with COUNT 0 would read all entries.
 local function read_ready(worker, count, reads_front)
   local entries = {}
   if count > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end
@@ -184,7 +184,8 @@ local function read_ready(worker, count, reads_front)
   return entries
 end
 
--- Only a worker with a lease may take work: a paused one that was given up must learn it first.
+-- Only a worker with a lease may take work: a worker that was declared dead while it was paused
+-- must notice that first.
 local function has_lease(worker)
   return call('ZSCORE', LEASES, worker)
 end

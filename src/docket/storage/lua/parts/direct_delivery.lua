@@ -1,14 +1,14 @@
 -- Delivers ready tasks to idle workers that have offered a slot (docs/design/lease-protocol.md).
 -- uses: keys, records, claims
 
--- A worker's name from its id, as JSON; the reverse of worker_id() in ledger/ledger.py.
+-- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/ledger.py.
 local function name_json(worker)
   local name = string.gsub(string.match(worker, '^(.*)~') or worker, '%%(%x%x)', {['25'] = '%', ['3A'] = ':'})
   return cjson.encode(name)
 end
 
--- The oldest entry of the stream, claimed for the worker: key, task record, epoch. What this script
--- has written itself needs no look-up.
+-- Claims the oldest entry of the stream for the worker: key, task record, epoch. It takes a record
+-- that this script has written from `fields` instead of reading it.
 local function claim_oldest(worker, fields, index_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, {})
   if #entries == 0 then return nil end
@@ -32,9 +32,9 @@ end
 
 local MOST_DIRECT = 8
 
--- Whether `front` has entries that nobody has read. What
--- runs is on the stream, too, among the deliveries.
-local function front_waits()
+-- Whether the front stream has undelivered entries. Delivered entries stay on the stream while
+-- their tasks run.
+local function has_undelivered_front()
   local length = call('XLEN', FRONT)
   if length == 0 then return false end
   for _, row in ipairs(call('XINFO', 'GROUPS', FRONT)) do
@@ -45,12 +45,12 @@ local function front_waits()
   return true
 end
 
--- A worker that has no lease, or does not listen, loses its offer and
--- nothing else. A task that waits on `front` goes first, and may have
--- harmed a worker before: it goes only to a worker that asks for it.
+-- A worker without a lease or without a subscription loses its offer and nothing else. Tasks of the
+-- front stream go first, and may have taken a worker down: they go only to a worker that asks, so
+-- there is no direct delivery while any of them is undelivered.
 local function deliver_directly(ready, fields, index_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
-  if front_waits() then return end
+  if has_undelivered_front() then return end
   for _ = 1, math.min(ready, MOST_DIRECT) do
     local offer = call('ZPOPMAX', OFFERS)
     local worker = offer[1]
@@ -72,12 +72,12 @@ local function deliver_directly(ready, fields, index_of, now, now_us)
   end
 end
 
--- Not for large arguments, which would be sent twice. It is no part of what the caller asked for,
--- so that must not fail with it.
+-- Large arguments would be sent twice. An error here must not fail the request of the caller, which
+-- did not ask for a direct delivery.
 local LARGEST_DIRECT = 32768
 
--- `fields` has keys and the records that this script has
--- written for them, `index_of` where in there a key is.
+-- `fields` has keys and the records that this script has written for them; `index_of` has the
+-- position of each key in `fields`.
 local function try_direct_delivery(ready, size, fields, index_of, now, now_us)
   if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS) == 1 then
     --- parts

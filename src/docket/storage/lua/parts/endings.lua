@@ -2,13 +2,13 @@
 -- Anything that must happen at the end of every task belongs in these two functions.
 -- uses: keys, records, payloads, suspects, removal
 
--- A small record goes along with the event: whoever waits for the end need not ask for it. One that
--- is not stored goes along in any case.
-local LARGEST_TOLD = 2048
+-- The event carries a small record, so that a waiter need not read it. A record that is not stored
+-- goes with the event whatever its size.
+local LARGEST_IN_EVENT = 2048
 
 local DEAD_LETTERS = 10000
 
--- A letter that goes, or is followed by another, takes its payload along.
+-- A deleted or overwritten dead letter frees its payload.
 local function drop_letter_payload(key, needed)
   local payload = letter_payload(key)
   if payload and payload ~= needed then free_payload(payload) end
@@ -28,22 +28,22 @@ local function keep_dead_letter(key, now, record)
   end
 end
 
--- Writes the finished record, if it has a time to live, and tells everybody. The caller has ended
--- the run, and takes the task out of the books.
+-- Stores the finished record, if it has a time to live, and publishes the event. The caller has
+-- ended the run, and deletes the task record.
 local function end_task(key, record, ttl, event)
   if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
-  if #record <= LARGEST_TOLD or ttl <= 0 then event = event .. '\n' .. record end
+  if #record <= LARGEST_IN_EVENT or ttl <= 0 then event = event .. '\n' .. record end
   call('PUBLISH', CHANNELS .. 'task/' .. key, event)
 end
 
--- The same for a task that may have a payload, or becomes a dead letter, which keeps the payload.
+-- The same for a task that may have a payload, or becomes a dead letter, which keeps its payload.
 local function end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
   if is_dead_letter then keep_dead_letter(key, now, record) end
   end_payload(key, task_bytes, ttl)
   end_task(key, record, ttl, event)
 end
 
--- Ends a task that waits (without a run), or whose run is over, and takes it out of the books.
+-- Ends a task that waits (`run` is nil) or whose run is over, and deletes its record.
 local function finish(key, state, run, now, task_bytes, ttl, tail, event, is_dead_letter)
   local progress = call('HGET', PROGRESS, key) or ''
   call('HDEL', TASKS, key)
@@ -57,7 +57,7 @@ local function finish(key, state, run, now, task_bytes, ttl, tail, event, is_dea
   end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
 end
 
--- As ledger/endings.py packs the ending of a cancelled task: a test compares the two.
+-- ledger/endings.py packs the same bytes for a cancelled task; a test compares the two.
 local CANCELLED_TAIL = '\148\196\0\192\0\196\0'
 local CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
@@ -65,16 +65,16 @@ local function finish_cancelled(key, run, now, task_bytes, ttl)
   finish(key, CANCELLED_STATE, run, now, task_bytes, ttl, CANCELLED_TAIL, CANCELLED_EVENT)
 end
 
--- Another task takes the key: the one that had it ends
--- without a record. `payload` is stored for the new one.
+-- A new task takes the key, and the old task ends without a finished record. `payload` belongs to
+-- the new task.
 local function replace_task(key, task_bytes, task, payload)
   drop_payload(task_bytes, payload)
   if has_progress(task.flags) then call('HDEL', PROGRESS, key) end
   withdraw(key, task)
 end
 
--- The chain of an automatic task is ended on purpose:
--- workers leave it at that until a newer deploy starts.
+-- The chain of an automatic task was ended on purpose: workers do not start it again until a newer
+-- deploy starts.
 local function keep_chain_cancelled(key)
   if call('SISMEMBER', AUTOMATIC, key) == 1 then
     call('HSET', CANCELLED_CHAINS, key, string.format('%.0f', real_ms()))

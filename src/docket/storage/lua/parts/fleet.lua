@@ -2,19 +2,20 @@
 -- worker is declared dead, and the leader.
 -- uses: keys
 
--- Whoever renews after this time looks for lost workers.
+-- The first worker that renews after this time reclaims.
 local function schedule_reclaim(at)
   call('ZADD', LEASES, math.min(tonumber(call('ZSCORE', LEASES, RECLAIM_DUE) or at), at), RECLAIM_DUE)
 end
 
--- The two marks below lie among the leases.
+-- RENEWED and GRACE are members of the leases, too.
 local MARKS = 2
 
 local function workers_with_lease()
   return call('ZCARD', LEASES) - MARKS - (call('ZSCORE', LEASES, RECLAIM_DUE) and 1 or 0)
 end
 
--- Both lie before all leases: they are no workers, and their scores are times far below any.
+-- RENEWED and GRACE are not workers. Their scores are times far below any lease, so they are always
+-- the first two members.
 local RENEWED, RENEWED_AT = '\1renewed', -2e15
 local GRACE, GRACE_AT = '\1grace', -1e15
 local AFTER_MARKS = '-1e14'
@@ -28,10 +29,10 @@ local function open_fleet(now)
   call('ZADD', LEASES, 'NX', now + RENEWED_AT, RENEWED, GRACE_AT, GRACE)
 end
 
--- Nobody has renewed for a while: the server stalled, its clock jumped, or no
--- worker could reach it. Every live owner gets the chance to renew before anybody
--- is declared dead. Gaps that follow each other extend the time, for three leases
--- at most: a worker that always renews late finds its dead in the end.
+-- No worker has renewed for a while: the server stalled, its clock jumped, or no worker could reach
+-- it. Every live worker gets the chance to renew before any is declared dead. Consecutive gaps
+-- extend the grace period, for three leases at most: even if a worker always renews late, dead
+-- workers are found in the end.
 local function note_gap(now, last, grace_until, lease)
   local known = call('HMGET', FLEET, 'longest', 'gaps-since')
   local longest, since = math.max(tonumber(known[1] or '0'), lease), tonumber(known[2] or '0')
@@ -43,12 +44,12 @@ local function note_gap(now, last, grace_until, lease)
   return grace_until
 end
 
--- A time further ahead than any grace is of a clock that was set back since.
+-- A grace period that ends later than any can dates from before the clock was set back.
 local function is_grace(now, grace_until)
   return now < grace_until and grace_until <= now + LONGEST_GRACE_MS
 end
 
--- The duty of a worker; a vacant one becomes its own.
+-- The duty of a worker. The worker takes a vacant one.
 local function take_duty(worker)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   if held[1] == worker then return LEADER end
@@ -61,16 +62,16 @@ local function take_duty(worker)
   return (not held[2] or held[2] == worker) and DEPUTY or NO_DUTY
 end
 
--- A duty that is vacant is for whoever renews after
--- this time, where there is a worker without a duty.
+-- If a duty is vacant and a worker without a duty exists, the first worker that renews after this
+-- time reclaims, and takes the duty.
 local function announce_vacancy(at)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   local holders = (held[1] and 1 or 0) + (held[2] and 1 or 0)
   if holders < 2 and workers_with_lease() > holders then schedule_reclaim(at) end
 end
 
--- A worker that is gone, or stops, has no duty: its deputy
--- leads at once, and whoever renews next takes what is vacant.
+-- Takes the duty from a worker that stops or is dead. Its deputy leads at once, and the next worker
+-- that renews takes the vacant duty.
 local function give_up_duty(worker)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   if held[1] ~= worker and held[2] ~= worker then return end
@@ -82,14 +83,14 @@ local function give_up_duty(worker)
   announce_vacancy(0)
 end
 
--- The duty of a worker that wants to stage. Where a task is overdue the leader is held up or gone:
--- its deputy leads from now on, or a worker that was asked to (`summoned`). A leader that works off
--- a backlog is not held up.
-local function lead_staging(worker, summoned, is_overdue)
+-- The duty of a worker that wants to stage. If a task is overdue, the leader is stalled or gone:
+-- its deputy takes over, or a worker that a renewal asked to stage (`is_asked`). A leader that
+-- works through a backlog is not stalled.
+local function lead_staging(worker, is_asked, is_overdue)
   local held = call('HMGET', FLEET, 'leader', 'deputy', 'staged')
   if held[1] == worker then return LEADER end
   local is_deputy = held[2] == worker
-  local takes_over = not held[1] or (is_overdue and summoned)
+  local takes_over = not held[1] or (is_overdue and is_asked)
   if not takes_over and is_overdue and is_deputy then
     local idle = real_ms() - tonumber(held[3] or '0')
     takes_over = idle < 0 or idle >= 500

@@ -42,14 +42,14 @@ local SETTINGS = P .. 'settings'
 local MANUAL_LEASES = P .. 'manual-leases'
 local FOREIGN = P .. 'foreign'
 local GROUP = 'docket-workers'
--- Among the leases: nobody's. It ends when the workers
--- should look for lost ones though no lease has ended.
+-- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
+-- ended.
 local RECLAIM_DUE = ''
 local CHANNELS = ARGV[1]
 local call = redis.call
 
--- A user's text as the last segment of a key name;
--- the same rule as keys.segment() in storage/keys.py.
+-- A user's text as the last segment of a key name; segment() in storage/keys.py follows the same
+-- rule.
 local function segment(text)
   if not string.find(text, '%', 1, true) and not string.find(text, ':', 1, true) then return text end
   return (string.gsub(text, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
@@ -61,17 +61,17 @@ local function real_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000), t[1] * 1000000 + t[2]
 end
 
--- The same for tasks. A test may hold their clock (model/clock.py): then a second key, a NUL and
--- digits, tells the time.
+-- The time for tasks. A test may stop their clock (model/clock.py): then a second key, a NUL and
+-- digits, has the time.
 local function server_ms()
   if not KEYS[2] then return real_ms() end
   local held = string.match(KEYS[2], '^%z(%d+)$')
   return tonumber(held), held * 1000
 end
 
--- A server that is out of memory refuses a script's first write if it needs memory, and lets the
--- rest through once the script has written. What must work on a full server (settling, renewing,
--- cancelling) starts with a write that needs none.
+-- A server that is out of memory refuses a script whose first write needs memory, but allows all
+-- further writes of a script that has already written. Scripts that must work on a full server
+-- (settle, renew, cancel, …) start with this write, which needs no memory.
 local function permit_when_full()
   call('HDEL', REPLACED_RUNS, '')
 end
@@ -80,7 +80,8 @@ local function publish(key, event)
   call('PUBLISH', CHANNELS .. 'task/' .. key, event)
 end
 
--- From '0': what lies on a stream is unfinished, so a group that is made anew must see all of it.
+-- The group starts at '0': every entry of a stream belongs to an unfinished task, so a group that
+-- is created again must deliver all of them.
 local function ensure_groups()
   for _, stream in ipairs({STREAM, FRONT}) do
     local made = redis.pcall('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')

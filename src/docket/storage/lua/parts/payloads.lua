@@ -1,7 +1,7 @@
 -- Calls and results that are stored apart from their records (docs/design/payloads.md).
 -- uses: keys, records
 
--- A flag of task records: the call part is the size (4 bytes) and the id of a payload.
+-- A flag of task records: the call of the record is the size (4 bytes) and the id of a payload.
 local APART = 1
 -- Added to the state of a finished record: its result is a payload that is named after the epoch.
 local RESULT_APART = 128
@@ -21,31 +21,31 @@ local function result_payload(epoch)
   return PAYLOADS .. 'r' .. string.format('%.0f', epoch)
 end
 
--- Freeing a string takes the server about a millisecond for four megabytes, whatever the command. A
--- script frees a few, and leaves the rest to expire within seconds.
+-- The server needs about a millisecond to free a string of four megabytes, with any command. A
+-- script frees a few, and lets the others expire within seconds.
 local FREED_AT_ONCE = 8388608
 
--- Never the same for two payloads: what expires together is freed together.
+-- Different payloads get different times: the server frees all payloads that expire together at
+-- once.
 local function spread_ms(payload, most)
   return (tonumber(string.sub(payload, -6), 16) or 0) % most
 end
 
 local function free_payload(payload)
-  -- Counted in a table of the call, since every block that needs this function has its own.
+  -- Counted in ARGV, because every block that needs this function gets a copy of its own.
   ARGV.freed = (ARGV.freed or 0) + call('STRLEN', payload)
   if ARGV.freed <= FREED_AT_ONCE then call('UNLINK', payload) else call('PEXPIRE', payload, 500 + spread_ms(payload, 4500)) end
 end
 
--- A task takes over the payload that its producer has
--- stored. False if it is gone: it has to be stored again.
+-- Makes a payload, which its producer has stored, the task's own. False if the payload has expired:
+-- the producer must store it again.
 local function adopt_payload(payload)
   if call('EXISTS', payload) == 0 then return false end
   call('PERSIST', payload)
   return true
 end
 
--- The record is written anew or forgotten: its payload
--- goes, unless it is the one that is still needed.
+-- Frees the payload of a record that is about to be overwritten or deleted, unless it is `needed`.
 local function drop_payload(bytes, needed)
   local payload = payload_of(bytes)
   if payload and payload ~= needed then free_payload(payload) end
@@ -56,18 +56,19 @@ local function letter_payload(key)
   return letter and payload_of(finished_task(letter))
 end
 
--- The task has ended: its payload lives as long as its finished record. A dead letter, which is
--- written before, keeps it.
+-- The task has ended: its payload expires with its finished record. A dead letter, which is written
+-- before, keeps the payload.
 local function end_payload(key, bytes, ttl)
   local payload = payload_of(bytes)
   if not payload or payload == letter_payload(key) then return end
   if ttl > 0 then call('PEXPIRE', payload, ttl + spread_ms(payload, 30000)) else free_payload(payload) end
 end
 
--- For so long a result outlives its record: somebody may be fetching it.
+-- A result outlives its record by this time, since a reader may be fetching it.
 local READING_MS = 15000
 
--- A finished record is about to be deleted: so is whatever it names. `head` has its first bytes.
+-- Frees the payloads of a finished record that is about to be deleted. `head` has the first bytes
+-- of the record.
 local function forget_payloads(key, head)
   if string.byte(head, FINISHED_STATE_AT) >= RESULT_APART then
     call('PEXPIRE', result_payload((struct.unpack('<d', head, FINISHED_EPOCH_AT))), READING_MS)

@@ -8,7 +8,7 @@ local function drop_entries(stream, ids)
   end
 end
 
--- A worker's deliveries on a stream: none if the group is gone.
+-- The deliveries of a worker on a stream; none if the group does not exist.
 local function pending_of(worker, stream, most)
   local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', most, worker)
   if type(pending) == 'table' and pending.err then return {} end
@@ -20,14 +20,14 @@ local function to_stream(key, task)
   set_entry(task, call('XADD', STREAM, '*', 'k', key))
 end
 
--- For a task that had its turn before (recovered, handed
--- back, woken in a line): not behind a million newer ones.
+-- For a task that was ready before (reclaimed, requeued, woken by a limit): it goes before all
+-- newer tasks.
 local function to_front(key, task)
   task.location = IN_FRONT
   set_entry(task, call('XADD', FRONT, '*', 'k', key))
 end
 
--- An earlier due time than any before wakes the stagers, which sleep until the earliest they know.
+-- Stagers sleep until the earliest due time that they know, so an earlier one wakes them.
 local function wait_for_time(key, due)
   call('ZADD', QUEUE, due, key)
   if call('ZRANGE', QUEUE, 0, 0)[1] == key then
@@ -40,7 +40,7 @@ local function to_queue(key, task)
   wait_for_time(key, task.due)
 end
 
-local function put(key, task, now)
+local function to_stream_or_queue(key, task, now)
   if task.due <= now then to_stream(key, task) else to_queue(key, task) end
 end
 

@@ -3,28 +3,28 @@
 -- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
--- Where fields are in there, counted from 1.
+-- Positions of fields in the header, counted from 1.
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
--- Places: the queue, the stream, a limit's line, the front stream (put back: goes before new
--- tasks), the wait for a worker that knows the function.
+-- Locations: the queue, the stream, parked (waiting for a limit's slot), the front stream, waiting
+-- for a worker that knows the function.
 local SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
--- In the byte that counts the lost workers: the body has begun before.
+-- A bit of the byte that counts the losses: the body has begun before.
 local BEGUN = 128
--- In the flags of a run: a limit has let it in. In the flags of a task: a run of this submission
--- was let in and then lost or handed back, so its next run is not a newcomer.
-local LET_IN, WAS_LET_IN = 8, 2
+-- ADMITTED is a flag of a run: a limit has admitted it. WAS_ADMITTED is a flag of a task: a run of
+-- this submission was admitted and then lost or requeued, so the next run is not a newcomer.
+local ADMITTED, WAS_ADMITTED = 8, 2
 local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
--- In the flags of a run: no other body lives in its process.
+-- A flag of a run: no other body runs in its process.
 local ALONE = 16
--- In the flags of a task: somebody outside of its runs has written progress.
+-- A flag of a task: code outside of its runs has written progress.
 local HAS_PROGRESS = 4
 
 local function has_progress(flags)
   return math.floor(flags / HAS_PROGRESS) % 2 == 1
 end
 
--- Bytes that are no record make a task all the same, one
--- without a call: no script fails, and its worker buries it.
+-- Bytes that are not a record become a task without a call: no script fails, and the worker that
+-- claims the task buries it.
 local function broken_task()
   return {version = 1, location = QUEUED, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
     entry_ms = 0, entry_seq = 0, name = '', call = '', broken = true}
@@ -45,14 +45,14 @@ local function unpack_task(bytes)
   return task
 end
 
--- A record of another release keeps its version: all versions share this header, so that any
+-- A record of another release keeps its version. All versions share this header, so that any
 -- release can move any record.
 local function pack_task(task)
   return struct.pack(TASK_HEADER, task.version or 1, task.location, task.flags, task.attempt, task.losses, task.generation,
     task.submission, task.due, task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
 end
 
--- How often the task lost its worker, and its stream entry.
+-- The losses of a task record, and its stream entry.
 local function losses_and_entry(bytes)
   local _, _, _, _, losses, _, _, _, entry_ms, entry_seq = struct.unpack(TASK_HEADER, bytes)
   return losses, entry_ms, entry_seq
@@ -62,13 +62,13 @@ local function flags_of(bytes)
   return string.byte(bytes, TASK_FLAGS_AT) or 0
 end
 
--- How often a worker was lost while it ran the task.
+-- How many workers died or lost their lease while they ran the task.
 local function losses_of(task)
   return task.losses % BEGUN
 end
 
--- A place that only a newer release knows: its workers
--- see to the task, and no script here changes its record.
+-- A location that only a newer release knows: the workers of that release handle the task, and no
+-- script here changes its record.
 local function is_unknown_location(task)
   return task.location > UNKNOWN_FUNCTION
 end
@@ -102,12 +102,12 @@ local function has_flag(run, flag)
 end
 
 local function was_admitted(task)
-  return math.floor(task.flags / WAS_LET_IN) % 2 == 1
+  return math.floor(task.flags / WAS_ADMITTED) % 2 == 1
 end
 
--- The run is over and the task waits for its next run, which keeps the admission of this one.
+-- The run is over, and the task waits for its next run, which keeps the admission.
 local function remember_admission(task, run)
-  if has_flag(run, LET_IN) and not was_admitted(task) then task.flags = task.flags + WAS_LET_IN end
+  if has_flag(run, ADMITTED) and not was_admitted(task) then task.flags = task.flags + WAS_ADMITTED end
 end
 
 local function stream_of_run(run)
@@ -118,7 +118,7 @@ local function stream_of_task(task)
   return task.location == IN_FRONT and FRONT or STREAM
 end
 
--- The entry is live only if the task's record names it.
+-- An entry is live only if the task record names it.
 local function is_at(task, stream, id)
   return (task.location == QUEUED or task.location == IN_FRONT) and stream_of_task(task) == stream and entry_id(task) == id
 end
@@ -126,8 +126,8 @@ end
 -- The states of finished records (model/states.py).
 local COMPLETED_STATE, FAILED_STATE, CANCELLED_STATE = 3, 4, 5
 
--- Then the task record, the size of the progress (4
--- bytes), the progress, and what only Python reads.
+-- After the header: the task record, the size of the progress (4 bytes), the progress, and a tail
+-- that only Python reads.
 local FINISHED_HEADER = '<BBdddI4'
 local FINISHED_HEADER_SIZE = 30
 -- Where fields are in there, counted from 1.
@@ -145,7 +145,7 @@ local function finished_task(bytes)
   return string.sub(bytes, FINISHED_HEADER_SIZE + 1, FINISHED_HEADER_SIZE + size)
 end
 
--- As much of a finished record as tells its task's generation: the last byte, counted from 0.
+-- Offset, from 0, of the last byte of a finished record that the generation of its task needs.
 local FINISHED_PEEK = FINISHED_HEADER_SIZE + TASK_HEADER_SIZE - 1
 
 local function finished_generation(bytes)

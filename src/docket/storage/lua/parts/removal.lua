@@ -1,7 +1,7 @@
 -- Removes a task from its location, and ends its run.
 -- uses: keys, records, suspects, unknown_functions, placement, slots
 
--- A caller that runs a task by hand: its lease is not a worker's.
+-- Whether the id is the lease of a run that was claimed by key, outside of a worker.
 local function is_manual(worker)
   return string.find(worker, '~hand%-%x+$')
 end
@@ -15,7 +15,7 @@ local function may_live(worker)
   return call('ZSCORE', LEASES, worker) or call('SISMEMBER', DYING, worker) == 1
 end
 
--- The run is over for the books. Its slots stay with it when its body may still be running.
+-- Deletes the run. With `keep_slots` a run whose body may still be running keeps its limits' slots.
 local function end_run(key, run, keep_slots)
   call('HDEL', RUNNING, key)
   if has_flag(run, SUSPECT) then
@@ -30,7 +30,7 @@ local function end_run(key, run, keep_slots)
   end
 end
 
--- Takes a task out of wherever it is; a run of it loses its epoch.
+-- Removes a task from its location. A run of it loses its epoch.
 local function withdraw(key, task)
   local run_bytes = call('HGET', RUNNING, key)
   if run_bytes then

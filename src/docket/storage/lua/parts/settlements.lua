@@ -3,11 +3,11 @@
 -- uses: nothing
 
 local FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4
--- What else the end of a task is.
+-- The purpose of a finish.
 local PLAIN, DEAD_LETTER, ENDS_CHAIN = 0, 1, 2
 
--- The fields of an item by their names. A run that another
--- worker id has claimed has {epoch, that id} for its epoch.
+-- The fields of an item by name. If another worker id has claimed the run, the item has {epoch,
+-- that id} instead of the epoch.
 local function read_settlement(item, claimed_by)
   local s, kind = {}, item[3]
   if kind == FINISH then

@@ -2,22 +2,22 @@
 -- waited longest get them.
 -- uses: keys, records, placement
 
--- The limits of a task that waits for a slot: the last is the one in whose line it is, or for which
--- it was woken; of those before it the task has a slot.
-local function parked_at(key)
+-- The limits of a parked or woken task. It holds a slot of every limit but the last, which it waits
+-- for or was just granted.
+local function parked_limits(key)
   local limits = {}
   for limit in string.gmatch(call('HGET', PARKED, key) or '', '[^\n]+') do limits[#limits + 1] = limit end
   return limits
 end
 
--- Gives free slots of a limit to those first in line: the
--- slot is theirs from now on, so a newcomer cannot take it.
+-- Gives the free slots of a limit to the tasks that have waited longest. The slot is reserved at
+-- once, so that a newcomer cannot take it.
 local function wake_waiters(limit)
-  local slots, line = SLOTS .. limit, WAITERS .. limit
+  local slots, waiters = SLOTS .. limit, WAITERS .. limit
   local most = tonumber(call('HGET', LIMITS, limit) or '0')
   for _ = 1, 100 do
     if call('SCARD', slots) >= most then break end
-    local first = call('ZPOPMIN', line)
+    local first = call('ZPOPMIN', waiters)
     if #first == 0 then break end
     local key = first[1]
     local bytes = call('HGET', TASKS, key)
@@ -27,11 +27,11 @@ local function wake_waiters(limit)
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
     else
-      for _, other in ipairs(parked_at(key)) do call('SREM', SLOTS .. other, 'w' .. key) end
+      for _, other in ipairs(parked_limits(key)) do call('SREM', SLOTS .. other, 'w' .. key) end
       call('HDEL', PARKED, key)
     end
   end
-  if call('EXISTS', slots, line) == 0 then call('HDEL', LIMITS, limit) end
+  if call('EXISTS', slots, waiters) == 0 then call('HDEL', LIMITS, limit) end
 end
 
 local function release_slots(run)
@@ -43,9 +43,9 @@ local function release_slots(run)
   end
 end
 
--- A task that waits in a limit's line, or was woken with slots kept for it, gives that up.
+-- A parked or woken task gives up its wait and its reserved slots.
 local function leave_waiters(key)
-  local limits = parked_at(key)
+  local limits = parked_limits(key)
   if #limits == 0 then return end
   call('HDEL', PARKED, key)
   for _, limit in ipairs(limits) do

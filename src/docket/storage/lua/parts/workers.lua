@@ -1,11 +1,10 @@
 -- Deregisters a worker.
 -- uses: keys, records, fleet, suspects, slots
 
--- A blocking read of a worker that is gone may still be answered for this long.
-local AFTERMATH_MS = 7000
+-- The server may still answer a blocking read of a dead worker for this long.
+local LATE_READ_MS = 7000
 
--- Runs that were replaced while one of these workers
--- (id → true) ran them keep their slots no longer.
+-- Releases the limits' slots of replaced runs whose workers are gone (`gone`: id → true).
 local function release_replaced_runs(gone)
   if not next(gone) then return end
   local replaced = call('HGETALL', REPLACED_RUNS)
@@ -23,8 +22,7 @@ local function delete_consumer(worker)
   redis.pcall('XGROUP', 'DELCONSUMER', FRONT, GROUP, worker)
 end
 
--- The worker no longer counts as one that knows so
--- many of its functions; answers how many those were.
+-- Removes up to `most` functions of the worker from the registry. Returns how many.
 local function forget_functions(worker, most)
   local names = call('SPOP', WORKER_TASKS .. worker, most)
   for _, name in ipairs(names) do call('SREM', TASK_WORKERS .. segment(name), worker) end
@@ -44,14 +42,14 @@ local function deregister(worker)
   call('HDEL', LAST_DIRECT, worker)
 end
 
--- Once more a while after the last worker is gone, for
--- what its last read brought. Who leads next looks anyway.
+-- After the last worker has gone, its last read may still bring deliveries, so another reclaim
+-- follows a while later. The next leader reclaims in any case.
 local function schedule_second_reclaim(now)
   local gone_at = tonumber(call('HGET', FLEET, 'gone-at') or '0')
   if workers_with_lease() <= 0 then
     if call('EXISTS', DYING) == 0 then call('DEL', LEASES, FLEET) end
-  elseif gone_at <= now and gone_at + AFTERMATH_MS > now then
-    schedule_reclaim(gone_at + AFTERMATH_MS)
+  elseif gone_at <= now and gone_at + LATE_READ_MS > now then
+    schedule_reclaim(gone_at + LATE_READ_MS)
   else
     call('HDEL', FLEET, 'gone-at')
   end
