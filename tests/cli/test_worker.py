@@ -94,7 +94,7 @@ def test_told_twice_a_worker_hands_back_what_it_runs(url: str, start: Start, doc
     worker = start("worker", "--url", url)
     worker.says("{nap}")
     worker.send(signal.SIGTERM)
-    worker.says("told again, they are handed back")
+    worker.says("a second signal requeues them")
     worker.send(signal.SIGTERM)
     assert worker.ends() == 0
     found = json.loads(docket_command("snapshot", "--url", url, "--json").stdout)
@@ -256,7 +256,7 @@ def test_dependencies_are_wrapped_round_every_task(
         assert worker.output.index("before") < worker.output.index("trace: hello") < worker.output.index("after")
     worker = start("worker", "--url", url, "--dependencies", "around:wrong")
     assert worker.ends() == 2
-    assert "which is no dependency" in worker.output
+    assert "which is not a dependency" in worker.output
 
 
 @pytest.mark.parametrize("flag", ["--uvloop", "--no-uvloop"])

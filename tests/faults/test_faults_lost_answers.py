@@ -94,7 +94,7 @@ async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer
     """The message is held up for longer than a second. When
     it comes, its task has been replaced, or was cancelled."""
     # The look that would find the run by itself is later.
-    monkeypatch.setattr(unknown_deliveries, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(unknown_deliveries, "CHECK_SECONDS", 600.0)
     server, holding = stage.server(), Holding()
     async with Proxy(server) as proxy:
         far, near = await stage.docket(lease=4, url=proxy.url), await stage.docket(lease=4, url=server.url)
@@ -188,7 +188,7 @@ async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not found by the look for unknown deliveries, but handed back.
-    monkeypatch.setattr(unknown_deliveries, "AGAIN_SECONDS", 600.0)
+    monkeypatch.setattr(unknown_deliveries, "RECHECK_SECONDS", 600.0)
     server = stage.server()
     began: list[str] = []
     over = asyncio.Event()

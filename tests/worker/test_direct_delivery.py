@@ -78,7 +78,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads end soon, and unknown deliveries are looked for soon after."""
     monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 0.1)
-    monkeypatch.setattr(unknown_deliveries, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(unknown_deliveries, "RECHECK_SECONDS", 0.05)
 
 
 @pytest.fixture

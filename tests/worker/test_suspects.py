@@ -346,7 +346,7 @@ async def test_a_worker_keeps_itself_free_for_longer_each_time_it_could_not_make
 
     async def reserve_and_drain() -> tuple[float, bool]:
         alone.notes.reserved = Entry(True, "1-1", b"suspect")
-        alone.heed()
+        alone.apply_notes()
         seconds = alone.seconds_left
         drained = await alone.drain()
         alone.release()

@@ -1,4 +1,4 @@
-"""The worker: a staff of small services round one runner."""
+"""The worker: one runner and several small services."""
 
 from .fallback import default_fallback_task
 from .worker import Worker

@@ -1,4 +1,4 @@
-"""What the code inside `async with Worker(…)` sees of the worker."""
+"""The context variables inside an `async with Worker(…)` block."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 
 class BlockContext:
-    """Context variables that have these values inside
-    the block, and the values from before after it."""
+    """Sets context variables for the block, and restores their previous values after it."""
 
     def __init__(self, variables: Iterable[tuple[ContextVar[Any], Any]]) -> None:
         self._before: list[tuple[ContextVar[Any], Token[Any]]] = []
@@ -19,7 +18,7 @@ class BlockContext:
 
     def leave(self) -> None:
         for variable, token in reversed(self._before):
-            # A block may be left in another context than it was entered in (test fixtures,
-            # frameworks): that one has nothing to restore.
+            # A block may be left in another context than it was entered in (by test fixtures and
+            # frameworks). There is nothing to restore in that context.
             with contextlib.suppress(ValueError):
                 variable.reset(token)

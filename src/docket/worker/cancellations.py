@@ -1,7 +1,7 @@
-"""What is said on the worker's own channel: orders to cancel
-a run, and functions whose tasks wait for this worker.
+"""Receives the messages on the worker's own channel: requests to cancel a run, and functions whose
+tasks wait for this worker.
 
-CancelListener are read again with the next renewal in case the message was lost.
+The next renewal brings the cancel requests again, in case a message was lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .runs import CancelReason, Runs
 
 
 class CancelListener:
-    """Listens on the worker's own channel."""
+    """Cancels runs on request."""
 
     def __init__(
         self, ledger: Ledger, subscriptions: Subscriptions, runs: Runs, function_waits: Callable[[str], None]
@@ -27,28 +27,29 @@ class CancelListener:
         self._channel: bytes | None = None
 
     async def open(self, worker: str) -> None:
-        """Listens for this worker id, and no longer for the one before."""
+        """Subscribes to the channel of this worker id,
+        instead of the channel of the previous id."""
         await self.close()
         channel = self._ledger.keys.worker_channel(worker)
-        await self._subscriptions.listen(channel, self._heard)
+        await self._subscriptions.listen(channel, self._on_message)
         self._channel = channel
 
     async def close(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            self._subscriptions.unlisten(channel, self._heard)
+            self._subscriptions.unlisten(channel, self._on_message)
 
-    def carry_out(self, orders: Sequence[tuple[int, str]]) -> int:
-        for epoch, _ in orders:
+    def cancel_runs(self, requests: Sequence[tuple[int, str]]) -> None:
+        for epoch, _ in requests:
             self._cancel(epoch)
-        return len(orders)
 
-    def _heard(self, message: bytes) -> None:
-        what, _, rest = message.partition(b" ")
-        if what == b"function":
-            self._function_waits(rest.decode("utf-8", "backslashreplace"))
+    def _on_message(self, message: bytes) -> None:
+        """The message is `function <name>`, or the epoch of a run to cancel."""
+        kind, _, name = message.partition(b" ")
+        if kind == b"function":
+            self._function_waits(name.decode("utf-8", "backslashreplace"))
         else:
-            self._cancel(int(what))
+            self._cancel(int(kind))
 
     def _cancel(self, epoch: int) -> None:
         run = self._runs.find(epoch)

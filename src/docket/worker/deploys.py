@@ -1,4 +1,4 @@
-"""Tells deploys apart: workers with the same code and settings are of the same one."""
+"""Distinguishes deploys: workers with the same code and settings belong to the same deploy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from docket.execution import TaskFunction
 
 
 def deploy_fingerprint(tasks: Mapping[str, TaskFunction]) -> str:
-    """The registered functions: names, where they are defined,
-    their code, and when they perpetuate themselves."""
+    """A digest of the registered functions: their names,
+    modules and code, and when they perpetuate themselves."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(tasks):
         for part in (name, *_parts(tasks[name])):
@@ -26,7 +26,7 @@ def deploy_fingerprint(tasks: Mapping[str, TaskFunction]) -> str:
 def _parts(function: TaskFunction) -> Iterator[str | bytes]:
     yield f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
     code: Any = getattr(inspect.unwrap(function), "__code__", None)
-    # A mock's code says that it is an instance.
+    # A mock has a `__code__`, too, which passes isinstance().
     if type(code) is CodeType:
         yield from _code_parts(code)
     perpetual = plan_for(function).single(Perpetual)
@@ -42,7 +42,7 @@ def _code_parts(code: CodeType) -> Iterator[str | bytes]:
         if isinstance(constant, CodeType):
             yield from _code_parts(constant)
         elif isinstance(constant, frozenset):
-            # In the order of the hash seed otherwise.
+            # Sorted, because the order of a frozenset depends on the hash seed.
             yield repr(sorted(repr(item) for item in cast("frozenset[Any]", constant)))
         else:
             yield repr(constant)

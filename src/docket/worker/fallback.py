@@ -15,7 +15,7 @@ async def default_fallback_task(*args: Any, **kwargs: Any) -> None:
     know, with a warning. The task ends COMPLETED.
 
     For `Worker(fallback_task=default_fallback_task)` and
-    `--fallback-task docket.worker:default_fallback_task`. Without a fallback such a task goes to a
+    `--fallback-task docket.worker:default_fallback_task`. Without a fallback, such a task goes to a
     worker that knows its function, or waits for one.
     """
     execution = current_execution.get()

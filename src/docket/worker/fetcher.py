@@ -60,7 +60,7 @@ class Fetcher(ClaimingService):
             self._intake.receive_direct,
             runner.refuse,
             lease.age,
-            lambda: self.unknown_deliveries.look_now(),
+            lambda: self.unknown_deliveries.check_now(),
         )
         self.unknown_deliveries: UnknownDeliveries = UnknownDeliveries(
             ledger,
@@ -197,7 +197,7 @@ class Fetcher(ClaimingService):
     def unsure(self) -> None:
         """Something that was said about an offer was lost,
         or may have been: the server has to be asked."""
-        self.unknown_deliveries.look_now()
+        self.unknown_deliveries.check_now()
         self._look_for_work()
 
     def _look_for_work(self) -> None:
@@ -227,9 +227,9 @@ class Fetcher(ClaimingService):
                 self._functions.update(functions.names if functions.left is None else functions.left)
             if kept is not None and self.worker == worker:
                 self._direct_delivery.taken(kept)
-        self._isolation.heed()
+        self._isolation.apply_notes()
         if self._direct_delivery.state is Offer.DUE:
-            self.unknown_deliveries.look_soon()
+            self.unknown_deliveries.check_soon()
         return deliveries
 
     async def _claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> Claimed:
@@ -241,7 +241,7 @@ class Fetcher(ClaimingService):
             deliveries = await self._whole(claim)
         finally:
             self._being_claimed = set()
-        self._isolation.heed()
+        self._isolation.apply_notes()
         return deliveries
 
     async def _claim_reserved(self) -> None:
@@ -255,7 +255,7 @@ class Fetcher(ClaimingService):
         if self._isolation.reserved is not entry:
             # The server counts something as ours that we have
             # not heard of: then the suspect is not for us.
-            self.unknown_deliveries.look_now()
+            self.unknown_deliveries.check_now()
             deliveries = await self._claim(worker, [entry], gives_up=True)
         self._isolation.release()
         await self._begin(worker, deliveries)
@@ -288,7 +288,7 @@ class Fetcher(ClaimingService):
         if deliveries is None:
             # Without a lease there is no work; the renewal that is under way tells why. What a read
             # has brought is still ours.
-            self.unknown_deliveries.look_now()
+            self.unknown_deliveries.check_now()
             self._lease.renew_now()
             await self._backoff.pause()
             return
@@ -328,5 +328,5 @@ class Fetcher(ClaimingService):
         finally:
             self._reading = 0
         if self._reader.was_cut:
-            self.unknown_deliveries.look_now()
+            self.unknown_deliveries.check_now()
         return entries

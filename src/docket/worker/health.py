@@ -1,4 +1,4 @@
-"""Whether a worker really works: it claims, renews and its event loop turns."""
+"""Whether a worker is healthy: it claims and renews, and its event loop responds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from .staff import Staff
     from .worker import Worker
 
-# A loop that owes an answer for this long is blocked.
+# A loop that does not respond for this long counts as blocked.
 LOOP_SECONDS = 5.0
 
 
 def health_problem(worker: Worker) -> str | None:
-    """Why the worker is not well, or None. Safe to call from any thread."""
+    """Why the worker is unhealthy, or None. Safe to call from any thread."""
     if not worker.is_working:
         return "starting" if not worker.is_stopping else "stopped"
     if worker.is_stopping:
-        return "stopping: no new work is taken"
+        return "stopping: the worker takes no new work"
     registration = worker.staff.registration
     lag = registration.renewer.watchdog.loop_lag
     if lag > LOOP_SECONDS:
@@ -29,13 +29,12 @@ def health_problem(worker: Worker) -> str | None:
 
 
 def _stuck_work(staff: Staff) -> str | None:
-    """Renewals may succeed while the work does not move:
-    a link that carries little, values that are large."""
+    """Renewals may succeed while large values do not get through, as on a slow link."""
     longest, now = staff.lease_ms / 1000, time.monotonic()
     storing = [now - run.storing_since for run in staff.runs.all() if run.storing_since is not None]
     unsettled = max(staff.settler.oldest_age, *storing, 0.0)
     if unsettled > longest:
-        return f"an ending has waited for {unsettled:.0f} s to be written down"
+        return f"an ending has waited for {unsettled:.0f} s to be written"
     unstarted = staff.runner.loader.oldest_age
     if unstarted > longest:
         return f"a claimed task has waited for {unstarted:.0f} s for its arguments"
@@ -50,5 +49,5 @@ def _failing_service(staff: Staff) -> str | None:
 
 
 def readiness_problem(worker: Worker) -> str | None:
-    """Why the worker takes no work yet, or any more."""
+    """Why the worker does not take work now, or None."""
     return None if worker.is_working and not worker.is_stopping else "not ready"

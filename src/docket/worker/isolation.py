@@ -1,4 +1,4 @@
-"""A single suspect gets a worker process to itself (docs/design/lease-protocol.md, Suspects)."""
+"""Runs a suspect alone in its worker process (docs/design/lease-protocol.md, Suspects)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from .slots import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# A worker that has no room for a suspect leaves the front
-# stream to the others for a moment of this length, in seconds.
+# A worker that cannot run a suspect now does not read the front stream for a random time in this
+# range, in seconds, so that another worker gets the suspect.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
-# For so long a worker starts nothing new so that a suspect may have it to itself; twice as long
-# after each time in vain, so that tasks that take longer cannot keep a suspect waiting for ever.
+# How long a worker starts nothing new while it prepares to run a suspect alone. The time doubles
+# after each attempt that fails, so that long tasks cannot keep a suspect waiting for ever.
 RESERVED_SECONDS, MOST_RESERVED_SECONDS = 10.0, 3600.0
-# How often a worker looks whether the other workers of
-# its process are done, or let it begin something again.
-LOOK_SECONDS = 0.05
-# How long a worker tries to have the mark of a suspect's run written down before its body begins.
+# The interval at which a worker checks whether the other workers of its process have finished.
+CHECK_SECONDS = 0.05
+# How long a worker tries to mark a suspect's run as alone before the body begins.
 MARK_SECONDS = 1.0
-# How long a worker that stops tries to put back what it has reserved.
+# How long a worker that stops tries to put back a reserved suspect.
 LAST_WAIT_SECONDS = 1.0
 
 
 class Isolation:
-    """What claims have said of suspects, and what this worker does about it.
+    """Keeps the notes of claims about suspects, and acts on them.
 
-    The slots are held while the worker prepares for a suspect, and while it runs one alone. So are
-    those of the other workers of this process.
+    While the worker prepares for a suspect or runs one alone, it holds all its slots, and the other
+    workers of this process begin nothing.
     """
 
     def __init__(
@@ -58,37 +57,38 @@ class Isolation:
         self._process.add(runs)
         slots.on_release = self._opened
         self._opening: asyncio.Task[None] | None = None
-        # Filled by the ledger with every claim.
+        # The ledger fills in the notes with every claim.
         self.notes: SuspectNotes = SuspectNotes()
         self.reserved: Entry | None = None
 
     def ready_notes(self) -> SuspectNotes:
-        """For the next claim, which says whether something else runs in this process."""
+        """The notes for the next claim, which reports
+        whether another worker of this process has runs."""
         self.notes.shares_process = self._process.others_live(self._runs)
         return self.notes
 
     @property
     def is_kept_out(self) -> bool:
-        """Whether this worker must not begin anything: another one of this process runs a suspect
-        alone, or is about to."""
+        """Whether this worker must not begin anything, because another worker of this process runs
+        a suspect alone or is about to."""
         return self._process.keeps_out(self._runs)
 
     async def wait_for_others(self) -> None:
-        """A moment, while another worker of this process has it to itself."""
+        """Pauses for a moment, while another worker has this process to itself."""
         await asyncio.sleep(random.uniform(SHORTEST_PAUSE, LONGEST_PAUSE))
 
     @property
     def front_pause(self) -> float:
-        """For how many seconds the front stream is left to the other workers."""
+        """Seconds for which this worker still leaves the front stream to the other workers."""
         return max(self._front_after - asyncio.get_running_loop().time(), 0.0) if self._front_after else 0.0
 
     @property
     def reads_front(self) -> bool:
         return not self._front_after or self.front_pause <= 0
 
-    def heed(self) -> None:
-        """After each claim: does what its answer said, except
-        for a run that is alone, which is still to begin."""
+    def apply_notes(self) -> None:
+        """Acts on the notes of a claim, after each claim. A
+        run that is to be alone begins separately (`begin`)."""
         notes = self.notes
         if notes.refused:
             notes.refused = False
@@ -105,8 +105,8 @@ class Isolation:
         self._front_after = asyncio.get_running_loop().time() + random.uniform(SHORTEST_PAUSE, LONGEST_PAUSE)
 
     def may_begin(self) -> bool:
-        """Whether the suspect that a claim brought can have this process, which is kept for it from
-        now on. A body may still run here that the server does not know of."""
+        """Reserves this process for the suspect that was just claimed. False if that is not
+        possible: a body may still run here that the server does not know of."""
         if self._process.hold(self._runs) and not self._process.any_lives():
             return True
         self._process.release(self._runs)
@@ -115,18 +115,20 @@ class Isolation:
         return False
 
     async def begin(self, worker: str, delivery: Delivery) -> None:
-        """One slot is left free, for this task; no other is until this one is given back, or the
-        run has lived for so long that it no longer looks dangerous."""
+        """Leaves one slot free, for this task. The other slots become free when the run ends, or
+        when it has lasted long enough to count as harmless."""
         logger.warning("task %r was lost with its worker before: it runs alone in this worker", delivery.key)
         self.notes.alone = None
         self._slots.hold(leave=1)
         with contextlib.suppress(TimeoutError, *TRANSIENT):
-            # Without the mark the task is not buried: it then runs alone once more.
+            # If the mark is missing and the worker dies, the
+            # task is not buried but runs alone once more.
             async with asyncio.timeout(MARK_SECONDS):
                 await self._ledger.isolate(worker, delivery, alone=True)
 
     def begun(self, worker: str, delivery: Delivery) -> None:
-        """If it did not begin, since the lease is gone, the slots are free again."""
+        """Called after the run was started. If it did not begin, because the lease is gone, the
+        slots become free again."""
         if self._runs.find(delivery.epoch) is None:
             self._slots.release()
             return
@@ -134,7 +136,8 @@ class Isolation:
         self._opening = asyncio.create_task(opening, name=f"docket - alone:{delivery.key}")
 
     async def _open_after(self, seconds: float, worker: str, delivery: Delivery) -> None:
-        """The worker takes other work again once the run does not count as alone any more."""
+        """After `seconds` the run no longer counts as
+        alone, and the worker claims other tasks again."""
         await asyncio.sleep(seconds)
         backoff = Backoff(most=5.0)
         while (run := self._runs.find(delivery.epoch)) is not None and not run.over:
@@ -149,7 +152,7 @@ class Isolation:
             return
 
     def _opened(self) -> None:
-        """The slots are not held any more."""
+        """Called when the slots are no longer held."""
         self._process.release(self._runs)
         if self._opening is not None:
             self._opening.cancel()
@@ -157,11 +160,12 @@ class Isolation:
 
     @property
     def seconds_left(self) -> float:
-        """For how long the reservation stands."""
+        """Seconds until the reservation ends."""
         return max(self._reserved_until - asyncio.get_running_loop().time(), 0.0)
 
     async def drain(self) -> bool:
-        """Waits until nothing runs in this process. False if that takes too long."""
+        """Waits until nothing runs in this process. False if
+        something still runs when the reservation ends."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.seconds_left):
                 await self._runs.wait_idle()
@@ -171,21 +175,21 @@ class Isolation:
         return drained
 
     async def _wait_for_process(self) -> None:
-        """Returns when no other worker of this process has a body, or one has that ignores its
-        cancel: that may take for ever."""
+        """Returns when no other worker of this process has a running body, or when a body ignores
+        its cancel and may never end."""
         while True:
             if not self._process.others_live(self._runs) or self._process.any_ignores_its_cancel():
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
     def release(self) -> None:
-        """The reservation is over, one way or another."""
+        """Ends the reservation, if there is one."""
         if self.reserved is not None:
             self.reserved = None
             self._slots.release()
 
     async def close(self, worker: str, worker_json: str) -> None:
-        """The worker stops: what it has reserved is for another one."""
+        """The worker stops: puts back the suspect that it has reserved, for another worker."""
         if self._opening is not None:
             await cancel_and_wait([self._opening], "docket: the worker stops")
         self._process.release(self._runs)

@@ -1,4 +1,4 @@
-"""What dependency classes keep open while a worker runs."""
+"""The life cycles of dependency classes: context managers that stay open while a worker runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def lifecycles(worker: Worker) -> list[AbstractAsyncContextManager[Any]]:
-    """The life cycles of the classes that the tasks and the
-    worker use, each class once. A class may have none."""
+    """The life cycles of the dependency classes that the tasks and the worker use, each class once.
+    A class may have none."""
     declared = [d for function in worker.docket.tasks.values() for d in plan_for(function).all()]
     classes = {type(d): None for d in [*declared, *worker.dependencies.values()]}
     methods = [getattr(cls, "worker_lifecycle", None) for cls in classes]

@@ -1,4 +1,4 @@
-"""Fetches the calls that are stored apart, before their runs begin (docs/design/payloads.md)."""
+"""Fetches calls that are stored as payloads, before their runs begin (docs/design/payloads.md)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from .slots import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# A run whose turn has not come by then is handed back: another worker may be quicker.
+# A run that has waited this long for its turn is requeued: another worker may be quicker.
 LONGEST_WAIT = 3.0
-# So often the line is looked at while a payload is on its way.
-LOOK_SECONDS = 0.1
+# The interval of the checks for late runs while a payload is being fetched.
+CHECK_SECONDS = 0.1
 
 
 class Starter(Protocol):
-    """What becomes of a run: it begins, goes back untouched, or fails because it cannot be read."""
+    """Starts a run, requeues it before its body has
+    begun, or buries it because it cannot be read."""
 
     def start(self, run: Run) -> None: ...
 
@@ -42,7 +43,8 @@ class Starter(Protocol):
 class Waiting:
     run: Run
     record: TaskRecord
-    # In which the run was to begin: what the loader keeps to itself must not leak into tasks.
+    # The run begins in this context, so that the loader's
+    # own context variables do not leak into tasks.
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     since: float = field(default_factory=time.monotonic)
 
@@ -52,7 +54,8 @@ class Waiting:
 
 
 class Loader(Service):
-    """One payload at a time, in the order of the claims. Each run holds its slot meanwhile."""
+    """Fetches one payload at a time, in the order of
+    the claims. Each waiting run holds its slot."""
 
     name = "loading"
 
@@ -70,60 +73,62 @@ class Loader(Service):
         self._slots = slots
         self._starter = starter
         self._is_lapsed = is_lapsed
-        self._line: deque[Waiting] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._filled = asyncio.Event()
-        # Slots of runs that were handed back: given back when the line is empty, so that we do not
-        # claim what we cannot start.
+        # The number of slots of requeued runs. The loader frees them when no run waits any more, so
+        # that the worker does not claim tasks that it cannot start.
         self._withheld = 0
         self._closed = False
 
     @property
     def oldest_age(self) -> float:
         """Seconds that the first run has waited for its call. Safe to call from any thread."""
-        waiting = list(self._line)
+        waiting = list(self._waiting)
         return waiting[0].age if waiting else 0.0
 
     def add(self, run: Run) -> None:
         if self._closed:
             self._starter.requeue(run)
             return
-        self._line.append(Waiting(run, read_task(run.record)))
+        self._waiting.append(Waiting(run, read_task(run.record)))
         self._filled.set()
 
     async def run(self) -> None:
-        """Until cancelled; then all that wait are handed back."""
+        """Runs until cancelled; then requeues all waiting runs."""
         self._closed = False
         try:
             await super().run()
         finally:
             self._closed = True
-            while self._line:
-                self._starter.requeue(self._line.popleft().run)
+            while self._waiting:
+                self._starter.requeue(self._waiting.popleft().run)
             self._release()
 
     async def step(self) -> None:
         await self._filled.wait()
-        while self._line:
-            await self._load(self._line[0])
+        while self._waiting:
+            await self._load(self._waiting[0])
         self._filled.clear()
         self._release()
 
     async def recover(self) -> None:
-        """The payload could not be fetched; the first in line may go back, too."""
-        self._requeue_late(all_of_them=True)
-        if not self._line:
+        """The payload could not be fetched, so even the first run may be requeued."""
+        self._requeue_late(keep_first=False)
+        if not self._waiting:
             self.is_well()
 
     async def _load(self, first: Waiting) -> None:
-        """It stays first in line until it is settled what becomes of it."""
+        """Fetches the payload of the first run, which stays
+        first until it begins, is requeued or is buried."""
         fetching = asyncio.create_task(self._payloads.complete(first.record))
         try:
-            # After a pause longer than the lease others may have it: the renewal tells.
+            # If the lease has lapsed, another worker may have
+            # the task: wait until a renewal has decided.
             while first.run.reason is None and (not fetching.done() or self._is_lapsed()):
                 if fetching.done():
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(CHECK_SECONDS)
                 else:
-                    await asyncio.wait([fetching], timeout=LOOK_SECONDS)
+                    await asyncio.wait([fetching], timeout=CHECK_SECONDS)
                 self._requeue_late()
             if first.run.reason is not None:
                 self._leave(first, self._starter.requeue)
@@ -136,22 +141,22 @@ class Loader(Service):
             first.run.call = first.record.call
             self._leave(first, lambda run: first.context.run(self._starter.start, run))
         finally:
-            await cancel_and_wait([fetching], "docket: nobody waits for this payload")
+            await cancel_and_wait([fetching], "docket: the payload is no longer needed")
 
-    def _leave(self, item: Waiting, onward: Callable[[Run], None]) -> None:
-        self._line.remove(item)
-        onward(item.run)
+    def _leave(self, item: Waiting, then: Callable[[Run], None]) -> None:
+        self._waiting.remove(item)
+        then(item.run)
 
-    def _requeue_late(self, *, all_of_them: bool = False) -> None:
-        """What was cancelled meanwhile, and whatever has waited
-        for too long; not the first, which makes progress."""
-        kept = 0 if all_of_them else 1
-        late = [item for item in list(self._line)[kept:] if item.run.reason is not None or item.age > LONGEST_WAIT]
+    def _requeue_late(self, *, keep_first: bool = True) -> None:
+        """Requeues runs that were cancelled or have waited too long. The first run is exempt while
+        its payload is being fetched."""
+        kept = 1 if keep_first else 0
+        late = [item for item in list(self._waiting)[kept:] if item.run.reason is not None or item.age > LONGEST_WAIT]
         if not late:
             return
         slow = [item for item in late if item.run.reason is None]
         if slow:
-            logger.warning("%d task(s) go back: their arguments do not arrive in time", len(slow))
+            logger.warning("%d task(s) are requeued: their arguments did not arrive in time", len(slow))
         for item in slow:
             item.run.holds_slot = False
             self._withheld += 1

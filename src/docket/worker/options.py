@@ -1,4 +1,4 @@
-"""The options of a worker: their defaults, and the values that are refused.
+"""The options of a worker: their defaults and their checks.
 
 A new option is a field here, a parameter of `Worker` and of `Worker.run` (worker.py), and a field
 of the command's options (cli/worker_options.py). A test compares the four.
@@ -17,14 +17,15 @@ from docket.model.times import check_durations
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The options of one worker, beside its docket. Raises ValueError if a value makes no sense."""
+    """The options of one worker, besides its docket. Raises ValueError if a value is not valid."""
 
-    # By default host#pid.
+    # The default is host#pid.
     name: str | None = None
     concurrency: int = 10
     redelivery_timeout: timedelta = timedelta(minutes=5)
     reconnection_delay: timedelta = timedelta(seconds=5)
-    # Accepted and unused, as are scheduling_resolution and message_batch: nothing is polled.
+    # Accepted for compatibility, like scheduling_resolution and message_batch. They have no effect,
+    # because the worker does not poll.
     minimum_check_interval: timedelta = timedelta(milliseconds=250)
     scheduling_resolution: timedelta = timedelta(milliseconds=250)
     schedule_automatic_tasks: bool = True
@@ -50,7 +51,7 @@ class WorkerOptions:
 
     @classmethod
     def among(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the arguments that are options of a worker."""
+        """The arguments that are options of a worker."""
         return {field.name: arguments[field.name] for field in fields(cls)}
 
     @classmethod

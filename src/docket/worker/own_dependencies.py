@@ -1,4 +1,4 @@
-"""Dependencies of the worker itself, and those of a task that they exclude."""
+"""Dependencies of the worker itself, and their conflicts with the dependencies of a task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from docket.dependencies import Plan
 
 
 def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
-    """The worker's dependencies by name; unnamed ones
-    get names of our own. An empty text means none."""
+    """The worker's dependencies by name. Unnamed dependencies get reserved names. An empty string
+    means no dependencies."""
     if not given:
         return {}
     if isinstance(given, Mapping):
@@ -26,14 +26,14 @@ def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict
     for name, dependency in named.items():
         if inspect.isclass(dependency) or not isinstance(dependency, Dependency):
             raise TypeError(
-                f"worker dependency {name!r} is {dependency!r}, which is no dependency; use Depends(…) or an instance"
+                f"worker dependency {name!r} is {dependency!r}, which is not a dependency; use Depends(…) or an instance"
             )
     return named
 
 
 def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapping[str, Dependency[Any]]) -> None:
-    """Raises ValueError if a kind of which there may
-    be one is declared by both sides, naming both."""
+    """Raises ValueError if the worker and the task both
+    declare a dependency of a kind that is allowed once."""
     for name, dependency in worker_level.items():
         for kind in _single_kinds(dependency):
             for parameter, other in _declared(plan):

@@ -9,16 +9,16 @@ from .runs import Runs
 
 
 class ProcessRuns:
-    """Which bodies live in this process, and whether one worker has the process to itself.
+    """Knows which bodies run in this process, and whether one worker has the process to itself.
 
-    Workers may run in different threads. A worker that begins a run adds it to its runs first and
-    asks whether it is kept out then; a worker that wants the process says so first and looks for
-    runs then. So one of the two notices the other.
+    Workers may run in different threads. A worker that begins a run first adds it to its runs, and
+    then checks whether it is kept out. A worker that wants the process first takes hold of it, and
+    then checks for runs. So at least one of the two notices the other.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A body that was left behind keeps its worker's runs alive.
+        # A weak set is enough: a body that still runs keeps the runs of its worker alive.
         self._all: weakref.WeakSet[Runs] = weakref.WeakSet()
         self._holder: weakref.ref[Runs] | None = None
 
@@ -27,19 +27,19 @@ class ProcessRuns:
             self._all.add(runs)
 
     def others_live(self, runs: Runs) -> bool:
-        """Whether a body of another worker lives."""
+        """Whether a body of another worker runs."""
         return len(self._all) > 1 and any(_bodies(other) for other in self._snapshot() if other is not runs)
 
     def any_lives(self) -> bool:
         return any(_bodies(runs) for runs in self._snapshot())
 
     def any_ignores_its_cancel(self) -> bool:
-        """Whether a body lives that should have ended: nobody knows when it will."""
+        """Whether a cancelled body still runs. Such a body may never end."""
         return any(run.reason is not None for runs in self._snapshot() for run in runs.all() if not run.over)
 
     def hold(self, runs: Runs) -> bool:
-        """From now on the other workers of this process begin
-        nothing. False if another worker was quicker."""
+        """Keeps the other workers of this process from beginning runs. False if another worker
+        already holds the process."""
         with self._lock:
             if self.keeps_out(runs):
                 return False

@@ -1,4 +1,5 @@
-"""A worker as a program: its docket, its tasks, its ports and its signals."""
+"""Runs a worker as a program: opens the docket, loads
+the tasks, serves the ports, handles signals."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ async def run_program(
     metrics_port: int | None = None,
     **settings: Any,
 ) -> None:
-    """Opens the docket, loads what is named as `module:name`,
-    serves health and metrics, and stops on SIGTERM and SIGINT.
+    """Opens the docket, loads the objects named as `module:name`, serves health and metrics, and
+    stops on SIGTERM and SIGINT.
 
-    Raises ServerUnreachable if the server is not there within `wait`.
+    Raises ServerUnreachable if the server does not answer within `wait`.
     """
     docket.server.entry_seconds = max(wait.total_seconds(), 0.0)
     async with docket:

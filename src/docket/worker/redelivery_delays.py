@@ -1,16 +1,16 @@
-"""How long a task waits for its next delivery after a
-behaviour of it (a completion or failure handler) failed."""
+"""How long a task waits for its next delivery after one of
+its behaviours (a completion or failure handler) failed."""
 
 from __future__ import annotations
 
 FIRST_MS = 1000
-# Keys that are remembered; the oldest are forgotten first.
+# How many keys are remembered. The oldest are dropped first.
 MOST_REMEMBERED = 1000
 
 
 class RedeliveryDelays:
-    """One second at first, twice as long after each further
-    failure of the same task, at most the redelivery time-out."""
+    """The delay is one second at first. It doubles with each further failure of the same task, up
+    to the redelivery time-out."""
 
     def __init__(self, most_ms: float) -> None:
         self._most_ms = most_ms

@@ -115,7 +115,7 @@ class Registration:
             # a registration can be repeated after a lost answer.
             await self.until_answered(self._register)
         except asyncio.CancelledError:
-            # The server may have registered the worker all the same.
+            # The server may have registered the worker even so.
             await self.leave(LEAVE_SECONDS)
             raise
 

@@ -1,4 +1,4 @@
-"""Shows how much there is of what, from one worker of the fleet for all."""
+"""Publishes fleet-wide gauges from one elected worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _GAUGES = (
 
 
 class Sampler(Service):
-    """Samples while somebody listens; a worker that no longer leads takes its values back."""
+    """Samples while a metrics reader is installed. A
+    worker that is no longer elected removes its values."""
 
     name = "sampling"
 

@@ -119,6 +119,6 @@ class Seeder(Service):
             )
         else:
             logger.info(
-                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or somebody adds it",
+                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or the task is added explicitly",
                 name,
             )

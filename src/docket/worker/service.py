@@ -1,4 +1,4 @@
-"""The shape all services share: a step, again and again, that survives whatever passes."""
+"""The base class of services: repeats a step, and survives transient errors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from docket.storage.outages import Outages
 
 
 class Service(abc.ABC):
-    """One duty of a worker. `step()` does a piece of it, waiting for work if there is none."""
+    """One job of a worker. `step()` does a piece of it, and waits if there is nothing to do."""
 
     name: str
     out_of_traces = True
-    # Given by the worker before it runs.
+    # The staff sets this before the service runs.
     outages: Outages
 
     def __init__(self, labels: dict[str, str], most_pause: float) -> None:
@@ -27,7 +27,7 @@ class Service(abc.ABC):
     async def step(self) -> None: ...
 
     async def recover(self) -> None:  # noqa: B027 - most services have nothing to do
-        """Called after a failed step, before the next."""
+        """Runs after a failed step, before the next step."""
 
     async def run(self) -> None:
         if self.out_of_traces:
@@ -50,8 +50,8 @@ class Service(abc.ABC):
             await self._recover_quietly()
 
     def is_well(self) -> None:
-        """The server has answered, or nothing is asked of
-        it. A step that goes on to wait says so itself."""
+        """Clears the problem: the server has answered, or the service does not need it now. A step
+        that waits after the answer calls this itself."""
         self._backoff.reset()
         if self.problem is not None:
             self.problem = None
@@ -61,6 +61,6 @@ class Service(abc.ABC):
         try:
             await self.recover()
         except DocketError as error:
-            # Also one that is final here, such as an engine that
-            # cannot be started just now: the next step decides.
+            # Even an error that is not transient, such as an embedded server that fails to start,
+            # is not final here: the next step decides.
             self.outages.failed(self, self.name, error)

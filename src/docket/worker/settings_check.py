@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 EVERY_SECONDS = 30.0
-# What happens to lost tasks is decided by workers alone.
+# Only workers use these settings, so a client may have other values.
 _OF_WORKERS = frozenset({"max_losses"})
 
 
 class SettingsCheck(Service):
-    """Compares when the worker starts; after that the leader does so for the fleet."""
+    """Every worker compares its settings when it starts.
+    After that, the leader compares at intervals."""
 
     name = "comparing settings"
 
@@ -34,11 +35,11 @@ class SettingsCheck(Service):
         self._docket = docket
         self._own = Declaration(WORKER, worker, shared_settings(docket))
         self._duties = duties
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     async def begin(self) -> None:
-        """Compares before the worker starts; if the server
-        cannot be asked now, a later step does it."""
+        """Compares before the worker starts. If the
+        server is unreachable, a later step compares."""
         try:
             await self.compare()
         except TRANSIENT as error:
@@ -52,17 +53,17 @@ class SettingsCheck(Service):
     async def compare(self) -> None:
         for other in await declare_settings(self._docket.ledger, self._own):
             for name, own, theirs in self._differences(other):
-                if (name, repr(theirs)) not in self._told:
-                    self._told.add((name, repr(theirs)))
-                    self._tell(other, name, own, theirs)
+                if (name, repr(theirs)) not in self._reported:
+                    self._reported.add((name, repr(theirs)))
+                    self._report(other, name, own, theirs)
 
     def _differences(self, other: Declaration) -> Iterator[tuple[str, Any, Any]]:
         for name, own in self._own.settings.items():
-            # A release that does not know a setting does not declare it.
+            # A process of an older release does not declare settings that it does not know.
             if other.settings.get(name, own) != own and (other.role == WORKER or name not in _OF_WORKERS):
                 yield name, own, other.settings[name]
 
-    def _tell(self, other: Declaration, name: str, own: Any, theirs: Any) -> None:
+    def _report(self, other: Declaration, name: str, own: Any, theirs: Any) -> None:
         logger.warning(
             "docket %r: %s is %s here and %s at %s %s, but it must be the same everywhere. "
             "Take both from one Docket (docket worker --app module:docket), or set it with --%s",

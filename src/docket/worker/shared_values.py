@@ -11,8 +11,8 @@ from uncalled_for import SharedContext
 
 
 class SharedValues:
-    """The scope of `Shared` dependencies: one per worker,
-    seen by every run, whatever context it was started in."""
+    """The scope of `Shared` dependencies. A worker has one scope, which all its runs see, whatever
+    context they start in."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -26,7 +26,7 @@ class SharedValues:
         SharedContext.resolved.set(self._resolved)
 
     def variables(self) -> list[tuple[ContextVar[Any], Any]]:
-        """The same, for others to set."""
+        """The context variables of the scope and their values, for `BlockContext` to set."""
         return [
             (SharedContext.stack, self._stack),
             (SharedContext.lock, self._lock),

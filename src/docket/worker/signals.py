@@ -14,22 +14,21 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Calls `stop` on SIGTERM and SIGINT; the handlers found before are put back at the end."""
+    """Calls `stop` on SIGTERM and SIGINT. Restores the previous handlers at the end."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    told = False
+    received = False
 
     def receive(number: signal.Signals) -> None:
-        nonlocal told
-        if told:
-            logger.info("Received %s again, handing back the tasks that still run", number.name)
+        nonlocal received
+        if received:
+            logger.info("Received %s again, requeueing the tasks that still run", number.name)
         else:
             logger.info(
-                "Received %s, initiating graceful shutdown: running tasks are finished first; told again, they are "
-                "handed back",
+                "Received %s, initiating graceful shutdown: running tasks finish first; a second signal requeues them",
                 number.name,
             )
-        told = True
+        received = True
         stop()
 
     for number in before:
@@ -46,11 +45,12 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
 def listen(
     loop: asyncio.AbstractEventLoop, number: signal.Signals, receive: Callable[..., None], *arguments: Any
 ) -> None:
-    """Calls `receive` in the event loop when the signal comes."""
+    """Calls `receive` in the event loop when the signal arrives."""
     try:
         loop.add_signal_handler(number, receive, *arguments)
     except NotImplementedError:
-        # Windows: the event loop hears of no signals, so Python's own handler wakes it.
+        # On Windows the event loop does not receive
+        # signals, so Python's own handler wakes the loop.
         def wake(number: int, frame: object) -> None:
             loop.call_soon_threadsafe(receive, *arguments)
 

@@ -15,7 +15,6 @@ from docket.errors import NotOpen
 from docket.model.times import duration_ms
 from docket.storage.eviction import warn_of_eviction
 
-from .cancel_notice import forget_cancels
 from .cancellations import CancelListener
 from .drain import Drain
 from .duties import Duties
@@ -23,6 +22,7 @@ from .fetcher import Fetcher
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
 from .lifecycles import lifecycles
+from .pending_cancels import clear_pending_cancels
 from .registration import Registration
 from .runner import Runner
 from .runs import Runs
@@ -151,7 +151,7 @@ class Staff:
             failure = _first_failure(tasks)
             cancelled = await self._stop(tasks, failure) or cancelled
         if cancelled:
-            forget_cancels()
+            clear_pending_cancels()
         if failure is not None and not isinstance(failure, NotOpen):
             raise failure
 

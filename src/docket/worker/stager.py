@@ -32,6 +32,7 @@ class Stager(Service):
     other workers sleep until they get a duty or a renewal reports an overdue task.
     """
 
+    # pydocket gives its asyncio task this name.
     name = "scheduler"
 
     def __init__(

@@ -25,5 +25,5 @@ def _signature(function: Callable[..., Any]) -> str:
     try:
         return compact_signature(resolved_signature(function))
     except Exception:
-        # A default that cannot be shown is not worth a worker.
+        # A signature that cannot be shown must not stop the worker.
         return "..."

@@ -1,5 +1,5 @@
-"""Finds deliveries that the server counts as this worker's and the worker does not know: their
-answer or message was lost."""
+"""Finds deliveries that the server has given to this worker but the worker does not know, because
+the answer or message was lost."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from .claiming_service import ClaimingService
 from .direct_delivery import DirectDelivery
 from .intake import Intake, LeaseView
 
-LOOK_SECONDS = 30.0
-# An entry that was unknown once is looked at again soon.
-AGAIN_SECONDS = 1.0
+CHECK_SECONDS = 30.0
+# The next check comes this soon after an unknown delivery was found.
+RECHECK_SECONDS = 1.0
 
 
 class UnknownDeliveries(ClaimingService):
-    """Compares the server's list of our deliveries with our runs, whether or not slots are free.
+    """Compares the server's list of this worker's
+    deliveries with its runs, whether or not slots are free.
 
-    A delivery that is unknown twice, a second apart, is adopted: it begins if there is a slot for
-    it, and else goes back at once, for a worker that is idle.
+    A delivery that is unknown in two checks, a second apart, is adopted. It begins if there is a
+    slot for it. Otherwise it is requeued at once, for an idle worker.
     """
 
     name = "unknown deliveries"
@@ -48,60 +49,60 @@ class UnknownDeliveries(ClaimingService):
         self._claims_under_way = claims_under_way
         self._seen: list[UnknownEntry] = []
         self._wake = asyncio.Event()
-        self._next_look = 0.0
+        self._next_check = 0.0
         self.worker: str = ""
         self.worker_json: str = ""
 
     def open(self, worker: str, worker_json: str) -> None:
         self.worker, self.worker_json = worker, worker_json
-        self._subscriptions.on_gap(self, self.look_now)
+        self._subscriptions.on_gap(self, self.check_now)
 
     def close(self) -> None:
         self._subscriptions.forget_gap(self)
 
     def move(self, worker: str) -> None:
-        """We go on under a new id, under which nothing was delivered yet."""
+        """The worker continues under a new id, which has no deliveries yet."""
         self.worker, self._seen = worker, []
 
-    def look_now(self) -> None:
+    def check_now(self) -> None:
         """A read or a claim has failed, or messages may have been lost."""
-        self._look_at(0.0)
+        self._check_at(0.0)
 
-    def look_soon(self) -> None:
-        """A hand-over is due."""
-        self._look_at(asyncio.get_running_loop().time() + AGAIN_SECONDS)
+    def check_soon(self) -> None:
+        """The server has made a direct delivery whose message has not arrived yet."""
+        self._check_at(asyncio.get_running_loop().time() + RECHECK_SECONDS)
 
     async def step(self) -> None:
         await self._wait()
         loop = asyncio.get_running_loop()
-        self._next_look = loop.time() + LOOK_SECONDS
-        found = await self._look()
+        self._next_check = loop.time() + CHECK_SECONDS
+        found = await self._check()
         if found:
-            self._look_at(loop.time() + AGAIN_SECONDS)
+            self._check_at(loop.time() + RECHECK_SECONDS)
 
     async def recover(self) -> None:
-        self.look_now()
+        self.check_now()
 
-    def _look_at(self, when: float) -> None:
-        if when < self._next_look:
-            self._next_look = when
+    def _check_at(self, when: float) -> None:
+        if when < self._next_check:
+            self._next_check = when
             self._wake.set()
 
     async def _wait(self) -> None:
         loop = asyncio.get_running_loop()
-        while (left := self._next_look - loop.time()) > 0:
+        while (left := self._next_check - loop.time()) > 0:
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._wake.wait()
 
-    async def _look(self) -> bool:
-        """Whether there is a reason to look again soon."""
+    async def _check(self) -> bool:
+        """Compares once. Returns whether the next check should follow soon."""
         worker, due = self.worker, self._direct_delivery.due_epoch
         entries = await self._ledger.unknown_deliveries(worker, self._intake.epochs(), self._seen)
         if self.worker != worker:
             return True
-        # Some may have become known while the question was under way.
+        # Some deliveries may have become known while the request was under way.
         known, under_way = set(self._intake.epochs()), self._claims_under_way()
         entries = [e for e in entries if e.epoch not in known and e.id not in under_way]
         self._seen = entries
@@ -113,8 +114,8 @@ class UnknownDeliveries(ClaimingService):
         return bool(entries) or self._direct_delivery.due_epoch is not None
 
     async def _adopt(self, worker: str, entries: list[UnknownEntry]) -> None:
-        # Before the claim is sent: an answer or a message for one
-        # of them that comes meanwhile must not begin it, too.
+        # Reserve the epochs before the claim is sent: a late answer or message must not begin one
+        # of these deliveries a second time.
         self._intake.reserve(entry.epoch for entry in entries if entry.epoch)
         deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False))
         if deliveries is None:
@@ -124,5 +125,5 @@ class UnknownDeliveries(ClaimingService):
             return
         for delivery in deliveries:
             self._intake.adopt(delivery, has_slot=self._direct_delivery.slot_for(delivery.epoch))
-        # An order to cancel one of them may wait, which came when nobody here knew the run.
+        # Renew to fetch cancel requests that arrived while the worker did not know these runs.
         self._lease.renew_now()

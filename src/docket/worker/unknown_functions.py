@@ -1,5 +1,4 @@
-"""Tasks of functions that this worker does not know, and
-of functions whose tasks wait for such a worker as this."""
+"""Tasks of functions that this worker does not know."""
 
 from __future__ import annotations
 
@@ -27,23 +26,24 @@ def not_registered(name: str) -> TaskNotRegistered:
 
 
 class UnknownFunctions:
-    """What becomes of them. A worker that has to come to an end fails those that nobody knows."""
+    """Reports unknown functions. A worker that runs until all tasks are finished also fails the
+    tasks whose function no live worker knows."""
 
     def __init__(self, worker: Worker, *, has_to_end: bool) -> None:
         self._worker = worker
         self.has_to_end: bool = has_to_end
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def settled(self, name: str, answer: SettleResult) -> None:
-        """Says once per function that no live worker knows it."""
+        """Logs once per function that no live worker knows it."""
         if answer is SettleResult.WAITS:
-            self._tell(name, "its tasks wait for one that does")
+            self._report(name, "its tasks wait for a worker that does")
 
     def failed(self, name: str) -> None:
-        self._tell(name, "its tasks fail, since this worker has to come to an end")
+        self._report(name, "its tasks fail, because this worker runs until all tasks are finished")
 
     async def fail_waiting(self) -> None:
-        """Ends the tasks that wait for a worker that knows their function, where there is none."""
+        """Fails the tasks that wait for their function, if no live worker knows it."""
         for function in await unknown_functions(self._worker.docket.ledger):
             if not function.is_known:
                 await self._fail(function.name)
@@ -57,9 +57,9 @@ class UnknownFunctions:
             self.failed(name)
             TASKS_FAILED.add(failed, worker.labels())
 
-    def _tell(self, name: str, consequence: str) -> None:
-        if name not in self._told:
-            self._told.add(name)
+    def _report(self, name: str, consequence: str) -> None:
+        if name not in self._reported:
+            self._reported.add(name)
             logger.warning(
                 "Unknown task %r: no live worker knows it; %s. Register the function with a worker's docket, or give --tasks",
                 name, consequence,

@@ -1,5 +1,5 @@
-"""Bodies that wait for other tasks of their own docket:
-while they hold all slots, none of those can begin."""
+"""Warns of task bodies that wait for other tasks of their docket. While such bodies hold all slots,
+the other tasks cannot begin."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .slots import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# For each function.
+# Per function.
 SECONDS_BETWEEN_WARNINGS = 60.0
 
 
 class WaitingBodies:
-    """Warns of a possible dead-lock. In a dead-lock the
+    """Warns of a possible deadlock. In a deadlock, the
     last body that begins to wait finds all slots taken."""
 
     def __init__(self, worker: str, slots: Slots) -> None:
@@ -26,7 +26,7 @@ class WaitingBodies:
         self._warned: dict[str, float] = {}
 
     def note(self, execution: Execution, key: str) -> None:
-        """This body waits for a task that has not begun."""
+        """The body of this execution waits for a task that has not begun."""
         if not self._slots.are_all_taken:
             return
         name, now = execution.function_name, time.monotonic()
@@ -34,9 +34,9 @@ class WaitingBodies:
             return
         self._warned[name] = now
         logger.warning(
-            "%s waits for the result of task %r, which has not begun, while all %d slots of worker %s are taken: if the "
-            "other bodies wait like this, too, and no other worker runs these tasks, nothing goes on (a dead-lock). Raise the "
-            "concurrency, or run the tasks that are waited for on another worker or docket",
+            "%s waits for the result of task %r, which has not begun, while all %d slots of worker %s are taken. If the "
+            "other bodies wait like this, too, and no other worker runs these tasks, this is a deadlock. Raise the "
+            "concurrency, or run the awaited tasks on another worker or docket",
             execution.call_repr(),
             key,
             self._slots.count,

@@ -20,11 +20,11 @@ from docket.ledger.workers import as_json
 from docket.model.times import check_durations, duration_ms, from_ms
 
 from .block_context import BlockContext
-from .cancel_notice import forget_cancels, notice_cancel
 from .finished import wait_until_finished
 from .health import health_problem, readiness_problem
 from .options import WorkerOptions
 from .own_dependencies import worker_dependencies
+from .pending_cancels import clear_pending_cancels, raise_pending_cancel
 from .program import run_program
 from .reporter import Reporter
 from .runs import Runs
@@ -230,11 +230,11 @@ class Worker:
         try:
             async with AsyncExitStack() as stack:
                 self._staff = await open_staff(self, session, stack, has_to_end=has_to_end)
-                notice_cancel()
+                raise_pending_cancel()
                 await self._staff.serve(until)
         except asyncio.CancelledError:
             # Cancelled during set-up: nothing runs yet, and the stack has closed the opened parts.
-            forget_cancels()
+            clear_pending_cancels()
         finally:
             if not session.is_over:
                 session.finish()

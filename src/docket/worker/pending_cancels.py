@@ -1,0 +1,19 @@
+"""Pending cancels of the asyncio task that runs a worker. Such a cancel stops the worker."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+def raise_pending_cancel() -> None:
+    """Raises a cancel that the client library swallowed during set-up (see docket._aio)."""
+    current = asyncio.current_task()
+    if current is not None and current.cancelling():
+        raise asyncio.CancelledError
+
+
+def clear_pending_cancels() -> None:
+    """A cancelled worker stops and returns normally, so the cancel must not reach the caller."""
+    current = asyncio.current_task()
+    while current is not None and current.cancelling():
+        current.uncancel()
