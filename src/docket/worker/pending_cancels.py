@@ -13,7 +13,7 @@ def raise_pending_cancel() -> None:
 
 
 def clear_pending_cancels() -> None:
-    """A cancelled worker stops and returns normally, so the cancel must not reach the caller."""
+    """Clears all pending cancels: a cancelled worker returns normally after it has stopped."""
     current = asyncio.current_task()
     while current is not None and current.cancelling():
         current.uncancel()

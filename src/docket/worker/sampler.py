@@ -34,8 +34,7 @@ _GAUGES = (
 
 
 class Sampler(Service):
-    """Samples while a metrics reader is installed. A
-    worker that is no longer elected removes its values."""
+    """Samples while metrics are exported. A worker that is no longer elected removes its values."""
 
     name = "sampling"
 

@@ -119,6 +119,7 @@ class Seeder(Service):
             )
         else:
             logger.info(
-                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or the task is added explicitly",
+                "automatic task %s was cancelled and is not scheduled again until a newer deploy starts or the task is "
+                "added explicitly",
                 name,
             )
