@@ -28,7 +28,7 @@ def leftovers() -> set[Path]:
 def test_the_demo_needs_no_terminal_and_tells_what_happened(start: Start) -> None:
     demo = start("demo", "--for", "5s")
     assert demo.ends() == 0, demo.output
-    assert "CancelListener come in" in demo.output
+    assert "Orders come in" in demo.output
     assert "What happened in" in demo.output
     assert "2,000 pages were indexed" in demo.output
     assert "no courier had more than" in demo.output
@@ -50,7 +50,7 @@ def test_on_a_terminal_the_demo_is_a_live_view(folder: Path) -> None:
     demo = Terminal("demo", "--for", "30s")
     try:
         demo.shows("docket demo: a small shop")
-        demo.shows("CancelListener come in")
+        demo.shows("Orders come in")
         demo.shows("place_order")
         demo.types(b"q")
         assert demo.ends() == 0

@@ -236,7 +236,7 @@ class Model:
         self.workers[worker] = tasks
 
     def renew(self, worker: str) -> list[tuple[int, str]]:
-        """CancelListener stand until their run is over."""
+        """The cancel requests of a worker, without those whose run is over."""
         epochs = {run.epoch for run in self.running.values()}
         self.orders[worker] = [o for o in self.orders.get(worker, []) if o[0] in epochs]
         return self.orders[worker]
