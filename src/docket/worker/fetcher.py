@@ -108,7 +108,7 @@ class Fetcher(ClaimingService):
                 await self._begin(worker, deliveries)
                 return
             # What follows may wait for long.
-            self.is_well()
+            self.clear_problem()
             if self._slots.free < 1:
                 # Nothing to take ahead, or a hand-over is on its way for the only slot there was.
                 self._dry = True

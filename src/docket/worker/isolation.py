@@ -52,7 +52,7 @@ class Isolation:
         self._runs = runs
         self._on_reserve = on_reserve
         self._front_after = self._reserved_until = 0.0
-        self._times_in_vain = 0
+        self._failed_attempts = 0
         self._process = process
         self._process.add(runs)
         slots.on_release = self._opened
@@ -95,7 +95,7 @@ class Isolation:
             self.pause_front()
         if notes.reserved is not None:
             self.reserved, notes.reserved = notes.reserved, None
-            seconds = min(RESERVED_SECONDS * 2**self._times_in_vain, MOST_RESERVED_SECONDS)
+            seconds = min(RESERVED_SECONDS * 2**self._failed_attempts, MOST_RESERVED_SECONDS)
             self._reserved_until = asyncio.get_running_loop().time() + seconds
             self._slots.hold()
             self._process.hold(self._runs)
@@ -171,7 +171,7 @@ class Isolation:
                 await self._runs.wait_idle()
                 await self._wait_for_process()
         drained = not len(self._runs) and not self._process.any_lives()
-        self._times_in_vain = 0 if drained else min(self._times_in_vain + 1, 20)
+        self._failed_attempts = 0 if drained else min(self._failed_attempts + 1, 20)
         return drained
 
     async def _wait_for_process(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docket.dependencies import max_losses_of
 from docket.ledger import Renewal
 
-from .occupation import Occupation
+from .activity import Activity
 from .runs import CancelReason
 
 if TYPE_CHECKING:
@@ -22,17 +22,17 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 class LeaseEvents:
     """Passes events of the lease on to the parts of the worker.
-    All methods except `occupation` run in the event loop."""
+    All methods except `activity` run in the event loop."""
 
     def __init__(self, docket: Docket, worker: str, staff: Staff) -> None:
         self._docket = docket
         self._worker = worker
         self._staff = staff
 
-    def occupation(self) -> Occupation:
+    def activity(self) -> Activity:
         """Safe to call from any thread."""
         staff, fetcher = self._staff, self._staff.fetcher
-        return Occupation(len(staff.runs), fetcher.has_offer, staff.session.is_stopping, fetcher.reading_client)
+        return Activity(len(staff.runs), fetcher.has_offer, staff.session.is_stopping, fetcher.reading_client)
 
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks

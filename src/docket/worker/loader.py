@@ -115,7 +115,7 @@ class Loader(Service):
         """The payload could not be fetched, so even the first run may be requeued."""
         self._requeue_late(keep_first=False)
         if not self._waiting:
-            self.is_well()
+            self.clear_problem()
 
     async def _load(self, first: Waiting) -> None:
         """Fetches the payload of the first run, which stays

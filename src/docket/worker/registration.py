@@ -15,9 +15,9 @@ from docket.errors import TRANSIENT
 from docket.ledger import Ledger, Renewal
 from docket.ledger.workers import worker_id
 
+from .activity import Activity
 from .duties import Duties
 from .lease import Lease
-from .occupation import Occupation
 from .renewer import Renewer, RenewerEvents
 from .server_clock import ServerClock, steady_seconds
 
@@ -37,7 +37,7 @@ class Identity(Protocol):
 class RegistrationEvents(Protocol):
     """The callbacks by which a registration informs the worker about its lease."""
 
-    def occupation(self) -> Occupation: ...
+    def activity(self) -> Activity: ...
 
     def renewed(self, renewal: Renewal) -> None: ...
 
@@ -160,7 +160,7 @@ class Registration:
 
     def _new_renewer(self) -> Renewer:
         events = RenewerEvents(
-            occupation=self._events.occupation,
+            activity=self._events.activity,
             renewed=self._events.renewed,
             lost=self._lost,
             cut_off=self._events.cut_off,

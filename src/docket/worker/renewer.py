@@ -18,9 +18,9 @@ from docket.ledger import Ledger, Renewal
 from docket.ledger.values import OFFER_MS
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 
+from .activity import Activity
 from .duties import Duties
 from .lease import SHORTEST_PATIENCE, Lease
-from .occupation import Occupation
 from .reclaimer import Reclaimer
 from .server_clock import ServerClock, steady_seconds
 from .sweeper import Sweeper
@@ -36,9 +36,9 @@ EXIT_SECONDS = 1.0
 @dataclass(frozen=True, slots=True)
 class RenewerEvents:
     """The callbacks by which the renewer informs the worker.
-    All except `occupation` run in the event loop."""
+    All except `activity` run in the event loop."""
 
-    occupation: Callable[[], Occupation]
+    activity: Callable[[], Activity]
     renewed: Callable[[Renewal], None]
     lost: Callable[[], None]
     cut_off: Callable[[], None]
@@ -67,7 +67,7 @@ class Renewer:
         self._loop = asyncio.get_running_loop()
         self._client: Any = None
         self._stopping = threading.Event()
-        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events.occupation, self._call_in_loop)
+        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events.activity, self._call_in_loop)
         self._reclaimer = Reclaimer(
             ledger, lease, self._connected, duties, labels, self._renew_meanwhile, self._call_in_loop, self._stopping
         )
@@ -122,7 +122,7 @@ class Renewer:
 
     def _run(self) -> None:
         try:
-            self._keep()
+            self._keep_lease()
             if self._abandoned:
                 self._leave()
         finally:
@@ -140,7 +140,7 @@ class Renewer:
         with contextlib.suppress(DocketError, *SERVER_ERRORS):
             self._ledger.leave_blocking(self._connected(), self._lease.worker)
 
-    def _keep(self) -> None:
+    def _keep_lease(self) -> None:
         next_beat = steady_seconds()
         # The first beat is random, so that workers that start together do not renew together.
         beat = self._lease.beat * random.uniform(0.5, 1.0)
@@ -188,7 +188,7 @@ class Renewer:
 
     def _renew(self) -> Renewal:
         sent_at, lease = steady_seconds(), self._lease
-        runs, has_offer, stopping, _ = self._events.occupation()
+        runs, has_offer, stopping, _ = self._events.activity()
         # A blocked event loop cannot start a delivery, so its offer is left to expire.
         has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.beat
         renewal = self._ledger.renew(

@@ -58,7 +58,7 @@ class Sampler(Service):
                 self._show(await self._ledger.count())
             else:
                 self.clear()
-        self.is_well()
+        self.clear_problem()
         await asyncio.sleep(EVERY_SECONDS)
 
     def _show(self, counts: TaskCounts) -> None:

@@ -68,7 +68,7 @@ class Seeder(Service):
         # One of the workers with these tasks seeds for all of them.
         if await self._docket.ledger.lead(f"seeding {self._deploy}", self._identity.id, int(HOLD_SECONDS * 1000)):
             await self.seed()
-        self.is_well()
+        self.clear_problem()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CHECK_SECONDS):
                 await self._seed_now.wait()

@@ -41,7 +41,7 @@ class Service(abc.ABC):
     async def _try_step(self) -> None:
         try:
             await self.step()
-            self.is_well()
+            self.clear_problem()
         except TRANSIENT as error:
             self.problem = str(error)
             REDIS_DISRUPTIONS.add(1, self._labels)
@@ -49,7 +49,7 @@ class Service(abc.ABC):
             await self.outages.pause(self._backoff.next_pause())
             await self._recover_quietly()
 
-    def is_well(self) -> None:
+    def clear_problem(self) -> None:
         """Clears the problem: the server has answered, or the service does not need it now. A step
         that waits after the answer calls this itself."""
         self._backoff.reset()

@@ -84,7 +84,7 @@ class Stager(Service):
         duty = self._duties.duty
         if duty is Duty.NONE and not is_overdue:
             self._unlisten()
-            self.is_well()
+            self.clear_problem()
             await self._wake.wait()
             return
         await self._listen()
@@ -103,7 +103,7 @@ class Stager(Service):
 
     async def _stage(self, is_overdue: bool) -> None:
         staged = await self._ledger.stage(worker=self._identity.id, summoned=is_overdue)
-        self.is_well()
+        self.clear_problem()
         if staged.duty is not self._duties.duty:
             self._duties.assign(staged.duty)
             self._must_recheck = False
@@ -118,7 +118,7 @@ class Stager(Service):
 
     async def _leader_is_late(self) -> bool:
         self._note_due(await self._ledger.next_due_ms())
-        self.is_well()
+        self.clear_problem()
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 
     async def _sleep(self, longer: float, server_ms: float | None = None, *, least: float = 0.0) -> None:

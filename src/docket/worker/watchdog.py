@@ -12,8 +12,8 @@ from typing import Any
 
 from docket.ledger import Ledger
 
+from .activity import Activity
 from .lease import Lease
-from .occupation import Occupation
 from .server_clock import steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -39,13 +39,13 @@ class Watchdog:
         ledger: Ledger,
         lease: Lease,
         client: Callable[[], Any],
-        occupation: Callable[[], Occupation],
+        activity: Callable[[], Activity],
         call_in_loop: Callable[..., None],
     ) -> None:
         self._ledger = ledger
         self._lease = lease
         self._client = client
-        self._occupation = occupation
+        self._activity = activity
         self._call_in_loop = call_in_loop
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -78,8 +78,8 @@ class Watchdog:
             self._release_unread()
 
     def _release_unread(self) -> None:
-        occupation = self._occupation()
-        released = self._ledger.release_unread(self._client(), self._lease.worker, occupation.runs, occupation.reading)
+        activity = self._activity()
+        released = self._ledger.release_unread(self._client(), self._lease.worker, activity.runs, activity.reading)
         if released:
             logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", released)
 

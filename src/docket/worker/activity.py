@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Occupation(NamedTuple):
+class Activity(NamedTuple):
     """How many runs the worker has, whether it offers a slot, whether it is stopping, and the id of
     the connection on which it waits for work."""
 
