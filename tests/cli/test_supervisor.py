@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -193,7 +192,7 @@ def test_ctrl_c_typed_once_is_one_order_to_each_process(url: str, docket_command
 
 
 def test_told_twice_all_processes_hand_back_what_they_run(url: str, start: Start, docket_command: Command) -> None:
-    docket_command("tasks", "sleep", "60", "--url", url, "--key", "nap")
+    docket_command("tasks", "sleep", "3600", "--url", url, "--key", "nap")
     supervisor = start("worker", "--url", url, *TWO)
     supervisor.says("{nap}")
     both_work(url, supervisor)
@@ -281,11 +280,9 @@ def test_a_mistake_in_the_source_is_waited_out(url: str, folder: Path, shop: str
 def test_a_long_task_does_not_hold_up_a_reload(
     url: str, folder: Path, shop: str, start: Start, docket_command: Command
 ) -> None:
-    docket_command("tasks", "sleep", "60", "--url", url, "--key", "nap")
+    docket_command("tasks", "sleep", "3600", "--url", url, "--key", "nap")
     worker = start("worker", "--url", url, "--tasks", shop, "--reload")
     worker.says("{nap}")
-    began = time.monotonic()
     os.utime(folder / "shop.py")
     eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was handed back and begun anew:\n{worker.output}")
-    assert time.monotonic() - began < 25
     docket_command("clear", "--url", url)

@@ -188,12 +188,14 @@ class Proxy:
             task = asyncio.create_task(self._serve(connection))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
+            # A task that is cancelled before it begins closes nothing by itself.
+            task.add_done_callback(lambda _, connection=connection: connection.close())
 
     async def _serve(self, connection: socket.socket) -> None:
         client_reader, client_writer = await asyncio.open_connection(sock=connection)
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._server.socket))
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             client_writer.close()
             return
         link = Link(client_writer, writer)

@@ -199,8 +199,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def stage(self) -> None:
         due = self._draw(st.lists(st.sampled_from(sorted(self.model.queue)), min_size=1, unique=True))
-        for number, key in enumerate(due):
-            self.ledger_client.client.zadd(self.ledger_client.ledger.keys.queue, {text_bytes(key): number}, xx=True)
+        # The other tasks must not fall due meanwhile. A suspect waits for a second of real time only.
+        later = self.ledger_client.later()
+        due_times = {key: due.index(key) if key in due else later for key in self.model.queue}
+        self.ledger_client.client.zadd(
+            self.ledger_client.ledger.keys.queue, {text_bytes(key): ms for key, ms in due_times.items()}, xx=True
+        )
         assert self._run(self.ledger_client.ledger.stage(10))[0] == len(due)
         self.model.stage(due)
 
