@@ -8,6 +8,7 @@ a busy machine a process takes half a minute to start.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from docket import Docket, Execution, ExecutionState
@@ -15,6 +16,7 @@ from docket import Docket, Execution, ExecutionState
 T = TypeVar("T")
 
 SECONDS = 180.0
+WAIT_LIMIT = timedelta(seconds=SECONDS)
 _PAUSE = 0.002
 
 

@@ -133,7 +133,7 @@ def free_port() -> int:
 
 async def ask(port: int, path: str) -> tuple[int, str]:
     def answer() -> tuple[int, str]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as page:
             return page.status, page.read().decode()
 
     return await asyncio.to_thread(answer)

@@ -1,7 +1,6 @@
 """Waiting for a task's result."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import Any
@@ -14,7 +13,7 @@ from docket.codec.envelope import seal
 from docket.errors import ResultExpired, TaskFailed, Unserializable
 from tests.running import run_everything, running, worker_for
 from tests.times import later, now, soon
-from tests.waiting import eventually, within
+from tests.waiting import SECONDS, WAIT_LIMIT, eventually, within
 
 
 async def answer() -> int:
@@ -184,7 +183,7 @@ async def test_two_limits_at_once_are_refused(docket: Docket) -> None:
 async def test_a_result_in_time_is_returned_despite_a_limit(docket: Docket, worker: Worker) -> None:
     execution = await docket.add(answer)()
     async with running(worker):
-        assert await execution.get_result(timeout=timedelta(seconds=10)) == 42
+        assert await execution.get_result(timeout=WAIT_LIMIT) == 42
         assert await execution.get_result(deadline=now() + timedelta(seconds=10)) == 42
 
 
@@ -194,7 +193,7 @@ async def test_waiting_for_a_task_that_keeps_no_record_raises_instead_of_waiting
         waiter = asyncio.create_task(execution.get_result())
         await run_everything(docket)
 
-        _, pending = await asyncio.wait([waiter], timeout=5)
+        _, pending = await asyncio.wait([waiter], timeout=SECONDS)
         waiter.cancel()
 
         assert not pending
@@ -229,11 +228,8 @@ async def test_asking_for_a_result_whose_record_expired_raises(name: str, url: s
             return await docket.get_execution("k") is None
 
         await eventually(is_gone, "the record is gone")
-        asked = time.monotonic()
         with pytest.raises(ResultExpired, match="'k'"):
-            await execution.get_result(timeout=timedelta(seconds=8))
-
-        assert time.monotonic() - asked < 8
+            await within(execution.get_result(timeout=timedelta(hours=1)))
 
 
 # A docket that keeps no records tells those who listen

@@ -11,11 +11,10 @@ from docket import Docket, ExecutionState, Perpetual, Retry, Worker
 from docket.errors import ExecutionCancelled, Undecodable
 from docket.ledger.queries import Query, find
 from tests.running import at_work
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, ends, eventually
 
 KB = 1024
 LARGE = 300 * KB
-MINUTE = timedelta(minutes=1)
 
 
 async def echo(value: bytes) -> bytes:
@@ -41,7 +40,7 @@ async def test_a_value_of_any_size_goes_through_a_task_and_back(docket: Docket, 
     assert snapshot.future[0].args == (value,)
     async with Worker(docket) as worker:
         await worker.run_until_finished()
-    assert await execution.get_result(timeout=MINUTE) == value
+    assert await execution.get_result(timeout=WAIT_LIMIT) == value
     found = await docket.get_execution(execution.key)
     assert found is not None
     assert found.args == (value,)
@@ -65,7 +64,7 @@ async def test_a_large_exception_reaches_its_waiter_whole(docket: Docket) -> Non
     async with Worker(docket) as worker:
         await worker.run_until_finished()
     with pytest.raises(ValueError, match="x") as caught:
-        await execution.get_result(timeout=MINUTE)
+        await execution.get_result(timeout=WAIT_LIMIT)
     assert len(str(caught.value)) == LARGE
 
 
@@ -77,7 +76,7 @@ async def test_many_large_calls_of_one_add_many_are_all_scheduled(docket: Docket
     async with Worker(docket) as worker:
         await worker.run_until_finished()
     for n, execution in enumerate(executions):
-        assert await execution.get_result(timeout=MINUTE) == bytes([n]) * (LARGE if n % 2 else 10)
+        assert await execution.get_result(timeout=WAIT_LIMIT) == bytes([n]) * (LARGE if n % 2 else 10)
 
 
 async def test_retries_and_successors_have_the_large_arguments_they_should(docket: Docket) -> None:
@@ -114,9 +113,9 @@ async def test_a_task_whose_arguments_were_deleted_is_buried_and_harms_no_other(
     other = await docket.add(echo)(b"v" * LARGE)
     async with Worker(docket) as worker:
         await worker.run_until_finished()
-    assert len(await other.get_result(timeout=MINUTE)) == LARGE
+    assert len(await other.get_result(timeout=WAIT_LIMIT)) == LARGE
     with pytest.raises(Undecodable, match="are gone"):
-        await lost.get_result(timeout=MINUTE)
+        await lost.get_result(timeout=WAIT_LIMIT)
 
 
 async def test_a_replaced_run_that_waits_for_its_arguments_does_not_count(docket: Docket) -> None:
@@ -125,7 +124,7 @@ async def test_a_replaced_run_that_waits_for_its_arguments_does_not_count(docket
     again = await docket.replace(echo, docket.now(), "task")(b"b" * LARGE)
     async with Worker(docket) as worker:
         await worker.run_until_finished()
-    assert (await again.get_result(timeout=MINUTE))[:1] == b"b"
+    assert (await again.get_result(timeout=WAIT_LIMIT))[:1] == b"b"
     assert len(await payloads(docket)) == 2
 
 
@@ -154,7 +153,7 @@ async def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments(docke
         running = asyncio.create_task(worker.run_forever())
         await eventually(lambda: worker.is_working and len(worker.runs) == 3, "three runs are claimed")
         worker.stop()
-        await asyncio.wait_for(running, 60)
+        await ends(running)
         turn.release()
     for execution in executions:
         await execution.sync()
@@ -162,7 +161,7 @@ async def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments(docke
         assert not execution.redelivered
     async with Worker(docket) as worker:
         await worker.run_until_finished()
-    assert len(await executions[0].get_result(timeout=MINUTE)) == LARGE
+    assert len(await executions[0].get_result(timeout=WAIT_LIMIT)) == LARGE
 
 
 async def test_a_task_that_waits_for_its_arguments_can_be_cancelled(docket: Docket) -> None:
@@ -175,6 +174,6 @@ async def test_a_task_that_waits_for_its_arguments_can_be_cancelled(docket: Dock
         for execution in (executions[0], executions[2]):
             await docket.cancel(execution.key)
             with pytest.raises(ExecutionCancelled):
-                await execution.get_result(timeout=MINUTE)
+                await execution.get_result(timeout=WAIT_LIMIT)
         turn.release()
-        assert len(await executions[1].get_result(timeout=MINUTE)) == LARGE
+        assert len(await executions[1].get_result(timeout=WAIT_LIMIT)) == LARGE

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from docket import CurrentExecution, Depends, Docket, Execution, ExecutionState, Worker
 from docket.cli import app
 from tests.running import run_everything, running, worker_for
-from tests.waiting import ends, eventually, within
+from tests.waiting import SECONDS, ends, eventually, within
 
 
 async def test_a_task_may_run_longer_than_the_redelivery_timeout_without_being_run_twice(docket: Docket) -> None:
@@ -25,11 +25,11 @@ async def test_a_task_may_run_longer_than_the_redelivery_timeout_without_being_r
 
     async def long() -> str:
         runs.append(1)
-        await asyncio.sleep(1)
+        await asyncio.sleep(6)
         return "done"
 
     execution = await docket.add(long)()
-    timeout = timedelta(milliseconds=200)
+    timeout = timedelta(seconds=2)
     first = worker_for(docket, name="a", redelivery_timeout=timeout)
     second = worker_for(docket, name="b", redelivery_timeout=timeout)
     async with first, second, running(first), running(second):
@@ -74,7 +74,7 @@ async def test_entering_a_worker_that_is_cancelled_on_the_way_does_not_hang(name
             for _ in range(turns):
                 await asyncio.sleep(0)
             task.cancel()
-            done, _ = await asyncio.wait([task], timeout=5)
+            done, _ = await asyncio.wait([task], timeout=SECONDS)
             assert done
 
 

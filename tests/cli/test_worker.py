@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(600)
 
 def get(port: int, path: str = "/") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

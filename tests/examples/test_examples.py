@@ -27,7 +27,7 @@ def test_example_runs_without_a_warning(program: Path) -> None:
         [sys.executable, "-W", "error", "-X", "dev", str(program)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -124,10 +124,8 @@ class Stage:
 
         await eventually(present, "the workers work")
 
-    async def started(self, key: str, times: int = 1, seconds: float = 90.0) -> None:
-        await eventually(
-            lambda: self.reports.count("start", key) >= times, f"task {key} started {times} time(s)", seconds
-        )
+    async def started(self, key: str, times: int = 1) -> None:
+        await eventually(lambda: self.reports.count("start", key) >= times, f"task {key} started {times} time(s)")
 
     def _new_log(self) -> Path:
         return self.folder / f"process{len(self.processes)}.log"

@@ -6,13 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 
 from docket import CurrentExecution, Docket, Execution, Worker
 from docket.errors import ServerFull, ServerUnreachable
 from tests.waiting import ends, eventually
-
-MINUTE = timedelta(minutes=1)
 
 
 class CountedTasks:
@@ -38,7 +35,7 @@ class CountedTasks:
         await eventually(lambda: self.starts[key] > before, f"{key} runs")
         return execution
 
-    async def works(self, key: str, seconds: float = 20.0) -> None:
+    async def works(self, key: str) -> None:
         """Returns when the worker runs something new, however often the server has to be asked."""
         execution: Execution | None = None
 
@@ -52,7 +49,7 @@ class CountedTasks:
             except (ServerUnreachable, ServerFull):
                 return False
 
-        await eventually(done, f"{key} has run", seconds)
+        await eventually(done, f"{key} has run")
 
     async def short(self, execution: Execution = CurrentExecution()) -> str:
         self.starts[execution.key] += 1

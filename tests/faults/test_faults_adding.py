@@ -15,10 +15,10 @@ import redis
 from docket import Docket, ExecutionState
 from docket.errors import ServerFull, ServerUnreachable
 from docket.execution import Disposition
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, eventually
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, working
+from .counted_tasks import working
 from .proxy import Proxy
 from .servers import Server
 
@@ -73,7 +73,7 @@ async def test_an_add_whose_answer_is_lost_makes_one_task(stage: Stage, proxy: P
     assert execution.disposition is Disposition.SCHEDULED
     assert await stored(near) == 1
     async with working(await stage.worker(near)):
-        assert await execution.get_result(timeout=MINUTE) == "x" * size
+        assert await execution.get_result(timeout=WAIT_LIMIT) == "x" * size
 
 
 async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again(stage: Stage, proxy: Proxy) -> None:
@@ -99,7 +99,7 @@ async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again
         proxy.refuse(False)
         execution = await adding
         assert execution.disposition is Disposition.SCHEDULED
-        assert await execution.get_result(timeout=MINUTE) == "once"
+        assert await execution.get_result(timeout=WAIT_LIMIT) == "once"
     assert ran == ["once"]
     assert await stored(near) == 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
@@ -12,10 +11,10 @@ import pytest
 
 from docket import Docket, ExecutionState
 from docket.errors import DocketError, ServerUnreachable, ServerUnsuitable, TaskNotRegistered, UnknownScheme
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, eventually
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, working
+from .counted_tasks import working
 
 NAMES = [
     "a",
@@ -55,7 +54,7 @@ async def test_dockets_with_hostile_names_do_not_meet(stage: Stage) -> None:
             await stack.enter_async_context(working(await stage.worker(docket)))
         executions = [await docket.add(whose, key="k")(docket.name) for docket in dockets]
         for docket, execution in zip(dockets, executions, strict=True):
-            assert await execution.get_result(timeout=MINUTE) == docket.name
+            assert await execution.get_result(timeout=WAIT_LIMIT) == docket.name
         later = datetime.now(UTC) + timedelta(hours=1)
         waiting = [await docket.add(whose, later, key="later")(docket.name) for docket in dockets]
         for docket in dockets:
@@ -100,13 +99,11 @@ async def test_a_producer_that_is_killed_in_the_middle_of_adding_leaves_no_lock(
         await asyncio.sleep(0.1)
         producer.kill()
         await producer.ended()
-    started = time.monotonic()
     executions = [await docket.replace(nothing, datetime.now(UTC), f"key-{i}")(i) for i in range(50)]
     again = [await docket.add(nothing, key=f"new-{i}")(i) for i in range(50)]
-    assert time.monotonic() - started < 5, "nothing had to time out first"
     async with working(await stage.worker(docket)):
         for i, execution in enumerate([*executions, *again]):
-            assert await execution.get_result(timeout=MINUTE) == f"after {i % 50}"
+            assert await execution.get_result(timeout=WAIT_LIMIT) == f"after {i % 50}"
 
 
 def unused_port() -> int:

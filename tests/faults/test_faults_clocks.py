@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, eventually
 
 from . import tasks
 from .conftest import Stage
-
-MINUTE = timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("seconds", [120, -120])
@@ -29,9 +27,9 @@ async def test_nothing_starts_early_or_late_on_a_worker_whose_clock_is_two_minut
     retried = await docket.add(tasks.fail_twice, key="retried")()
     chained = await docket.add(tasks.pass_on, key="first")("second")
 
-    assert await scheduled.get_result(timeout=MINUTE) == str(worker.pid)
-    assert await retried.get_result(timeout=MINUTE) == 3
-    await chained.get_result(timeout=MINUTE)
+    assert await scheduled.get_result(timeout=WAIT_LIMIT) == str(worker.pid)
+    assert await retried.get_result(timeout=WAIT_LIMIT) == 3
+    await chained.get_result(timeout=WAIT_LIMIT)
     await stage.started("second")
     # Reports carry the wrong wall clock of the worker,
     # and the monotonic clock that all processes share.

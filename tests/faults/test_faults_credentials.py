@@ -15,10 +15,10 @@ from redis.credentials import CredentialProvider
 
 from docket.errors import ServerUnreachable
 from docket.storage import server as storage_server
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, eventually
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, CountedTasks, working
+from .counted_tasks import CountedTasks, working
 from .servers import Server
 
 
@@ -76,7 +76,7 @@ async def test_a_worker_goes_on_when_its_credentials_are_rotated(stage: Stage, p
         assert worker.id == name, "the lease was never lost"
         counted.release.set()
         if running is not None:
-            assert await running.get_result(timeout=MINUTE) == "running"
+            assert await running.get_result(timeout=WAIT_LIMIT) == "running"
             assert counted.starts["running"] == 1
 
 
@@ -97,7 +97,7 @@ async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials
     async with working(worker):
         blocked = await docket.add(block)()
         await eventually(lambda: starts, "it runs")
-        assert await blocked.get_result(timeout=MINUTE) == "done"
+        assert await blocked.get_result(timeout=WAIT_LIMIT) == "done"
         assert starts == 1
 
 
@@ -127,7 +127,7 @@ class HangsInThread(Hanging):
     def get_credentials(self) -> tuple[str, str]:
         if self.hangs:
             self.hung += 1
-            self.end.wait(MINUTE.total_seconds())
+            self.end.wait(WAIT_LIMIT.total_seconds())
         return self.now()
 
 

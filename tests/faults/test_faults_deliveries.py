@@ -16,12 +16,11 @@ import pytest
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
 from docket.worker import fetcher, sweeper
-from tests.waiting import ends, eventually
+from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from . import tasks
 from .conftest import Stage
 
-MINUTE = timedelta(minutes=1)
 LATER = timedelta(hours=1)
 
 GARBAGE = {
@@ -68,7 +67,7 @@ async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
     assert await before.get_result() == "before"
     assert await after.get_result() == "after"
     with pytest.raises(Undecodable):
-        await broken.get_result(timeout=MINUTE)
+        await broken.get_result(timeout=WAIT_LIMIT)
     await broken.sync()
     assert broken.state is ExecutionState.FAILED
     async with docket.redis() as redis:
@@ -134,7 +133,7 @@ async def test_what_a_newer_release_wrote_is_left_for_its_workers(
 
     await tamper(docket, "newer", with_version(99))
     working = asyncio.create_task((await stage.worker(docket)).run_forever())
-    assert await ours.get_result(timeout=MINUTE) == "ours"
+    assert await ours.get_result(timeout=WAIT_LIMIT) == "ours"
     await eventually(lambda: caplog.text.count("left for a newer worker") >= 2, "it was met, and met again")
     working.cancel()
     await ends(working)
@@ -157,8 +156,8 @@ async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(
     stage.reports.release("go")
     held = [await docket.add(tasks.hold, key=f"hold-{i}")("go") for i in range(10)]
     naps = [await docket.add(tasks.nap, key=f"nap-{i}")(0) for i in range(10)]
-    assert {await e.get_result(timeout=MINUTE) for e in held} == {str(learned.pid)}
-    assert {await e.get_result(timeout=MINUTE) for e in naps} == {str(ignorant.pid)}
+    assert {await e.get_result(timeout=WAIT_LIMIT) for e in held} == {str(learned.pid)}
+    assert {await e.get_result(timeout=WAIT_LIMIT) for e in naps} == {str(ignorant.pid)}
     assert stage.reports.count("start") == 20
 
     # Alone, the ignorant one says so and leaves it for the next that knows it.
@@ -170,7 +169,7 @@ async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(
     await orphan.sync()
     assert orphan.state is ExecutionState.QUEUED
     successor = stage.worker_process(tasks=["only_hold"])
-    assert await orphan.get_result(timeout=MINUTE) == str(successor.pid)
+    assert await orphan.get_result(timeout=WAIT_LIMIT) == str(successor.pid)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
     working = [asyncio.create_task(worker.run_forever()) for worker in workers]
     for n in range(10):
         execution = await docket.add(say)(str(n))
-        assert await execution.get_result(timeout=MINUTE) == str(n)
+        assert await execution.get_result(timeout=WAIT_LIMIT) == str(n)
     for task in working:
         task.cancel()
         await ends(task)
@@ -323,7 +322,7 @@ async def test_a_task_for_the_end_of_time_harms_nobody(stage: Stage) -> None:
     await docket.add(say, datetime.max.replace(tzinfo=UTC), key="never")("never")
     now = await docket.add(say)("now")
     working = asyncio.create_task((await stage.worker(docket)).run_forever())
-    assert await now.get_result(timeout=MINUTE) == "now"
+    assert await now.get_result(timeout=WAIT_LIMIT) == "now"
     assert [e.key for e in (await docket.snapshot()).future] == ["never"]
     execution = await docket.get_execution("never")
     assert execution is not None

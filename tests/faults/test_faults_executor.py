@@ -19,10 +19,10 @@ import pytest
 from docket import Docket, Worker
 from docket.errors import ServerUnreachable
 from docket.storage import hosts
-from tests.waiting import ends, eventually, eventually_blocking
+from tests.waiting import WAIT_LIMIT, ends, eventually, eventually_blocking
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, working
+from .counted_tasks import working
 from .test_faults_places import place
 
 # Much more than docket needs, and much less than for ever.
@@ -61,7 +61,7 @@ async def test_docket_does_not_wait_for_users_threads(stage: Stage, kind: str) -
             async with Worker(docket) as worker:
                 running = asyncio.create_task(worker.run_forever())
                 execution = await docket.add(double)(21)
-                assert await execution.get_result(timeout=MINUTE) == 42
+                assert await execution.get_result(timeout=WAIT_LIMIT) == 42
             await ends(running)
 
 
@@ -70,7 +70,7 @@ async def test_docket_connects_again_without_users_threads(stage: Stage) -> None
     docket = await stage.docket(url=stage.url.replace("127.0.0.1", "localhost"))
     docket.register(double)
     async with working(await stage.worker(docket)):
-        assert await (await docket.add(double)(1)).get_result(timeout=MINUTE) == 2
+        assert await (await docket.add(double)(1)).get_result(timeout=WAIT_LIMIT) == 2
         async with blocked_executor(), asyncio.timeout(SECONDS):
             for number in range(3):
                 for kind in ("normal", "pubsub"):
@@ -81,7 +81,7 @@ async def test_docket_connects_again_without_users_threads(stage: Stage) -> None
                         break
                     except ServerUnreachable:
                         await asyncio.sleep(0.05)
-                assert await execution.get_result(timeout=MINUTE) == 2 * number
+                assert await execution.get_result(timeout=WAIT_LIMIT) == 2 * number
 
 
 async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
@@ -95,7 +95,7 @@ async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
         async with Worker(docket) as worker:
             execution = await docket.add(double)(2)
             await worker.run_until_finished()
-            assert await execution.get_result(timeout=MINUTE) == 4
+            assert await execution.get_result(timeout=WAIT_LIMIT) == 4
 
 
 async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, m
             assert not run.done()
             release.set()
             silence.set()
-            await execution.get_result(timeout=MINUTE)
+            await execution.get_result(timeout=WAIT_LIMIT)
     assert starts == 1
 
 
@@ -177,7 +177,7 @@ async def test_tls_verifies_the_name_and_not_the_address(stage: Stage, tls_serve
             async with Worker(docket) as worker:
                 execution = await docket.add(double)(2)
                 await worker.run_until_finished()
-                assert await execution.get_result(timeout=MINUTE) == 4
+                assert await execution.get_result(timeout=WAIT_LIMIT) == 4
                 client = docket.server.threaded_client(lambda: SECONDS)
                 assert client.execute_command("PING") == b"PONG"
                 client.close()

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import CurrentExecution, Docket, Execution, Worker
-from tests.waiting import ends, eventually
+from tests.waiting import SECONDS, WAIT_LIMIT, ends, eventually
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, CountedTasks
+from .counted_tasks import CountedTasks
 
 SCENARIO = """
 import asyncio, gc, logging, sys, threading
@@ -120,7 +120,7 @@ async def test_cancelling_a_worker_drains_it_and_returns(stage: Stage, method: s
     counted.release.set()
     await ends(working)
     assert not working.cancelled()
-    assert await running.get_result(timeout=MINUTE) == "running", "what ran has finished"
+    assert await running.get_result(timeout=WAIT_LIMIT) == "running", "what ran has finished"
     assert counted.starts["waiting"] == 0, "nothing new was begun"
     assert {e.key for e in (await docket.snapshot()).future} == {"waiting", "later"}
     assert await docket.workers() == []
@@ -206,7 +206,7 @@ async def test_a_docket_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stag
         for _ in range(moment):
             await asyncio.sleep(0)
         living.cancel()
-        await asyncio.wait([living], timeout=10)
+        await asyncio.wait([living], timeout=SECONDS)
         assert living.done()
     gc.collect()
     await eventually(lambda: len(server.run("CLIENT", "LIST").splitlines()) == 1, "all connections are closed")
@@ -243,10 +243,10 @@ async def test_leaving_with_work_under_way_waits_for_nobody_outside(stage: Stage
         waiting = asyncio.create_task(execution.get_result())
         adding = [asyncio.create_task(docket.add(nothing)()) for _ in range(100)]  # type: ignore[arg-type]
         await asyncio.sleep(0)
-    await asyncio.wait(adding, timeout=10)
+    await asyncio.wait(adding, timeout=SECONDS)
     assert all(task.done() for task in adding)
     waiting.cancel()
-    await asyncio.wait([waiting], timeout=10)
+    await asyncio.wait([waiting], timeout=SECONDS)
     assert waiting.done()
     async with docket:
         assert (await docket.snapshot()).total_tasks >= 1

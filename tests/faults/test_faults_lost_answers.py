@@ -15,7 +15,7 @@ import pytest
 
 from docket import ConcurrencyLimit, CurrentWorker, Docket, ExecutionState, Worker
 from docket.worker import unknown_deliveries
-from tests.waiting import ends, eventually
+from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Stage
 from .proxy import Proxy
@@ -78,7 +78,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
                 heard = asyncio.Event()
                 await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
                 proxy.messages.set()
-                await asyncio.wait_for(heard.wait(), 60)
+                await within(heard.wait())
                 # What would be handed back goes to the front, before this one.
                 await near.add(holding.hold)("after", LARGE)
                 await holding.has("after")
@@ -113,7 +113,7 @@ async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer
             heard = asyncio.Event()
             await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
             proxy.messages.set()
-            await asyncio.wait_for(heard.wait(), 60)
+            await within(heard.wait())
             # Read, not handed over: the worker goes on.
             await near.add(holding.hold)("after", LARGE)
             await holding.has("after")
@@ -178,7 +178,7 @@ async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are
                 replacement = await near.replace(limited, datetime.now(UTC), "k")("second", "g")
                 await eventually(lambda: "running tasks are given up" in caplog.text, "the worker notices")
             proxy.reappear()
-            assert await replacement.get_result(timeout=timedelta(minutes=1)) == "second"
+            assert await replacement.get_result(timeout=WAIT_LIMIT) == "second"
             assert worker.id == id, "nobody declared it dead"
             assert not await near.server.client.hlen(near.key("replaced-runs"))
     assert began == ["first", "second"]
@@ -211,7 +211,7 @@ async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon
             await eventually(lambda: len(began) == 2, "it runs again")
             assert worker.is_working
             over.set()
-            await execution.get_result(timeout=timedelta(minutes=1))
+            await execution.get_result(timeout=WAIT_LIMIT)
     await execution.sync()
     assert execution.redelivered
     assert began == ["k", "k"]

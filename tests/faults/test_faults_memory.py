@@ -10,10 +10,10 @@ import pytest
 
 from docket import Docket, ExecutionState, Perpetual
 from docket.errors import ServerFull
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, eventually
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, CountedTasks, working
+from .counted_tasks import CountedTasks, working
 from .servers import Server
 
 
@@ -48,9 +48,9 @@ async def test_on_a_full_server_adding_is_refused_and_everything_else_works(stag
         # Longer than the lease: it is renewed.
         await asyncio.sleep(1.5)
         counted.release.set()
-        assert await running[0].get_result(timeout=MINUTE) == "running"
+        assert await running[0].get_result(timeout=WAIT_LIMIT) == "running"
         for execution in [*waiting, due]:
-            assert await execution.get_result(timeout=MINUTE) == execution.key
+            assert await execution.get_result(timeout=WAIT_LIMIT) == execution.key
         await later.sync()
         assert later.state is ExecutionState.CANCELLED
     assert set(counted.starts.values()) == {1}
@@ -68,7 +68,7 @@ async def test_a_worker_can_start_on_a_full_server_and_make_room(stage: Stage) -
     fill(server)
     async with working(await stage.worker(docket)):
         for execution in waiting:
-            assert await execution.get_result(timeout=MINUTE) == execution.key
+            assert await execution.get_result(timeout=WAIT_LIMIT) == execution.key
         server.run("CONFIG", "SET", "maxmemory", "0")
         await counted.works("after")
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from docket import ConcurrencyLimit, CurrentExecution, Execution, Perpetual
-from tests.waiting import eventually
+from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from .conftest import Stage
 from .counted_tasks import CountedTasks, working
@@ -57,7 +57,7 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
         assert "trying again until the server is back" in warnings[0]
         server.start()
         await counted.works("after")
-        await first.get_result(timeout=timedelta(minutes=1))
+        await first.get_result(timeout=WAIT_LIMIT)
         back = r"the server is back after [\d.]+ s"
         await eventually(lambda: any(re.fullmatch(back, line) for line in said(caplog, logging.INFO)), "it is told")
         assert said(caplog, logging.WARNING) == warnings
@@ -75,10 +75,10 @@ async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(sta
         server.kill()
         await eventually(lambda: worker.health_problem() is not None, "it notices")
         server.start()
-        await eventually(lambda: worker.health_problem() is None, "it is well", 15)
+        await eventually(lambda: worker.health_problem() is None, "it is well")
         # Services beside the worker, such as the one that
         # follows the strikes, come back by themselves.
-        await eventually(lambda: not docket.server.outages.is_on, "the outage is over", 15)
+        await eventually(lambda: not docket.server.outages.is_on, "the outage is over")
 
 
 async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -92,8 +92,7 @@ async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.Lo
     lost = stage.worker_process()
     await stage.started("long")
     lost.kill()
-    async with asyncio.timeout(60):
-        await (await stage.worker(docket)).run_until_finished()
+    await ends((await stage.worker(docket)).run_until_finished())
     lines = [line for line in said(caplog, logging.INFO) if line.startswith("↪")]
     assert len(lines) == 1
     assert lines[0].endswith("(redelivered)")

@@ -13,10 +13,10 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, Perpetual
 from docket.errors import ServerUnreachable
-from tests.waiting import ends, eventually
+from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, CountedTasks, working
+from .counted_tasks import CountedTasks, working
 from .proxy import Proxy
 from .servers import Server
 
@@ -116,15 +116,15 @@ async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster:
         await eventually(lambda: ticks > 2, "the automatic task runs")
         for command in disaster:
             server.run(*(word.format(**names) for word in command))
-        await counted.works("after", seconds=10)
+        await counted.works("after")
         ticks = 0
-        await eventually(lambda: ticks > 2, "the automatic task is back", 10)
-        await eventually(lambda: roster(docket, 2), "both are on the roster", 10)
+        await eventually(lambda: ticks > 2, "the automatic task is back")
+        await eventually(lambda: roster(docket, 2), "both are on the roster")
         counted.release.set()
         await eventually(lambda: all(counted.finished[e.key] for e in running), "what ran has ended")
         if disaster != DISASTERS["FLUSHALL"]:
             for execution in running:
-                assert await execution.get_result(timeout=MINUTE) == execution.key
+                assert await execution.get_result(timeout=WAIT_LIMIT) == execution.key
     assert all(counted.starts[e.key] == 1 for e in running), counted.starts
 
 
@@ -197,7 +197,7 @@ async def test_a_server_that_refuses_for_a_while_costs_no_running_task(stage: St
         await counted.works("after")
         assert counted.cancelled == {}
         counted.release.set()
-        assert await running.get_result(timeout=MINUTE) == "running"
+        assert await running.get_result(timeout=WAIT_LIMIT) == "running"
     assert counted.starts["running"] == 1
     assert counted.starts["refused"] == 0, "what was refused was not stored"
 
@@ -237,7 +237,7 @@ async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, 
             await eventually(lambda: counted.finished["held"] == 1, "its body is over")
             await asyncio.sleep(0.2)
             proxy.refusal = None
-            assert await held.get_result(timeout=MINUTE) == "held"
+            assert await held.get_result(timeout=WAIT_LIMIT) == "held"
             await counted.works("after")
             assert not run.done()
         assert counted.starts["held"] == 1
@@ -256,11 +256,11 @@ async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage:
         # Longer than three leases, and longer than a call may take.
         await asyncio.sleep(6.5)
         server.wake()
-        assert await later.get_result(timeout=MINUTE) == "later"
+        assert await later.get_result(timeout=WAIT_LIMIT) == "later"
         await counted.works("after")
         counted.release.set()
         for execution in running:
-            assert await execution.get_result(timeout=MINUTE) == execution.key
+            assert await execution.get_result(timeout=WAIT_LIMIT) == execution.key
     assert set(counted.starts.values()) == {1}, counted.starts
     assert counted.cancelled == {}
 
@@ -282,7 +282,7 @@ async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage
     execution = await docket.add(report)()
     later = await docket.add(report, datetime.now(UTC) + timedelta(seconds=2))()
     running = asyncio.create_task((await stage.worker(docket)).run_until_finished())
-    waiting = asyncio.create_task(execution.get_result(timeout=MINUTE))
+    waiting = asyncio.create_task(execution.get_result(timeout=WAIT_LIMIT))
     await started.wait()
     server.kill()
     await asyncio.sleep(1.2)
@@ -322,5 +322,5 @@ async def test_a_folder_engine_that_is_killed_comes_back_with_its_work(
         os.kill(pid, 9)
         await counted.works("after")
         counted.release.set()
-        assert await running.get_result(timeout=MINUTE) == "running"
+        assert await running.get_result(timeout=WAIT_LIMIT) == "running"
     assert counted.starts["running"] == 1

@@ -13,10 +13,10 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
 from docket.errors import ServerUnreachable
-from tests.waiting import eventually, eventually_blocking
+from tests.waiting import WAIT_LIMIT, eventually, eventually_blocking
 
 from .conftest import Stage
-from .counted_tasks import MINUTE, CountedTasks, working
+from .counted_tasks import CountedTasks, working
 from .servers import Server
 
 NODES = 3
@@ -96,26 +96,26 @@ async def live(docket: Docket) -> None:
 
     docket.register(fail, names=["fail on purpose"])
     executions = await asyncio.gather(*(docket.add(double)(n) for n in range(100)))
-    assert [await e.get_result(timeout=MINUTE) for e in executions] == [2 * n for n in range(100)]
+    assert [await e.get_result(timeout=WAIT_LIMIT) for e in executions] == [2 * n for n in range(100)]
     many = await docket.add_many(docket.call(double)(n) for n in range(100))
-    assert [await e.get_result(timeout=MINUTE) for e in many] == [2 * n for n in range(100)]
+    assert [await e.get_result(timeout=WAIT_LIMIT) for e in many] == [2 * n for n in range(100)]
 
     before = time.time()
     later = await docket.add(double, datetime.now(UTC) + timedelta(seconds=0.5), key="later")(1)
     assert later.state is ExecutionState.SCHEDULED
     replaced = await docket.replace(double, datetime.now(UTC) + timedelta(seconds=0.5), "later")(2)
-    assert await replaced.get_result(timeout=MINUTE) == 4
+    assert await replaced.get_result(timeout=WAIT_LIMIT) == 4
     assert time.time() - before >= 0.49
 
     async def echo(value: bytes) -> bytes:
         return value
 
     large = await docket.add(echo)(b"v" * 300_000)
-    assert await large.get_result(timeout=MINUTE) == b"v" * 300_000
+    assert await large.get_result(timeout=WAIT_LIMIT) == b"v" * 300_000
 
     failing = await docket.add("fail on purpose")()
     with pytest.raises(ValueError, match="as it should"):
-        await failing.get_result(timeout=MINUTE)
+        await failing.get_result(timeout=WAIT_LIMIT)
 
     running = await counted.hold("running")
     events = running.subscribe()
@@ -124,7 +124,7 @@ async def live(docket: Docket) -> None:
     for execution in (running, waiting):
         await docket.cancel(execution.key)
         with pytest.raises(ExecutionCancelled):
-            await execution.get_result(timeout=MINUTE)
+            await execution.get_result(timeout=WAIT_LIMIT)
     await close(events)
     assert [info.name for info in await docket.workers()]
 
@@ -151,7 +151,7 @@ async def test_a_thousand_calls_at_once_need_a_handful_of_connections_there_too(
         async with working(await stage.worker(docket, concurrency=1000)):
 
             async def call(n: int) -> int:
-                return await (await docket.add(echo)(n)).get_result(timeout=MINUTE)
+                return await (await docket.add(echo)(n)).get_result(timeout=WAIT_LIMIT)
 
             calls = [asyncio.create_task(call(n)) for n in range(1000)]
             while not all(task.done() for task in calls):
@@ -176,9 +176,9 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(stage: S
         with pytest.raises(ServerUnreachable):
             await counted.add("refused")
         bystander.start()
-        await counted.works("after", 40)
+        await counted.works("after")
         counted.release.set()
-        assert await running.get_result(timeout=MINUTE) == "running"
+        assert await running.get_result(timeout=WAIT_LIMIT) == "running"
     assert counted.starts["running"] == 1
     assert counted.cancelled == {}
 
@@ -194,9 +194,9 @@ async def test_work_goes_on_after_a_sentinel_has_failed_over(stage: Stage) -> No
         await counted.works("before")
         await eventually(lambda: is_in_sync(replica), "the replica has everything")
         master.kill()
-        await counted.works("after", 40)
+        await counted.works("after")
         counted.release.set()
-        assert await running.get_result(timeout=MINUTE) == "running"
+        assert await running.get_result(timeout=WAIT_LIMIT) == "running"
     assert counted.starts["running"] == 1
     assert replica.run("ROLE")[0] == b"master"
 

@@ -14,7 +14,7 @@ from docket import Docket, Worker
 from docket.errors import ServerUnreachable, ServerUnsuitable
 from docket.storage import connection
 from docket.storage import server as storage_server
-from tests.waiting import ends, eventually
+from tests.waiting import SECONDS, ends, eventually
 
 from .conftest import Stage
 from .counted_tasks import CountedTasks, working
@@ -127,7 +127,7 @@ async def test_worker_run_gives_up_when_its_wait_is_over(stage: Stage) -> None:
 async def test_worker_run_does_not_wait_for_another_password(stage: Stage) -> None:
     stage.server("--requirepass", "right", tcp=True)
     with pytest.raises(ServerUnsuitable):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SECONDS):
             await Worker.run(stage.name, stage.url, wait=timedelta(hours=1))
 
 

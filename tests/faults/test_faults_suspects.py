@@ -142,7 +142,7 @@ async def test_a_worker_that_was_told_to_stop_and_is_killed_in_its_grace_period_
         worker = stage.worker_process(lease=LEASE, grace=60.0)
         await stage.started("task", times=starts)
         worker.send(signal.SIGTERM)
-        await eventually(says_so, "the server knows that the worker stops", 20)
+        await eventually(says_so, "the server knows that the worker stops")
         worker.kill()
         await worker.ended()
     survivor = stage.worker_process(lease=LEASE)

@@ -55,7 +55,7 @@ class Crew:
             assert not ended, f"a worker ended:\n{ended[0].output[-3000:]}"
             return len(await docket.workers()) >= count
 
-        await eventually(present, f"{count} workers work", 60)
+        await eventually(present, f"{count} workers work")
 
     async def lose_one(self) -> None:
         """Kills one. What it ran is over from here, whatever its notes say.
@@ -146,7 +146,7 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
 
     churning = asyncio.create_task(churn())
     try:
-        await eventually(lambda: all_over(docket), "all tasks are over", 180)
+        await eventually(lambda: all_over(docket), "all tasks are over")
     finally:
         churning.cancel()
         await asyncio.wait([churning])
@@ -225,7 +225,7 @@ async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: 
             return await all_over(docket)
         return False
 
-    await eventually(all_are_over, "all are over", 60)
+    await eventually(all_are_over, "all are over")
     assert most_at_once(await crew.notes()) == {"1": LIMIT}
     assert await states(docket, keys) == {ExecutionState.COMPLETED: 40}
     await assert_no_slot_is_left(docket)
@@ -241,7 +241,7 @@ async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Cre
         docket.register(function)
     rated = await docket.add_many([docket.call("rated")(n) for n in range(12)])
     cooled = await docket.add_many([docket.call("cooled")(n) for n in range(12)])
-    await eventually(lambda: all_over(docket), "all are over", 30)
+    await eventually(lambda: all_over(docket), "all are over")
 
     assert await states(docket, [e.key for e in rated]) == {ExecutionState.COMPLETED: 12}
     assert await states(docket, [e.key for e in cooled]) == {ExecutionState.COMPLETED: 1, ExecutionState.CANCELLED: 11}
@@ -271,7 +271,7 @@ async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(stage: St
         await docket.add_many([docket.call("debounced")(value, n) for value in range(10)])
         await asyncio.sleep(0.15)
     await churning
-    await eventually(lambda: all_over(docket), "all are over", 60)
+    await eventually(lambda: all_over(docket), "all are over")
 
     ended = Counter(n.group for n in await crew.notes() if n.what == "end")
     for value in range(10):

@@ -11,6 +11,7 @@ from docket import CurrentExecution, Docket, Execution, ExecutionState, Worker
 from docket.errors import Undecodable
 from docket.ledger.queries import Query, count_by_function, find_all
 from tests.running import at_work
+from tests.waiting import WAIT_LIMIT
 
 HOUR = timedelta(hours=1)
 
@@ -184,7 +185,7 @@ async def test_clear_removes_what_waits_in_bounded_steps_and_frees_the_keys(dock
             await begun.wait()
             assert await docket.clear() == 0
             go.set()
-            await running.get_result(timeout=timedelta(seconds=20))
+            await running.get_result(timeout=WAIT_LIMIT)
 
     cancelled = await docket.get_execution("k7")
     assert cancelled is not None

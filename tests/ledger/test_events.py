@@ -14,6 +14,7 @@ from docket.ledger.endings import Ending, ending_event, read_ending
 from docket.ledger.workers import as_json
 from docket.model.states import ExecutionState
 from docket.storage.server import Server
+from tests.waiting import SECONDS
 
 from .hostile import hostile_keys
 from .ledger_client import LedgerClient, completed, ended, new_ledger
@@ -33,13 +34,13 @@ class Listener:
         self._pubsub.psubscribe(f"docket/{database}/*")
         self._pubsub.subscribe(self.END)
         for _ in range(2):
-            assert self._pubsub.get_message(timeout=5) is not None
+            assert self._pubsub.get_message(timeout=SECONDS) is not None
 
     def heard(self) -> list[tuple[bytes, bytes]]:
         self._client.publish(self.END, b"")
         messages: list[tuple[bytes, bytes]] = []
         while True:
-            message = self._pubsub.get_message(timeout=5)
+            message = self._pubsub.get_message(timeout=SECONDS)
             assert message is not None, "the last message never came"
             if message["channel"] == self.END:
                 return messages

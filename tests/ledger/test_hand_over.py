@@ -16,6 +16,7 @@ from docket.ledger.values import OFFER_MS
 from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
+from tests.waiting import SECONDS
 
 from .invariants import GROUP
 from .ledger_client import LATE_MS, LEASE_MS, LedgerClient, completed
@@ -33,14 +34,14 @@ class Channel:
         self._client, self._name = client, name
         self._pubsub = client.pubsub()
         self._pubsub.subscribe(name)
-        assert self._pubsub.get_message(timeout=5) is not None
+        assert self._pubsub.get_message(timeout=SECONDS) is not None
 
     def heard(self) -> list[bytes]:
         """Everything since the last time."""
         self._client.publish(self._name, self.END)
         messages: list[bytes] = []
         while True:
-            message = self._pubsub.get_message(timeout=5)
+            message = self._pubsub.get_message(timeout=SECONDS)
             assert message is not None, "the last message never came"
             if message["data"] == self.END:
                 return messages

@@ -17,6 +17,7 @@ from docket.ledger.endings import read_ending
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
+from tests.waiting import SECONDS
 
 from .ledger_client import LEASE_MS, LedgerClient, completed, new_ledger
 
@@ -699,7 +700,7 @@ class Waiter:
         self.ledger_client, self.worker = ledger_client, worker
         self._channel = ledger_client.client.pubsub()
         self._channel.subscribe(ledger_client.ledger.keys.delivery_channel(worker))
-        assert self._channel.get_message(timeout=5) is not None
+        assert self._channel.get_message(timeout=SECONDS) is not None
 
     async def offer(self) -> None:
         kept = ReservedSlot(offered=False, last_epoch=0)
@@ -707,8 +708,10 @@ class Waiter:
         assert kept.answer == 1
 
     def handed(self) -> str | None:
-        message = self._channel.get_message(timeout=0.2)
-        return bytes_text(unpack_from_script(message["data"])[0]) if message else None
+        """The key of the task that was delivered. Its own message, empty, comes after it."""
+        self.ledger_client.client.publish(self.ledger_client.ledger.keys.delivery_channel(self.worker), b"")
+        message = self._channel.get_message(timeout=SECONDS)
+        return bytes_text(unpack_from_script(message["data"])[0]) if message["data"] else None
 
     def close(self) -> None:
         self._channel.close()
@@ -763,7 +766,8 @@ async def test_events_name_how_often_a_task_was_lost(ledger_client: LedgerClient
     for _ in range(3):
         await lose(ledger_client, "poison")
     events: list[Any] = []
-    while (message := heard.get_message(timeout=0.5)) is not None:
+    ledger_client.client.publish(ledger_client.ledger.keys.task_channel("poison"), b"")
+    while (message := heard.get_message(timeout=SECONDS))["data"] != b"":
         if message["type"] == "message":
             events.append(json.loads(message["data"].partition(b"\n")[0]))
     heard.close()

@@ -12,6 +12,7 @@ from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
 from docket.storage.records import QUEUED, UNKNOWN_FUNCTION, read_task
+from tests.waiting import SECONDS
 
 from .ledger_client import LedgerClient, completed, order
 
@@ -40,14 +41,17 @@ class Listener:
     """What is said on the channel of a worker."""
 
     def __init__(self, ledger_client: LedgerClient, worker: str) -> None:
-        self._pubsub: Any = ledger_client.client.pubsub()
-        self._pubsub.subscribe(ledger_client.ledger.keys.worker_channel(worker))
-        self._pubsub.get_message(timeout=5)
+        self._client, self._channel = ledger_client.client, ledger_client.ledger.keys.worker_channel(worker)
+        self._pubsub: Any = self._client.pubsub()
+        self._pubsub.subscribe(self._channel)
+        self._pubsub.get_message(timeout=SECONDS)
 
     def heard(self) -> list[bytes]:
+        """Everything since the last time. A message of its own, empty, tells where to stop."""
+        self._client.publish(self._channel, b"")
         found: list[bytes] = []
-        while message := self._pubsub.get_message(timeout=0.2):
-            found.append(message["data"])
+        while data := self._pubsub.get_message(timeout=SECONDS)["data"]:
+            found.append(data)
         return found
 
 

@@ -13,7 +13,7 @@ from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 from tests.limits.helpers import NotOnTheFirstTry, assert_nothing_is_left, open_docket, parked
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
-from tests.waiting import eventually, reaches
+from tests.waiting import WAIT_LIMIT, ends, eventually, reaches
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def test_a_blocked_task_needs_no_slot_of_the_worker(run_log: RunLog) -> No
         await add_all(docket, limited, (1,), (2,), (3,), (4,))
         await parked(docket, 4)
         waiting = await docket.add(free)()
-        assert await waiting.get_result(timeout=timedelta(seconds=10)) == "ran"
+        assert await waiting.get_result(timeout=WAIT_LIMIT) == "ran"
         run_log.let_go(*range(5))
         await run_log.has(1, 2, 3, 4)
         assert run_log.began == [0, 1, 2, 3, 4]
@@ -186,7 +186,7 @@ async def test_a_blocked_task_is_queued_and_says_so_while_it_waits(run_log: RunL
         again = await docket.add(limited, key="second")(2)
         assert again.disposition.name == "ALREADY_SCHEDULED"
         run_log.let_go(0, 1)
-        assert await second.get_result(timeout=timedelta(seconds=10)) == 1
+        assert await second.get_result(timeout=WAIT_LIMIT) == 1
 
 
 async def test_those_in_line_start_in_order_of_arrival(run_log: RunLog) -> None:
@@ -285,7 +285,7 @@ async def test_a_blocked_task_can_be_replaced(run_log: RunLog) -> None:
         await docket.replace(limited, datetime.now(UTC), "it")(2)
         await parked(docket, 1)
         run_log.let_go(0, 1, 2)
-        assert await first.get_result(timeout=timedelta(seconds=10)) == 2
+        assert await first.get_result(timeout=WAIT_LIMIT) == 2
         await assert_nothing_is_left(docket)
     assert run_log.began == [0, 2]
 
@@ -653,7 +653,7 @@ async def test_run_at_most_counts_runs_and_not_turns_in_line(run_log: RunLog) ->
     async with open_docket() as docket, Worker(docket) as worker:
         for n in range(3):
             await docket.add(limited, key=str(n))(n)
-        await asyncio.wait_for(worker.run_at_most({"0": 1, "1": 1, "2": 1}), 90)
+        await ends(worker.run_at_most({"0": 1, "1": 1, "2": 1}))
     assert sorted(run_log.began) == [0, 1, 2]
 
 

@@ -12,7 +12,7 @@ from docket.dependencies import AdmissionBlocked, CompletionHandler, Dependency,
 from tests.limits.helpers import assert_nothing_is_left, open_docket, parked
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
-from tests.waiting import eventually, reaches
+from tests.waiting import WAIT_LIMIT, eventually, reaches
 
 HOUR = timedelta(hours=1)
 # The way from the decision to the body takes its time on a busy machine. To the millisecond:
@@ -144,7 +144,7 @@ async def test_a_cooldown_does_not_drop_its_own_run_when_it_is_delivered_again(r
             await run_log.has(0)
         run_log.let_go(0)
         async with worker_at_work(docket):
-            await execution.get_result(timeout=timedelta(seconds=10))
+            await execution.get_result(timeout=WAIT_LIMIT)
     assert run_log.began == [0, 0]
 
 
@@ -249,7 +249,7 @@ async def test_a_cooldown_does_not_drop_its_own_run_when_it_comes_back_at_anothe
 
     async with open_docket() as docket, worker_at_work(docket, redelivery_timeout=timedelta(seconds=1)):
         execution = await docket.add(refresh)(0)
-        await execution.get_result(timeout=timedelta(seconds=20))
+        await execution.get_result(timeout=WAIT_LIMIT)
     assert run_log.began == [0, 0]
 
 

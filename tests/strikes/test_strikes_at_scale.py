@@ -84,11 +84,8 @@ async def test_start_up_reads_what_is_in_effect_and_not_history(docket: Docket) 
         # The ten, and the version.
         assert await redis.hlen(docket.strike_list.strike_key) == 11
         await redis.config_resetstat()
-    begin = time.perf_counter()
     async with Docket(docket.name, docket.url) as late:
         assert len(late.strike_list.in_effect) == 10
-        took = time.perf_counter() - begin
-    assert took < 1
     async with docket.redis() as redis:
         stats = await redis.info("commandstats")
     assert stats["cmdstat_hscan"]["calls"] <= 2
@@ -101,7 +98,8 @@ async def test_a_thousand_strikes_cost_a_task_next_to_nothing(docket: Docket) ->
         await docket.strike(send, "customer", "==", i)
 
     execution = await docket.add(send)(-1)
-    begin = time.perf_counter()
+    # Time of this process, since the machine may be busy with others.
+    begin = time.process_time()
     for _ in range(1_000):
         docket.strike_list.is_stricken(execution)
-    assert time.perf_counter() - begin < 0.5
+    assert time.process_time() - begin < 0.5

@@ -123,7 +123,7 @@ async def test_tasks_that_wait_for_a_worker_that_knows_them_are_shown() -> None:
 
 async def _scrape(port: int) -> dict[str, float]:
     def get() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             return answer.read().decode()
 
     values: dict[str, float] = {}

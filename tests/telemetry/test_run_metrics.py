@@ -9,6 +9,7 @@ import pytest
 from docket import ConcurrencyLimit, Docket, Perpetual, RateLimit, Retry, Worker
 from docket.dependencies import CompletionHandler, TaskOutcome
 from docket.execution import Execution
+from tests.waiting import SECONDS
 
 from .metric_totals import MetricTotals
 
@@ -32,7 +33,7 @@ def assert_balanced(totals: MetricTotals, *, started: int | None = None) -> None
 
 
 async def finish(docket: Docket) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SECONDS):
         async with Worker(docket) as worker:
             await worker.run_until_finished()
 
@@ -159,7 +160,7 @@ async def _replace_while_it_runs(docket: Docket, task, begun: asyncio.Event, go_
     await docket.add(task, key="k")()
     async with Worker(docket) as worker:
         working = asyncio.create_task(worker.run_until_finished())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SECONDS):
             await begun.wait()
             await docket.replace(replacement, datetime.now(UTC), "k")()
             go_on.set()

@@ -35,7 +35,9 @@ def run_pytest(folder: Path, *options: str) -> str:
         *plugin,
         *options,
     ]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False
+    )
     return done.stdout + done.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 from docket import Docket, Worker
 from docket.ledger import Ledger, Staged
 from docket.worker import stager
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, ends
 
 
 async def test_a_task_that_is_added_while_the_server_is_asked_what_is_due_is_not_overlooked(
@@ -42,5 +42,5 @@ async def test_a_task_that_is_added_while_the_server_is_asked_what_is_due_is_not
     # One subscription serves both: when we hear of it, so does the worker.
     await docket.subscriptions.listen(docket.keys.wake_channel, lambda _: heard.set())
     async with Worker(docket) as worker:
-        await asyncio.wait_for(worker.run_until_finished(), 20.0)
+        await ends(worker.run_until_finished())
     assert ran == ["first", "second"]

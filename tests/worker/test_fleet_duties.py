@@ -74,12 +74,12 @@ async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_
         await client.hset(fleet, "staged", int(time.time() * 1000))
         await docket.add(note, when=docket.now() + timedelta(milliseconds=10))()
         scripts.clear()
-        ends = time.monotonic() + 2.5
-        while time.monotonic() < ends:
+        began = time.monotonic()
+        while (seconds := time.monotonic() - began) < 2.5:
             await client.hset(fleet, "staged", int(time.time() * 1000))
             await asyncio.sleep(0.05)
         assert worker.staff.duties.duty is Duty.DEPUTY
-        assert scripts["stage"] <= 6
+        assert scripts["stage"] <= 1 + 2 * seconds
         # Then that one is held up.
         await eventually(lambda: worker.staff.duties.leads, "the worker leads")
 

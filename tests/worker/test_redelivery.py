@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import timedelta
 
 import pytest
 
@@ -12,9 +11,7 @@ from docket import Docket, Execution, Worker
 from docket.dependencies import CompletionHandler
 from docket.worker.redelivery_delays import MOST_REMEMBERED, RedeliveryDelays
 from tests.running import worker_at_work
-from tests.waiting import eventually
-
-MINUTE = timedelta(minutes=1)
+from tests.waiting import WAIT_LIMIT, eventually
 
 
 class FailsAtFirst(CompletionHandler["FailsAtFirst"]):
@@ -39,7 +36,7 @@ async def test_a_task_whose_completion_handler_fails_comes_back_within_seconds(d
     async with worker_at_work(docket):
         execution = await docket.add(work)()
         await eventually(lambda: FailsAtFirst.failures, "it has failed")
-        assert await execution.get_result(timeout=MINUTE) == "done"
+        assert await execution.get_result(timeout=WAIT_LIMIT) == "done"
     assert FailsAtFirst.failures == 2
 
 

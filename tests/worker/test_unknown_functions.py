@@ -19,9 +19,7 @@ from docket.ledger import Ledger, Settlement, unknown_function
 from docket.ledger.settlements import UNKNOWN
 from docket.worker import fetcher, sweeper
 from tests.running import worker_at_work
-from tests.waiting import eventually
-
-MINUTE = timedelta(minutes=1)
+from tests.waiting import WAIT_LIMIT, ends, eventually
 
 
 @pytest.fixture
@@ -63,7 +61,7 @@ async def test_a_task_waits_for_a_worker_that_knows_it_and_runs_when_there_is_on
         snapshot = await docket.snapshot()
         assert [(f.name, f.tasks, f.is_known) for f in snapshot.unknown_functions] == [("note", 3, False)]
         async with worker_at_work(docket):
-            assert [await execution.get_result(timeout=MINUTE) for execution in executions] == [0, 1, 2]
+            assert [await execution.get_result(timeout=WAIT_LIMIT) for execution in executions] == [0, 1, 2]
         assert (await docket.snapshot()).unknown_functions == []
     assert ran == [0, 1, 2]
 
@@ -84,7 +82,7 @@ async def test_a_worker_whose_docket_gets_a_function_while_it_runs_brings_its_ta
         execution = await docket.add(late)(1)
         await eventually(lambda: has_waiting(docket, 1), "it waits")
         other.register(late)
-        assert await execution.get_result(timeout=MINUTE) == 1
+        assert await execution.get_result(timeout=WAIT_LIMIT) == 1
 
 
 async def test_among_ten_workers_a_task_reaches_the_one_that_knows_it_in_one_move(
@@ -103,14 +101,14 @@ async def test_among_ten_workers_a_task_reaches_the_one_that_knows_it_in_one_mov
         delays: list[float] = []
         for n in range(100):
             execution = await docket.add(note)(n)
-            await execution.get_result(timeout=MINUTE)
+            await execution.get_result(timeout=WAIT_LIMIT)
             await execution.sync()
             assert execution.started_at is not None
             delays.append((execution.started_at - execution.when).total_seconds())
         record_property("longest_delay_ms", round(max(delays) * 1000))
         executions = await docket.add_many(docket.call(note)(n) for n in range(100, 600))
         for execution in executions:
-            await execution.get_result(timeout=MINUTE)
+            await execution.get_result(timeout=WAIT_LIMIT)
     assert Counter(n for n, _ in ran) == Counter(range(600))
     assert {name for _, name in ran} == {learned.name}
     assert left_to_others, "some came to workers that do not know them"
@@ -140,7 +138,7 @@ async def test_while_workers_that_know_a_function_restart_its_tasks_wait_and_run
                 if round % 2 == 1:
                     await eventually(lambda: has_waiting_or_done(docket), "they have come to the worker that is left")
         async with worker_at_work(docket):
-            assert [await execution.get_result(timeout=MINUTE) for execution in executions] == list(range(120))
+            assert [await execution.get_result(timeout=WAIT_LIMIT) for execution in executions] == list(range(120))
     assert ran == Counter(range(120))
 
 
@@ -163,10 +161,10 @@ async def test_a_worker_that_has_to_end_fails_what_no_live_worker_knows(
     async with Worker(ignorant) as worker:
         with caplog.at_level(logging.WARNING):
             run = worker.run_until_finished() if how == "run_until_finished" else worker.run_at_most({})
-            await asyncio.wait_for(run, 60)
+            await ends(run)
     for execution in (waits, meets):
         with pytest.raises(TaskNotRegistered, match="no live worker knows the task 'note'"):
-            await execution.get_result(timeout=MINUTE)
+            await execution.get_result(timeout=WAIT_LIMIT)
         await execution.sync()
         assert execution.state is ExecutionState.FAILED
     assert "Unknown task 'note'" in caplog.text
@@ -179,8 +177,8 @@ async def test_a_worker_that_has_to_end_leaves_to_others_what_they_know(docket: 
     docket.register(note)
     executions = [await docket.add(note)() for _ in range(20)]
     async with worker_at_work(docket, concurrency=1), Worker(ignorant) as worker:
-        await asyncio.wait_for(worker.run_until_finished(), 60)
-        assert [await execution.get_result(timeout=MINUTE) for execution in executions] == ["done"] * 20
+        await ends(worker.run_until_finished())
+        assert [await execution.get_result(timeout=WAIT_LIMIT) for execution in executions] == ["done"] * 20
 
 
 async def test_a_fallback_gets_a_task_at_once_though_another_worker_knows_it(docket: Docket, ignorant: Docket) -> None:
@@ -193,7 +191,7 @@ async def test_a_fallback_gets_a_task_at_once_though_another_worker_knows_it(doc
     execution = await docket.add(note)()
     async with Worker(ignorant, fallback_task=fallback) as worker:
         await worker.run_until_finished()
-    assert await execution.get_result(timeout=MINUTE) == "note fell back"
+    assert await execution.get_result(timeout=WAIT_LIMIT) == "note fell back"
 
 
 async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_again(
@@ -223,6 +221,6 @@ async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_a
     async with Worker(docket, concurrency=1) as worker:
         working = asyncio.create_task(worker.run_forever())
         await eventually(lambda: executions, "it has asked for work")
-        assert await executions[0].get_result(timeout=MINUTE) == "done"
+        assert await executions[0].get_result(timeout=WAIT_LIMIT) == "done"
         worker.stop()
         await working
