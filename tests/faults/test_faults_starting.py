@@ -181,11 +181,11 @@ async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_tha
     attempts: list[Any] = []
     real = connection.open_pipeline
 
-    async def counted(*args: Any) -> Any:
+    async def open_pipeline(*args: Any) -> Any:
         attempts.append(args)
         return await real(*args)
 
-    monkeypatch.setattr(connection, "open_pipeline", counted)
+    monkeypatch.setattr(connection, "open_pipeline", open_pipeline)
 
     async def add(key: str) -> ServerUnreachable:
         with pytest.raises(ServerUnreachable) as raised:

@@ -14,6 +14,7 @@ import pytest
 from docket import Docket, Worker
 from docket.ledger import Duty
 from docket.storage.server import Server
+from docket.worker import sampler
 from tests.running import at_work
 from tests.waiting import eventually
 
@@ -84,8 +85,12 @@ async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_
         await eventually(lambda: worker.staff.duties.leads, "the worker leads")
 
 
-async def test_an_idle_worker_needs_at_most_three_commands_a_second(docket: Docket, worker: Worker) -> None:
+async def test_an_idle_worker_needs_at_most_three_commands_a_second(
+    docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those inside of scripts included."""
+    # Another test of this process may have set up metrics, which cost a few commands more.
+    monkeypatch.setattr(sampler, "somebody_listens", lambda: False)
     seconds = 8.0
 
     async def commands() -> Counter[str]:
