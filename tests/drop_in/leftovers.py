@@ -26,7 +26,7 @@ def fields(key: str, function: str, when: datetime, args: tuple[Any, ...], kwarg
     }
 
 
-def record(call: dict[str, Any], state: str) -> dict[str, Any]:
+def record(call: dict[str, Any], state: str) -> Any:
     when = datetime.fromisoformat(call["when"]).timestamp()
     return {"state": state, "when": str(when), "known": str(when), "generation": "1"} | {
         name: call[name] for name in ("function", "args", "kwargs")
@@ -34,7 +34,7 @@ def record(call: dict[str, Any], state: str) -> dict[str, Any]:
 
 
 async def leave_scheduled(docket: Docket, key: str, function: str, *args: Any, when: datetime, **kwargs: Any) -> None:
-    call = fields(key, function, when, args, kwargs)
+    call: Any = fields(key, function, when, args, kwargs)
     async with docket.redis() as redis:
         await redis.hset(f"{docket.name}:{key}", mapping=call)
         await redis.hset(f"{docket.name}:runs:{key}", mapping=record(call, "scheduled"))
@@ -42,7 +42,7 @@ async def leave_scheduled(docket: Docket, key: str, function: str, *args: Any, w
 
 
 async def leave_queued(docket: Docket, key: str, function: str, *args: Any, **kwargs: Any) -> None:
-    call = fields(key, function, now(), args, kwargs)
+    call: Any = fields(key, function, now(), args, kwargs)
     async with docket.redis() as redis:
         await redis.hset(f"{docket.name}:runs:{key}", mapping=record(call, "queued"))
         await redis.xadd(f"{docket.name}:stream", call)

@@ -223,7 +223,8 @@ async def test_large_arguments_are_taken_over(knowing: Docket) -> None:
 async def test_arguments_of_unknown_classes_are_moved_and_fail_in_their_own_task(knowing: Docket) -> None:
     await leave_queued(knowing, "strange", "note", 1)
     async with knowing.redis() as redis:
-        ((id, fields),) = await redis.xrange(f"{knowing.name}:stream")
+        entries: Any = await redis.xrange(f"{knowing.name}:stream")
+        ((id, fields),) = entries
         await redis.xdel(f"{knowing.name}:stream", id)
         await redis.xadd(f"{knowing.name}:stream", fields | {b"args": b"\x80\x05cnowhere\nThing\n."})
     await leave_queued(knowing, "fine", "note", 2)

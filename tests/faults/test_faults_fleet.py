@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,8 @@ async def test_workers_that_come_and_go_leave_nothing_behind(stage: Stage) -> No
     assert await docket.task_workers("short") == []
     assert await consumers(docket) == 0
     async with docket.redis() as redis:
-        for_ever = [key.decode() for key in await redis.keys("*") if await redis.ttl(key) == -1]
+        names: Any = await redis.keys("*")
+        for_ever = [name.decode() for name in names if await redis.ttl(name) == -1]
         left = {key.removeprefix(docket.key("")) for key in for_ever}
         families = {name.partition(":=")[0] for name in left}
         # What was lost, so that nobody comes back under its id; trimmed after a day.
@@ -109,7 +111,7 @@ async def test_scheduled_tasks_run_long_before_the_lease_of_the_worker_that_stag
 
 async def staging_worker(docket: Docket, workers: list[WorkerProcess]) -> WorkerProcess:
     async with docket.redis() as redis:
-        id = await redis.hget(docket.key("fleet"), "leader")
+        id: Any = await redis.hget(docket.key("fleet"), "leader")
     (leader,) = [worker for worker in workers if worker.name == worker_name(id.decode())]
     return leader
 

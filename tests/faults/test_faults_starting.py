@@ -140,11 +140,11 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
     attempts: list[float] = []
     real = connection.open_pipeline
 
-    async def counted(*args: Any) -> Any:
+    async def open_pipeline(*args: Any) -> Any:
         attempts.append(asyncio.get_running_loop().time())
         return await real(*args)
 
-    monkeypatch.setattr(connection, "open_pipeline", counted)
+    monkeypatch.setattr(connection, "open_pipeline", open_pipeline)
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
     server = stage.server(tcp=True)
     if opened == "while":
@@ -233,11 +233,11 @@ async def test_large_arguments_wait_for_one_failure_and_not_for_one_each(
     attempts: list[Any] = []
     real = connection.open_pipeline
 
-    async def counted(*args: Any) -> Any:
+    async def open_pipeline(*args: Any) -> Any:
         attempts.append(args)
         return await real(*args)
 
-    monkeypatch.setattr(connection, "open_pipeline", counted)
+    monkeypatch.setattr(connection, "open_pipeline", open_pipeline)
 
     async def add() -> bool:
         with pytest.raises(ServerUnreachable) as raised:

@@ -45,7 +45,8 @@ async def supervised(stage: Stage, count: int, **options: Any) -> AsyncIterator[
 
 async def dead_letters(docket: Docket) -> list[str]:
     async with docket.redis() as redis:
-        return [key.decode() for key in await redis.zrange(docket.key("dead"), 0, -1)]
+        keys: Any = await redis.zrange(docket.key("dead"), 0, -1)
+        return [key.decode() for key in keys]
 
 
 async def leaves_nothing(docket: Docket) -> None:

@@ -119,7 +119,8 @@ async def errors(docket: Docket, keys: list[str]) -> dict[str, str]:
 
 async def assert_no_slot_is_left(docket: Docket) -> None:
     async with docket.redis() as client:
-        names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in await client.keys("*")}
+        keys: Any = await client.keys("*")
+    names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in keys}
     assert not names & {"slots", "waiters", "limits", "parked", "replaced-runs", "tasks", "running"}, names
 
 
