@@ -157,7 +157,8 @@ async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(stag
         execution = await near.add(produce)()
         await within(produced.wait())
         worker.stop()
-        # The result alone takes 23 seconds: a worker that waited for it would have finished the task.
+        # The result alone takes 23 seconds: a worker that
+        # waited for it would have finished the task.
         await ends(running)
         proxy.bytes_per_second = None
         await execution.sync()

@@ -199,7 +199,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def stage(self) -> None:
         due = self._draw(st.lists(st.sampled_from(sorted(self.model.queue)), min_size=1, unique=True))
-        # The other tasks must not fall due meanwhile. A suspect waits for a second of real time only.
+        # The other tasks must not fall due meanwhile. A
+        # suspect waits for a second of real time only.
         later = self.ledger_client.later()
         due_times = {key: due.index(key) if key in due else later for key in self.model.queue}
         self.ledger_client.client.zadd(
