@@ -76,7 +76,7 @@ async def test_a_whole_life_leaves_no_warning_no_task_no_thread_and_no_connectio
     url = "memory://lifetimes" if place == "memory" else stage.url
     # A warning of a library at import is not ours to judge.
     process = stage.process(["-X", "dev", "-W", "error", "-c", SCENARIO, url])
-    assert await process.ended(40) == 0, process.output[-3000:]
+    assert await process.ended() == 0, process.output[-3000:]
     told = [line for line in process.output.splitlines() if "at first" not in line]
     assert not [line for line in told if "Warning" in line or "unclosed" in line or "never awaited" in line], told
     if place != "memory":
