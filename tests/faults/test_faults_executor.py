@@ -23,7 +23,7 @@ from tests.waiting import WAIT_LIMIT, ends, eventually, eventually_blocking
 
 from .conftest import Stage
 from .counted_tasks import working
-from .test_faults_locations import place
+from .test_faults_server_kinds import place
 
 # Much more than docket needs, and much less than for ever.
 SECONDS = 60.0
