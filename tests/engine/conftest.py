@@ -1,4 +1,4 @@
-"""A scene for each test of the embedded engine: folders
+"""A harness for each test of the embedded engine: folders
 and processes of its own, of which nothing stays."""
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Child:
 
 
 @dataclass
-class Scene:
+class Harness:
     root: Path
     children: list[Child] = field(default_factory=list[Child])
     engines: list[FolderEngine] = field(default_factory=list[FolderEngine])
@@ -111,7 +111,7 @@ class Scene:
 
     @property
     def temporary(self) -> Path:
-        """Where everything in this scene has its temporary files."""
+        """Where everything in this harness has its temporary files."""
         return self.root / "tmp"
 
     def engine(self, folder: Path | None = None, **options: Any) -> FolderEngine:
@@ -141,7 +141,7 @@ class Scene:
         return client
 
     def processes(self, name: str = "") -> list[psutil.Process]:
-        """What runs in this scene's folders, by the name of the program or script."""
+        """What runs in this harness's folders, by the name of the program or script."""
         return [process for process, names in self._all_processes() if any(name in word for word in names)]
 
     def servers(self) -> list[psutil.Process]:
@@ -198,21 +198,21 @@ def _runs(process: psutil.Process) -> bool:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     # Not pytest's own folder: its long name would turn every socket into the case of the long name.
-    scene = Scene(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")).resolve())
-    scene.temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scene.temporary))
-    monkeypatch.setattr(tempfile, "tempdir", str(scene.temporary))
+    harness = Harness(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")).resolve())
+    harness.temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(harness.temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(harness.temporary))
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.2")
     try:
-        yield scene
-        scene.clean_up()
-        scene.assert_nothing_is_left()
+        yield harness
+        harness.clean_up()
+        harness.assert_nothing_is_left()
     finally:
-        for child in scene.children:
+        for child in harness.children:
             child.end()
-        shutil.rmtree(scene.root, ignore_errors=True)
+        shutil.rmtree(harness.root, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -27,186 +27,186 @@ engine.stop()
 """
 
 
-def test_the_server_survives_the_death_of_the_process_that_started_it(scene: Any) -> None:
-    starter = scene.child(USER)
+def test_the_server_survives_the_death_of_the_process_that_started_it(harness: Any) -> None:
+    starter = harness.child(USER)
     socket_path = starter.hear()
-    engine = scene.engine()
-    client = scene.connect(engine.start())
+    engine = harness.engine()
+    client = harness.connect(engine.start())
     client.set("key", "value")
     run_id = client.info("server")["run_id"]
     starter.send(signal.SIGKILL)
     starter.ended()
     assert client.get("key") == "value"
-    assert scene.connect(socket_path).info("server")["run_id"] == run_id
+    assert harness.connect(socket_path).info("server")["run_id"] == run_id
 
 
-def test_the_server_stops_when_its_last_user_was_killed(scene: Any) -> None:
-    user = scene.child(USER)
-    scene.connect(user.hear()).set("key", "value")
+def test_the_server_stops_when_its_last_user_was_killed(harness: Any) -> None:
+    user = harness.child(USER)
+    harness.connect(user.hear()).set("key", "value")
     user.send(signal.SIGKILL)
     user.ended()
-    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
-    assert scene.connect(scene.engine().start()).get("key") == "value"
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")
+    assert harness.connect(harness.engine().start()).get("key") == "value"
 
 
-def test_after_the_server_was_killed_its_users_find_a_new_one_with_the_data(scene: Any) -> None:
-    engine, user = scene.engine(), scene.child(USER)
+def test_after_the_server_was_killed_its_users_find_a_new_one_with_the_data(harness: Any) -> None:
+    engine, user = harness.engine(), harness.child(USER)
     address = engine.start()
     user.hear()
-    client = scene.connect(address)
+    client = harness.connect(address)
     for number in range(1000):
         client.rpush("numbers", number)
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
     with pytest.raises(redis.ConnectionError):
         client.ping()
     user.go_on()
     assert user.hear() == engine.ensure().socket_path
     assert client.llen("numbers") == 1000
-    assert len(scene.servers()) == 1
+    assert len(harness.servers()) == 1
 
 
-def test_a_killed_keeper_is_replaced_and_the_server_still_stops(scene: Any) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
-    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
-    scene.kill(keeper)
+def test_a_killed_keeper_is_replaced_and_the_server_still_stops(harness: Any) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
+    (keeper,) = eventually_blocking(harness.keepers, "there is a keeper")
+    harness.kill(keeper)
     assert client.ping()
-    eventually_blocking(lambda: scene.keepers() and scene.keepers() != [keeper], "there is another keeper")
+    eventually_blocking(lambda: harness.keepers() and harness.keepers() != [keeper], "there is another keeper")
     engine.stop()
-    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not harness.processes(), "everything has stopped")
 
 
-def test_the_server_stops_though_its_users_and_its_keeper_were_killed(scene: Any) -> None:
-    user = scene.child(USER)
+def test_the_server_stops_though_its_users_and_its_keeper_were_killed(harness: Any) -> None:
+    user = harness.child(USER)
     user.hear()
-    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
+    (keeper,) = eventually_blocking(harness.keepers, "there is a keeper")
     user.send(signal.SIGKILL)
-    scene.kill(keeper)
+    harness.kill(keeper)
     user.ended()
-    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not harness.processes(), "everything has stopped")
 
 
-def test_a_keeper_does_its_work_without_its_supervisor(scene: Any) -> None:
-    engine = scene.engine()
+def test_a_keeper_does_its_work_without_its_supervisor(harness: Any) -> None:
+    engine = harness.engine()
     engine.start()
-    eventually_blocking(scene.keepers, "there is a keeper")
-    scene.kill(*scene.supervisors())
-    assert scene.keepers()
+    eventually_blocking(harness.keepers, "there is a keeper")
+    harness.kill(*harness.supervisors())
+    assert harness.keepers()
     engine.stop()
-    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not harness.processes(), "everything has stopped")
 
 
-def test_a_server_without_any_keeper_is_adopted_by_the_next_user(scene: Any) -> None:
-    user = scene.child(USER)
-    run_id = scene.connect(user.hear()).info("server")["run_id"]
-    eventually_blocking(scene.keepers, "there is a keeper")
-    scene.kill(*scene.supervisors(), *scene.keepers())
+def test_a_server_without_any_keeper_is_adopted_by_the_next_user(harness: Any) -> None:
+    user = harness.child(USER)
+    run_id = harness.connect(user.hear()).info("server")["run_id"]
+    eventually_blocking(harness.keepers, "there is a keeper")
+    harness.kill(*harness.supervisors(), *harness.keepers())
     user.send(signal.SIGKILL)
     user.ended()
-    engine = scene.engine()
-    assert scene.connect(engine.start()).info("server")["run_id"] == run_id
-    assert len(scene.servers()) == 1
+    engine = harness.engine()
+    assert harness.connect(engine.start()).info("server")["run_id"] == run_id
+    assert len(harness.servers()) == 1
     engine.stop()
-    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not harness.processes(), "everything has stopped")
 
 
-def test_a_user_that_leaves_a_server_without_keeper_provides_one(scene: Any) -> None:
-    engine = scene.engine()
+def test_a_user_that_leaves_a_server_without_keeper_provides_one(harness: Any) -> None:
+    engine = harness.engine()
     engine.start()
-    eventually_blocking(scene.keepers, "there is a keeper")
-    scene.kill(*scene.supervisors(), *scene.keepers())
+    eventually_blocking(harness.keepers, "there is a keeper")
+    harness.kill(*harness.supervisors(), *harness.keepers())
     engine.stop()
-    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not harness.processes(), "everything has stopped")
 
 
-def test_everything_killed_at_once_leaves_data_for_the_next_start(scene: Any) -> None:
-    user = scene.child(USER)
-    scene.connect(user.hear()).set("key", "value")
-    eventually_blocking(scene.keepers, "there is a keeper")
-    scene.kill(*scene.supervisors(), *scene.keepers(), *scene.servers(), psutil.Process(user.pid))
-    assert (scene.folder / "socket").exists()
-    assert scene.connect(scene.engine().start()).get("key") == "value"
+def test_everything_killed_at_once_leaves_data_for_the_next_start(harness: Any) -> None:
+    user = harness.child(USER)
+    harness.connect(user.hear()).set("key", "value")
+    eventually_blocking(harness.keepers, "there is a keeper")
+    harness.kill(*harness.supervisors(), *harness.keepers(), *harness.servers(), psutil.Process(user.pid))
+    assert (harness.folder / "socket").exists()
+    assert harness.connect(harness.engine().start()).get("key") == "value"
 
 
-def test_leftovers_of_a_crash_do_not_stop_a_start(scene: Any) -> None:
-    scene.folder.mkdir(mode=0o700)
+def test_leftovers_of_a_crash_do_not_stop_a_start(harness: Any) -> None:
+    harness.folder.mkdir(mode=0o700)
     for name in ("start.lock", "clients.lock", "keeper.lock", "server.pid", "server.group", "socket.alias"):
         # A process id that is in use: this must not be taken for the server, nor be killed.
-        (scene.folder / name).write_text(str(os.getpid()))
+        (harness.folder / name).write_text(str(os.getpid()))
     with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(scene.folder / "socket"))
-    engine = scene.engine()
-    assert scene.connect(engine.start()).ping()
+        stale.bind(str(harness.folder / "socket"))
+    engine = harness.engine()
+    assert harness.connect(engine.start()).ping()
     engine.stop()
-    eventually_blocking(lambda: not scene.processes(), "everything has stopped")
+    eventually_blocking(lambda: not harness.processes(), "everything has stopped")
 
 
-def test_a_cut_off_last_write_does_not_stop_a_start(scene: Any) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
+def test_a_cut_off_last_write_does_not_stop_a_start(harness: Any) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
     client.set("first", "value")
     client.set("second", "value")
-    (tail,) = scene.folder.rglob("*.incr.aof")
+    (tail,) = harness.folder.rglob("*.incr.aof")
     # While the disk is busy the server answers first and writes up to two seconds later.
     eventually_blocking(lambda: b"second" in tail.read_bytes(), "both are written")
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
     os.truncate(tail, tail.stat().st_size - 3)
     engine.ensure()
     assert client.get("first") == "value"
     assert client.get("second") is None
 
 
-def test_removing_the_locks_of_a_running_engine_never_gives_two_servers(scene: Any) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
+def test_removing_the_locks_of_a_running_engine_never_gives_two_servers(harness: Any) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
     client.set("key", "value")
-    for lock in scene.folder.glob("*.lock"):
+    for lock in harness.folder.glob("*.lock"):
         lock.unlink()
-    others = [scene.engine() for _ in range(3)]
+    others = [harness.engine() for _ in range(3)]
     for other in others:
-        assert scene.connect(other.start()).get("key") == "value"
-        assert len(scene.servers()) <= 1
-    assert scene.connect(engine.ensure()).get("key") == "value"
-    eventually_blocking(lambda: len(scene.keepers()) == 1, "there is one keeper")
+        assert harness.connect(other.start()).get("key") == "value"
+        assert len(harness.servers()) <= 1
+    assert harness.connect(engine.ensure()).get("key") == "value"
+    eventually_blocking(lambda: len(harness.keepers()) == 1, "there is one keeper")
 
 
-def test_a_removed_socket_is_healed(scene: Any) -> None:
-    engine = scene.engine()
-    scene.connect(engine.start()).set("key", "value")
-    (scene.folder / "socket").unlink()
-    assert scene.connect(engine.ensure()).get("key") == "value"
-    assert len(scene.servers()) == 1
+def test_a_removed_socket_is_healed(harness: Any) -> None:
+    engine = harness.engine()
+    harness.connect(engine.start()).set("key", "value")
+    (harness.folder / "socket").unlink()
+    assert harness.connect(engine.ensure()).get("key") == "value"
+    assert len(harness.servers()) == 1
 
 
-def test_a_removed_folder_takes_its_server_with_it(scene: Any) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
-    eventually_blocking(scene.keepers, "there is a keeper")
-    shutil.rmtree(scene.folder)
-    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
+def test_a_removed_folder_takes_its_server_with_it(harness: Any) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
+    eventually_blocking(harness.keepers, "there is a keeper")
+    shutil.rmtree(harness.folder)
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")
     client.close()
-    assert scene.connect(engine.ensure()).ping()
+    assert harness.connect(engine.ensure()).ping()
 
 
 def test_a_folder_removed_right_after_its_server_was_started_again_takes_that_server_with_it(
-    scene: Any, monkeypatch: pytest.MonkeyPatch
+    harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long that the keeper sleeps through both.
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "60")
-    engine = scene.engine()
+    engine = harness.engine()
     engine.start()
-    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
+    (keeper,) = eventually_blocking(harness.keepers, "there is a keeper")
     eventually_blocking(lambda: {"server.group"} & {Path(f.path).name for f in keeper.open_files()}, "it has looked")
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
     engine.ensure()
-    shutil.rmtree(scene.folder)
-    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
+    shutil.rmtree(harness.folder)
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")
 
 
-def test_a_folder_removed_after_use_leaves_nothing_behind(scene: Any) -> None:
-    engine = scene.engine()
+def test_a_folder_removed_after_use_leaves_nothing_behind(harness: Any) -> None:
+    engine = harness.engine()
     engine.start()
-    eventually_blocking(scene.keepers, "there is a keeper")
+    eventually_blocking(harness.keepers, "there is a keeper")
     engine.stop()
-    shutil.rmtree(scene.folder, ignore_errors=True)
-    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
+    shutil.rmtree(harness.folder, ignore_errors=True)
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")

@@ -24,61 +24,61 @@ engine.stop()
 """
 
 
-def keeper_looks_on(scene: Any) -> None:
+def keeper_looks_on(harness: Any) -> None:
     """Wait until the keeper woke up often enough for an unused server to be stopped."""
-    (keeper,) = eventually_blocking(scene.keepers, "there is a keeper")
+    (keeper,) = eventually_blocking(harness.keepers, "there is a keeper")
     before = keeper.num_ctx_switches().voluntary
     eventually_blocking(lambda: keeper.num_ctx_switches().voluntary > before + 20, "twenty more looks")
 
 
-def test_the_server_lingers_then_stops_and_the_data_is_there_on_restart(scene: Any) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
+def test_the_server_lingers_then_stops_and_the_data_is_there_on_restart(harness: Any) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
     client.set("key", "value")
     first = client.info("server")["run_id"]
     client.close()
     engine.stop()
-    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
-    client = scene.connect(engine.start())
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")
+    client = harness.connect(engine.start())
     assert client.get("key") == "value"
     assert client.info("server")["run_id"] != first
 
 
 def test_whoever_comes_back_within_the_linger_time_finds_the_same_server(
-    scene: Any, monkeypatch: pytest.MonkeyPatch
+    harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "3")
-    engine = scene.engine()
-    first = scene.connect(engine.start()).info("server")["run_id"]
+    engine = harness.engine()
+    first = harness.connect(engine.start()).info("server")["run_id"]
     engine.stop()
-    assert scene.connect(engine.start()).info("server")["run_id"] == first
+    assert harness.connect(engine.start()).info("server")["run_id"] == first
     # Its keeper goes at once when there is nothing to keep.
     engine.stop()
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
 
 
-def test_the_server_stays_while_one_process_of_several_uses_it(scene: Any) -> None:
-    leaving, staying = scene.engine(), scene.engine()
+def test_the_server_stays_while_one_process_of_several_uses_it(harness: Any) -> None:
+    leaving, staying = harness.engine(), harness.engine()
     address = leaving.start()
     assert staying.start() == address
     leaving.stop()
-    client = scene.connect(address)
+    client = harness.connect(address)
     run_id = client.info("server")["run_id"]
-    keeper_looks_on(scene)
+    keeper_looks_on(harness)
     assert client.info("server")["run_id"] == run_id
 
 
-def test_another_process_joins_the_same_server(scene: Any) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
-    user = scene.child(USER)
+def test_another_process_joins_the_same_server(harness: Any) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
+    user = harness.child(USER)
     assert user.hear() == engine.ensure().socket_path
-    assert len(scene.servers()) == 1
+    assert len(harness.servers()) == 1
     assert client.ping()
 
 
-def test_a_forked_child_counts_as_a_user(scene: Any) -> None:
-    parent = scene.child(
+def test_a_forked_child_counts_as_a_user(harness: Any) -> None:
+    parent = harness.child(
         """
 engine = FolderEngine(folder)
 address = engine.start()
@@ -94,27 +94,27 @@ os.wait()
 """
     )
     parent.hear()
-    keeper_looks_on(scene)
+    keeper_looks_on(harness)
     parent.go_on()
     assert parent.hear() == "value"
 
 
-def test_starting_and_stopping_twice_does_no_harm(scene: Any) -> None:
-    engine = scene.engine()
+def test_starting_and_stopping_twice_does_no_harm(harness: Any) -> None:
+    engine = harness.engine()
     engine.stop()
     assert engine.start() == engine.start() == engine.ensure()
     engine.stop()
     engine.stop()
-    eventually_blocking(lambda: not scene.servers(), "the server has stopped")
+    eventually_blocking(lambda: not harness.servers(), "the server has stopped")
 
 
-def test_folder_socket_and_data_are_for_the_user_alone(scene: Any) -> None:
-    address = scene.engine().start()
-    assert stat.S_IMODE(scene.folder.stat().st_mode) == 0o700
+def test_folder_socket_and_data_are_for_the_user_alone(harness: Any) -> None:
+    address = harness.engine().start()
+    assert stat.S_IMODE(harness.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(os.stat(address.socket_path).st_mode) == 0o700
-    client = scene.connect(address)
+    client = harness.connect(address)
     client.set("key", "value")
-    files = [path for path in scene.folder.rglob("*") if path.is_file()]
+    files = [path for path in harness.folder.rglob("*") if path.is_file()]
     assert any("appendonly" in path.name for path in files)
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert client.config_get("port")["port"] == "0"
@@ -122,105 +122,108 @@ def test_folder_socket_and_data_are_for_the_user_alone(scene: Any) -> None:
     assert client.config_get("appendonly")["appendonly"] == "yes"
 
 
-def test_an_empty_folder_that_others_may_read_becomes_private(scene: Any) -> None:
-    scene.folder.mkdir()
-    scene.folder.chmod(0o775)
-    scene.engine().start()
-    assert stat.S_IMODE(scene.folder.stat().st_mode) == 0o700
+def test_an_empty_folder_that_others_may_read_becomes_private(harness: Any) -> None:
+    harness.folder.mkdir()
+    harness.folder.chmod(0o775)
+    harness.engine().start()
+    assert stat.S_IMODE(harness.folder.stat().st_mode) == 0o700
 
 
-def test_a_folder_with_other_things_keeps_its_mode(scene: Any) -> None:
-    scene.folder.mkdir()
-    (scene.folder / "notes.txt").touch()
-    scene.folder.chmod(0o755)
-    scene.engine().start()
-    assert stat.S_IMODE(scene.folder.stat().st_mode) == 0o755
+def test_a_folder_with_other_things_keeps_its_mode(harness: Any) -> None:
+    harness.folder.mkdir()
+    (harness.folder / "notes.txt").touch()
+    harness.folder.chmod(0o755)
+    harness.engine().start()
+    assert stat.S_IMODE(harness.folder.stat().st_mode) == 0o755
 
 
-def test_a_folder_where_others_may_write_is_refused(scene: Any) -> None:
-    scene.folder.mkdir()
-    (scene.folder / "notes.txt").touch()
-    scene.folder.chmod(0o777)
+def test_a_folder_where_others_may_write_is_refused(harness: Any) -> None:
+    harness.folder.mkdir()
+    (harness.folder / "notes.txt").touch()
+    harness.folder.chmod(0o777)
     with pytest.raises(EngineError, match="name a folder for docket alone"):
-        scene.engine().start()
+        harness.engine().start()
 
 
-def test_writes_reach_the_disk_every_second_unless_asked_for_more(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = scene.connect(scene.engine().start())
+def test_writes_reach_the_disk_every_second_unless_asked_for_more(
+    harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = harness.connect(harness.engine().start())
     assert client.config_get("appendfsync")["appendfsync"] == "everysec"
-    scene.engine(fsync="always").start()
+    harness.engine(fsync="always").start()
     assert client.config_get("appendfsync")["appendfsync"] == "always"
     monkeypatch.setenv("DOCKET_ENGINE_FSYNC", "always")
     assert (
-        scene.connect(scene.engine(scene.root / "other").start()).config_get("appendfsync")["appendfsync"] == "always"
+        harness.connect(harness.engine(harness.root / "other").start()).config_get("appendfsync")["appendfsync"]
+        == "always"
     )
 
 
-def test_a_folder_with_a_long_name_is_reached_by_a_short_way(scene: Any) -> None:
-    folder = scene.root / ("long" * 30) / ("longer" * 20)
-    engine = scene.engine(folder)
+def test_a_folder_with_a_long_name_is_reached_by_a_short_way(harness: Any) -> None:
+    folder = harness.root / ("long" * 30) / ("longer" * 20)
+    engine = harness.engine(folder)
     address = engine.start()
     assert len(os.fsencode(address.socket_path)) <= 103
-    assert scene.engine(folder).start() == address
-    client = scene.connect(address)
+    assert harness.engine(folder).start() == address
+    client = harness.connect(address)
     client.set("key", "value")
     client.close()
-    for user in scene.engines:
+    for user in harness.engines:
         user.stop()
-    eventually_blocking(lambda: not scene.processes(), "server and keeper have stopped")
-    assert not list(scene.temporary.iterdir())
-    assert scene.connect(engine.start()).get("key") == "value"
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")
+    assert not list(harness.temporary.iterdir())
+    assert harness.connect(engine.start()).get("key") == "value"
 
 
-def test_the_short_way_is_made_anew_when_a_cleaner_removed_it(scene: Any) -> None:
-    folder = scene.root / ("long" * 30)
-    engine = scene.engine(folder)
+def test_the_short_way_is_made_anew_when_a_cleaner_removed_it(harness: Any) -> None:
+    folder = harness.root / ("long" * 30)
+    engine = harness.engine(folder)
     link = Path(engine.start().socket_path).parent
     link.unlink()
     link.parent.rmdir()
-    assert scene.connect(engine.ensure()).ping()
-    assert len(scene.servers()) == 1
+    assert harness.connect(engine.ensure()).ping()
+    assert len(harness.servers()) == 1
 
 
-def test_start_returns_when_the_data_is_loaded(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = scene.engine()
-    client = scene.connect(engine.start())
+def test_start_returns_when_the_data_is_loaded(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = harness.engine()
+    client = harness.connect(engine.start())
     with client.pipeline(transaction=False) as pipeline:
         for number in range(6000):
             pipeline.set(f"key {number}", number)
         pipeline.execute()
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
 
-    slow = scene.root / "slow-server"
+    slow = harness.root / "slow-server"
     slow.write_text(f'#!/bin/sh\nexec {shlex.quote(str(find_server()))} "$@" --key-load-delay 200\n')
     slow.chmod(0o700)
     monkeypatch.setenv("DOCKET_SERVER", str(slow))
-    user = scene.child(USER)
-    socket_path = str(scene.folder / "socket")
+    user = harness.child(USER)
+    socket_path = str(harness.folder / "socket")
     eventually_blocking(lambda: server_module.ask(socket_path) is server_module.Answer.LOADING, "the server loads")
-    assert scene.connect(user.hear()).dbsize() == 6000
+    assert harness.connect(user.hear()).dbsize() == 6000
 
 
 def test_a_server_that_hangs_gives_an_error_and_not_a_second_server(
-    scene: Any, monkeypatch: pytest.MonkeyPatch
+    harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = scene.engine()
+    engine = harness.engine()
     engine.start()
-    (hanging,) = scene.servers()
+    (hanging,) = harness.servers()
     monkeypatch.setattr(server_module, "PATIENCE_SECONDS", 0.5)
     hanging.send_signal(signal.SIGSTOP)
     try:
         with pytest.raises(EngineError, match="runs but does not answer"):
             engine.ensure()
-        assert scene.servers() == [hanging]
+        assert harness.servers() == [hanging]
     finally:
         hanging.send_signal(signal.SIGCONT)
 
 
-def test_the_log_does_not_grow_without_end(scene: Any) -> None:
-    scene.folder.mkdir()
-    log = scene.folder / "server.log"
+def test_the_log_does_not_grow_without_end(harness: Any) -> None:
+    harness.folder.mkdir()
+    log = harness.folder / "server.log"
     log.write_bytes(b"line\n" * 300_000)
-    scene.engine().start()
+    harness.engine().start()
     assert log.stat().st_size < 100_000
-    assert (scene.folder / "server.log.old").stat().st_size == 1_500_000
+    assert (harness.folder / "server.log.old").stat().st_size == 1_500_000

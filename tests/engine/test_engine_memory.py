@@ -23,29 +23,29 @@ wait()
 @pytest.mark.parametrize(
     "last_act", ["pass", "raise SystemExit(3)", "raise RuntimeError('a test wants this')", "os._exit(0)"]
 )
-def test_the_server_and_its_folder_go_when_the_owner_ends(scene: Any, last_act: str) -> None:
-    owner = scene.child("sys.stderr = open(os.devnull, 'w')\n" + OWNER + last_act)
+def test_the_server_and_its_folder_go_when_the_owner_ends(harness: Any, last_act: str) -> None:
+    owner = harness.child("sys.stderr = open(os.devnull, 'w')\n" + OWNER + last_act)
     socket_path = owner.hear()
-    assert scene.connect(socket_path).ping()
+    assert harness.connect(socket_path).ping()
     owner.go_on()
     owner.ended()
     eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
-    eventually_blocking(lambda: not scene.servers(), "the server is gone")
+    eventually_blocking(lambda: not harness.servers(), "the server is gone")
 
 
 @pytest.mark.parametrize("fatal", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV])
-def test_the_server_and_its_folder_go_when_a_signal_ends_the_owner(scene: Any, fatal: signal.Signals) -> None:
-    owner = scene.child("sys.stderr = open(os.devnull, 'w')\n" + OWNER)
+def test_the_server_and_its_folder_go_when_a_signal_ends_the_owner(harness: Any, fatal: signal.Signals) -> None:
+    owner = harness.child("sys.stderr = open(os.devnull, 'w')\n" + OWNER)
     socket_path = owner.hear()
-    assert scene.connect(socket_path).ping()
+    assert harness.connect(socket_path).ping()
     owner.send(fatal)
     owner.ended()
     eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
-    eventually_blocking(lambda: not scene.servers(), "the server is gone")
+    eventually_blocking(lambda: not harness.servers(), "the server is gone")
 
 
-def test_the_server_outlives_the_thread_that_started_it(scene: Any) -> None:
-    owner = scene.child(
+def test_the_server_outlives_the_thread_that_started_it(harness: Any) -> None:
+    owner = harness.child(
         """
 thread = threading.Thread(target=memory_engine, args=("a",))
 thread.start()
@@ -56,13 +56,13 @@ wait()
 say(connect(address).ping())
 """
     )
-    assert scene.connect(owner.hear()).ping()
+    assert harness.connect(owner.hear()).ping()
     owner.go_on()
     assert owner.hear() == "True"
 
 
-def test_control_c_leaves_the_server_to_the_clean_up_of_its_owner(scene: Any) -> None:
-    owner = scene.child(
+def test_control_c_leaves_the_server_to_the_clean_up_of_its_owner(harness: Any) -> None:
+    owner = harness.child(
         """
 client = connect(memory_engine("a"))
 try:
@@ -78,8 +78,8 @@ except KeyboardInterrupt:
     assert owner.hear() == "up"
 
 
-def test_other_children_of_the_owner_do_not_keep_the_server_alive(scene: Any) -> None:
-    owner = scene.child(
+def test_other_children_of_the_owner_do_not_keep_the_server_alive(harness: Any) -> None:
+    owner = harness.child(
         """
 address = memory_engine("a")
 program = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)
@@ -97,11 +97,11 @@ wait()
         eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
         assert all(other.is_running() for other in others)
     finally:
-        scene.kill(*others)
+        harness.kill(*others)
 
 
-def test_a_child_forked_while_the_server_starts_does_not_keep_it_alive(scene: Any) -> None:
-    owner = scene.child(
+def test_a_child_forked_while_the_server_starts_does_not_keep_it_alive(harness: Any) -> None:
+    owner = harness.child(
         """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks in a process with threads
@@ -127,11 +127,11 @@ wait()
         eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")
         assert forked.is_running()
     finally:
-        scene.kill(forked)
+        harness.kill(forked)
 
 
-def test_a_forked_child_gets_a_server_of_its_own(scene: Any) -> None:
-    owner = scene.child(
+def test_a_forked_child_gets_a_server_of_its_own(harness: Any) -> None:
+    owner = harness.child(
         """
 mine = memory_engine("a")
 connect(mine).set("whose", "parent")
@@ -147,8 +147,8 @@ say(connect(mine).get("whose"), memory_engine("a") == mine)
     assert owner.hear() == "parent True"
 
 
-def test_equal_names_share_a_database_and_others_do_not(scene: Any) -> None:
-    owner = scene.child(
+def test_equal_names_share_a_database_and_others_do_not(harness: Any) -> None:
+    owner = harness.child(
         """
 say(memory_engine("a") == memory_engine("a"))
 connect(memory_engine("a")).set("key", "value")
@@ -159,8 +159,8 @@ say(connect(memory_engine("a")).get("key"), connect(memory_engine("b")).get("key
     assert owner.hear() == "value None"
 
 
-def test_two_hundred_names_cost_one_server(scene: Any) -> None:
-    owner = scene.child(
+def test_two_hundred_names_cost_one_server(harness: Any) -> None:
+    owner = harness.child(
         """
 addresses = {memory_engine(f"name {n}") for n in range(200)}
 client = connect(memory_engine("name 0"))
@@ -173,11 +173,11 @@ wait()
 """
     )
     assert owner.hear() == "200 200"
-    assert len(scene.servers()) == 1
+    assert len(harness.servers()) == 1
 
 
-def test_threads_and_event_loops_share_one_server(scene: Any) -> None:
-    owner = scene.child(
+def test_threads_and_event_loops_share_one_server(harness: Any) -> None:
+    owner = harness.child(
         """
 import asyncio
 import redis.asyncio
@@ -196,11 +196,11 @@ wait()
 """
     )
     assert owner.hear() == str(sorted([1, 2, 3, 4] * 4))
-    assert len(scene.servers()) == 1
+    assert len(harness.servers()) == 1
 
 
-def test_after_the_server_was_killed_the_next_call_starts_an_empty_one(scene: Any) -> None:
-    owner = scene.child(
+def test_after_the_server_was_killed_the_next_call_starts_an_empty_one(harness: Any) -> None:
+    owner = harness.child(
         """
 first = memory_engine("a")
 connect(first).set("key", "value")
@@ -212,19 +212,19 @@ wait()
 """
     )
     owner.hear()
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
     owner.go_on()
     assert owner.hear() == "True True None"
-    eventually_blocking(lambda: len(list(scene.temporary.iterdir())) == 1, "the folder of the first is gone")
+    eventually_blocking(lambda: len(list(harness.temporary.iterdir())) == 1, "the folder of the first is gone")
 
 
-def test_an_owner_that_ignores_its_children_gets_a_server_too(scene: Any) -> None:
-    owner = scene.child("signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + OWNER)
-    assert scene.connect(owner.hear()).ping()
+def test_an_owner_that_ignores_its_children_gets_a_server_too(harness: Any) -> None:
+    owner = harness.child("signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + OWNER)
+    assert harness.connect(owner.hear()).ping()
 
 
-def test_the_owner_has_no_child_to_wait_for(scene: Any) -> None:
-    owner = scene.child(
+def test_the_owner_has_no_child_to_wait_for(harness: Any) -> None:
+    owner = harness.child(
         """
 memory_engine("a")
 try:
@@ -236,10 +236,10 @@ except ChildProcessError:
     assert owner.hear() == "none"
 
 
-def test_the_server_is_private_and_keeps_nothing(scene: Any) -> None:
-    owner = scene.child(OWNER)
+def test_the_server_is_private_and_keeps_nothing(harness: Any) -> None:
+    owner = harness.child(OWNER)
     socket_path = owner.hear()
-    client = scene.connect(socket_path)
+    client = harness.connect(socket_path)
     assert client.config_get("save")["save"] == ""
     assert client.config_get("appendonly")["appendonly"] == "no"
     assert client.config_get("port")["port"] == "0"
@@ -250,19 +250,19 @@ def test_the_server_is_private_and_keeps_nothing(scene: Any) -> None:
 
 @pytest.mark.parametrize(("setting", "allowed"), [("", False), ("1", True)])
 def test_debug_commands_only_where_asked_for(
-    scene: Any, monkeypatch: pytest.MonkeyPatch, setting: str, allowed: bool
+    harness: Any, monkeypatch: pytest.MonkeyPatch, setting: str, allowed: bool
 ) -> None:
     monkeypatch.setenv("DOCKET_ENGINE_DEBUG", setting)
-    client = scene.connect(scene.child(OWNER).hear())
+    client = harness.connect(harness.child(OWNER).hear())
     assert (client.config_get("enable-debug-command")["enable-debug-command"] == "local") is allowed
 
 
-def test_the_temporary_folder_may_have_a_long_name(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    long = scene.root / ("long" * 30)
+def test_the_temporary_folder_may_have_a_long_name(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = harness.root / ("long" * 30)
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
-    owner = scene.child(OWNER)
+    owner = harness.child(OWNER)
     socket_path = owner.hear()
-    assert scene.connect(socket_path).ping()
+    assert harness.connect(socket_path).ping()
     owner.go_on()
     eventually_blocking(lambda: not Path(socket_path).parent.exists(), "the folder is gone")

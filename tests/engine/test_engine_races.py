@@ -51,47 +51,47 @@ engine.stop()
 """
 
 
-def test_eight_processes_that_start_at_once_get_one_server(scene: Any) -> None:
-    racers = [scene.child(RACER) for _ in range(8)]
+def test_eight_processes_that_start_at_once_get_one_server(harness: Any) -> None:
+    racers = [harness.child(RACER) for _ in range(8)]
     for racer in racers:
         racer.hear()
     for racer in racers:
         racer.go_on()
     assert len({racer.hear() for racer in racers}) == 1
-    assert len(scene.servers()) == 1
-    assert len(scene.keepers()) == 1
-    assert scene.connect(scene.engine().start()).get("count") == "800"
+    assert len(harness.servers()) == 1
+    assert len(harness.keepers()) == 1
+    assert harness.connect(harness.engine().start()).get("count") == "800"
 
 
-def test_eight_processes_that_lose_their_server_at_once_get_one_new_server(scene: Any) -> None:
-    users = [scene.child(PHOENIX) for _ in range(8)]
+def test_eight_processes_that_lose_their_server_at_once_get_one_new_server(harness: Any) -> None:
+    users = [harness.child(PHOENIX) for _ in range(8)]
     for user in users:
         user.hear()
-    client = scene.connect(scene.engine().start())
+    client = harness.connect(harness.engine().start())
     client.set("key", "value")
-    scene.kill(*scene.servers())
+    harness.kill(*harness.servers())
     for user in users:
         user.go_on()
     assert len({user.hear() for user in users}) == 1
-    assert len(scene.servers()) == 1
+    assert len(harness.servers()) == 1
     assert client.get("key") == "value"
 
 
-def test_users_that_come_and_go_while_the_server_stops_lose_nothing(scene: Any, monkeypatch: Any) -> None:
+def test_users_that_come_and_go_while_the_server_stops_lose_nothing(harness: Any, monkeypatch: Any) -> None:
     # Hardly any linger time, so that servers stop all the time; two on one file would lose counts.
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.01")
-    users = [scene.child(COMER_AND_GOER) for _ in range(3)]
+    users = [harness.child(COMER_AND_GOER) for _ in range(3)]
     for user in users:
         user.hear()
     for user in users:
         user.go_on()
     for user in users:
         assert user.hear() == "done"
-    assert scene.connect(scene.engine().start()).get("count") == str(3 * 15 * 10)
+    assert harness.connect(harness.engine().start()).get("count") == str(3 * 15 * 10)
 
 
-def test_threads_of_one_process_get_one_server(scene: Any) -> None:
-    user = scene.child(
+def test_threads_of_one_process_get_one_server(harness: Any) -> None:
+    user = harness.child(
         """
 engines = [FolderEngine(folder) for _ in range(8)]
 threads = [threading.Thread(target=engine.start) for engine in engines]
@@ -104,5 +104,5 @@ wait()
 """
     )
     assert user.hear() == "1"
-    assert len(scene.servers()) == 1
-    assert len(eventually_blocking(scene.keepers, "there is a keeper")) == 1
+    assert len(harness.servers()) == 1
+    assert len(eventually_blocking(harness.keepers, "there is a keeper")) == 1

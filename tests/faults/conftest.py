@@ -54,7 +54,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reports]:
     reports.close()
 
 
-class Stage:
+class Harness:
     """What a test needs: a docket, workers here and in other processes, servers to harm."""
 
     def __init__(self, folder: Path, reports: Reports, stack: AsyncExitStack) -> None:
@@ -140,11 +140,11 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(folder: Path, reports: Reports) -> AsyncIterator[Stage]:
+async def harness(folder: Path, reports: Reports) -> AsyncIterator[Harness]:
     async with AsyncExitStack() as stack:
-        stage = Stage(folder, reports, stack)
-        stack.callback(stage.clean_up)
-        yield stage
+        harness = Harness(folder, reports, stack)
+        stack.callback(harness.clean_up)
+        yield harness
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from docket.errors import ServerFull, ServerUnreachable
 from docket.execution import Disposition
 from tests.waiting import WAIT_LIMIT, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import working
 from .proxy import Proxy
 from .servers import Server
@@ -30,8 +30,8 @@ async def work(what: str = "") -> str:
 
 
 @pytest.fixture
-def server(stage: Stage) -> Server:
-    return stage.server()
+def server(harness: Harness) -> Server:
+    return harness.server()
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ async def proxy(server: Server) -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def far_docket(stage: Stage, proxy: Proxy, **options: Any) -> Docket:
+async def far_docket(harness: Harness, proxy: Proxy, **options: Any) -> Docket:
     """On the far side of the proxy, with a connection
     that works, to a server that knows the script."""
-    docket = await stage.docket(url=proxy.url, **{"add_patience": LONG, **options})
+    docket = await harness.docket(url=proxy.url, **{"add_patience": LONG, **options})
     docket.register(work)
     await docket.add(work, key="before")()
     await docket.cancel("before")
@@ -62,8 +62,8 @@ async def stored(docket: Docket) -> int:
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-async def test_an_add_whose_answer_is_lost_makes_one_task(stage: Stage, proxy: Proxy, size: int) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy)
+async def test_an_add_whose_answer_is_lost_makes_one_task(harness: Harness, proxy: Proxy, size: int) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
     near.register(work)
     proxy.answers_to_cut = 1
 
@@ -72,12 +72,14 @@ async def test_an_add_whose_answer_is_lost_makes_one_task(stage: Stage, proxy: P
     assert proxy.answers_to_cut == 0, "the answer was lost"
     assert execution.disposition is Disposition.SCHEDULED
     assert await stored(near) == 1
-    async with working(await stage.worker(near)):
+    async with working(await harness.worker(near)):
         assert await execution.get_result(timeout=WAIT_LIMIT) == "x" * size
 
 
-async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again(stage: Stage, proxy: Proxy) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy)
+async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again(
+    harness: Harness, proxy: Proxy
+) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
     ran: list[str] = []
 
     async def note(what: str) -> str:
@@ -86,7 +88,7 @@ async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again
 
     near.register(note)
     far.register(note)
-    async with working(await stage.worker(near)):
+    async with working(await harness.worker(near)):
         proxy.answers_to_cut = 1
         adding = asyncio.create_task(far.add(note)("once"))
         await eventually(lambda: not proxy.answers_to_cut, "the answer is lost")
@@ -104,8 +106,8 @@ async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again
     assert await stored(near) == 0
 
 
-async def test_an_add_of_a_key_whose_answer_is_lost_says_that_it_may_be_stored(stage: Stage, proxy: Proxy) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy)
+async def test_an_add_of_a_key_whose_answer_is_lost_says_that_it_may_be_stored(harness: Harness, proxy: Proxy) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1
 
     with pytest.raises(ServerUnreachable, match="may be stored") as caught:
@@ -116,9 +118,9 @@ async def test_an_add_of_a_key_whose_answer_is_lost_says_that_it_may_be_stored(s
 
 
 async def test_an_add_that_would_leave_no_record_is_not_repeated_after_a_lost_answer(
-    stage: Stage, proxy: Proxy
+    harness: Harness, proxy: Proxy
 ) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy, execution_ttl=timedelta(0))
+    near, far = await harness.docket(), await far_docket(harness, proxy, execution_ttl=timedelta(0))
     proxy.answers_to_cut = 1
 
     with pytest.raises(ServerUnreachable) as caught:
@@ -128,8 +130,8 @@ async def test_an_add_that_would_leave_no_record_is_not_repeated_after_a_lost_an
     assert await stored(near) == 1
 
 
-async def test_a_replace_whose_answer_is_lost_says_that_it_may_be_stored(stage: Stage, proxy: Proxy) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy)
+async def test_a_replace_whose_answer_is_lost_says_that_it_may_be_stored(harness: Harness, proxy: Proxy) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1
 
     with pytest.raises(ServerUnreachable) as caught:
@@ -142,8 +144,8 @@ async def test_a_replace_whose_answer_is_lost_says_that_it_may_be_stored(stage: 
 
 
 @pytest.mark.parametrize("how", ["add", "keyed", "replace", "many"])
-async def test_what_could_not_be_sent_is_sent_when_the_server_is_back(stage: Stage, proxy: Proxy, how: str) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy)
+async def test_what_could_not_be_sent_is_sent_when_the_server_is_back(harness: Harness, proxy: Proxy, how: str) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
     await cut_off(far, proxy)
     known = len(proxy.attempts)
     calls = {
@@ -160,8 +162,8 @@ async def test_what_could_not_be_sent_is_sent_when_the_server_is_back(stage: Sta
     assert await stored(near) == 1
 
 
-async def test_a_server_that_stays_away_is_told_of_after_the_patience(stage: Stage, proxy: Proxy) -> None:
-    far = await stage.docket(url=proxy.url, add_patience=timedelta(seconds=0.5))
+async def test_a_server_that_stays_away_is_told_of_after_the_patience(harness: Harness, proxy: Proxy) -> None:
+    far = await harness.docket(url=proxy.url, add_patience=timedelta(seconds=0.5))
     await cut_off(far, proxy)
     before = time.monotonic()
 
@@ -172,8 +174,8 @@ async def test_a_server_that_stays_away_is_told_of_after_the_patience(stage: Sta
     assert 0.5 <= time.monotonic() - before < 30
 
 
-async def test_without_patience_nothing_is_repeated(stage: Stage, proxy: Proxy) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy, add_patience=timedelta(0))
+async def test_without_patience_nothing_is_repeated(harness: Harness, proxy: Proxy) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy, add_patience=timedelta(0))
     proxy.answers_to_cut = 1
 
     with pytest.raises(ServerUnreachable) as caught:
@@ -185,8 +187,8 @@ async def test_without_patience_nothing_is_repeated(stage: Stage, proxy: Proxy) 
         Docket(add_patience=timedelta(seconds=-1))
 
 
-async def test_of_many_each_is_told_the_truth(stage: Stage, proxy: Proxy) -> None:
-    near, far = await stage.docket(), await far_docket(stage, proxy)
+async def test_of_many_each_is_told_the_truth(harness: Harness, proxy: Proxy) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1
 
     made_up, keyed = await far.add_many([far.call(work)("a"), far.call(work, key="k")("b")])
@@ -198,8 +200,8 @@ async def test_of_many_each_is_told_the_truth(stage: Stage, proxy: Proxy) -> Non
     assert await stored(near) == 2
 
 
-async def test_what_a_server_refuses_for_a_while_is_sent_again(stage: Stage, server: Server) -> None:
-    docket = await stage.docket(add_patience=LONG)
+async def test_what_a_server_refuses_for_a_while_is_sent_again(harness: Harness, server: Server) -> None:
+    docket = await harness.docket(add_patience=LONG)
     with redis.Redis.from_url(server.url) as client:
         client.replicaof("127.0.0.1", 1)
         adding = asyncio.create_task(docket.add(work, key="k")())
@@ -211,8 +213,8 @@ async def test_what_a_server_refuses_for_a_while_is_sent_again(stage: Stage, ser
     assert await stored(docket) == 1
 
 
-async def test_a_full_server_is_told_of_at_once(stage: Stage, server: Server) -> None:
-    docket = await stage.docket(add_patience=LONG)
+async def test_a_full_server_is_told_of_at_once(harness: Harness, server: Server) -> None:
+    docket = await harness.docket(add_patience=LONG)
     with redis.Redis.from_url(server.url) as client:
         client.config_set("maxmemory", 1)
         async with asyncio.timeout(LONG.total_seconds() / 2):

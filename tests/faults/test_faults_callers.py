@@ -13,7 +13,7 @@ from docket import Docket, ExecutionState
 from docket.errors import DocketError, ServerUnreachable, ServerUnsuitable, TaskNotRegistered, UnknownScheme
 from tests.waiting import WAIT_LIMIT, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import working
 
 NAMES = [
@@ -42,16 +42,16 @@ NAMES = [
 ]
 
 
-async def test_dockets_with_hostile_names_do_not_meet(stage: Stage) -> None:
+async def test_dockets_with_hostile_names_do_not_meet(harness: Harness) -> None:
     """All on one database, each with the same keys."""
     async with AsyncExitStack() as stack:
-        dockets = [await stage.docket(name, lease=10.0) for name in NAMES]
+        dockets = [await harness.docket(name, lease=10.0) for name in NAMES]
 
         async def whose(name: str) -> str:
             return name
 
         for docket in dockets:
-            await stack.enter_async_context(working(await stage.worker(docket)))
+            await stack.enter_async_context(working(await harness.worker(docket)))
         executions = [await docket.add(whose, key="k")(docket.name) for docket in dockets]
         for docket, execution in zip(dockets, executions, strict=True):
             assert await execution.get_result(timeout=WAIT_LIMIT) == docket.name
@@ -87,21 +87,21 @@ asyncio.run(main())
 """
 
 
-async def test_a_producer_that_is_killed_in_the_middle_of_adding_leaves_no_lock(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_a_producer_that_is_killed_in_the_middle_of_adding_leaves_no_lock(harness: Harness) -> None:
+    docket = await harness.docket()
 
     async def nothing(n: int) -> str:
         return f"after {n}"
 
     for _ in range(2):
-        producer = stage.process(["-c", PRODUCER, docket.name, docket.url])
+        producer = harness.process(["-c", PRODUCER, docket.name, docket.url])
         await eventually(lambda producer=producer: "ready" in producer.output, "it produces")
         await asyncio.sleep(0.1)
         producer.kill()
         await producer.ended()
     executions = [await docket.replace(nothing, datetime.now(UTC), f"key-{i}")(i) for i in range(50)]
     again = [await docket.add(nothing, key=f"new-{i}")(i) for i in range(50)]
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         for i, execution in enumerate([*executions, *again]):
             assert await execution.get_result(timeout=WAIT_LIMIT) == f"after {i % 50}"
 
@@ -138,8 +138,8 @@ async def test_a_server_that_is_not_there_is_one_clear_error(url: str, error: ty
     assert str(raised.value)
 
 
-async def test_a_wrong_password_is_one_clear_error_that_does_not_show_it(stage: Stage) -> None:
-    server = stage.server("--requirepass", "right", tcp=True)
+async def test_a_wrong_password_is_one_clear_error_that_does_not_show_it(harness: Harness) -> None:
+    server = harness.server("--requirepass", "right", tcp=True)
     address = f"127.0.0.1:{server.port}/0"
     for url in (f"redis://{address}", f"redis://:wrong-secret@{address}", f"redis://user:wrong-secret@{address}"):
         with pytest.raises(ServerUnsuitable) as raised:
@@ -150,8 +150,8 @@ async def test_a_wrong_password_is_one_clear_error_that_does_not_show_it(stage: 
         assert (await docket.snapshot()).total_tasks == 0, "and nothing was stored"
 
 
-async def test_a_name_nobody_registered_is_an_error_at_the_caller(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_a_name_nobody_registered_is_an_error_at_the_caller(harness: Harness) -> None:
+    docket = await harness.docket()
     with pytest.raises(TaskNotRegistered, match="no such task"):
         docket.add("no such task")
     with pytest.raises(KeyError):

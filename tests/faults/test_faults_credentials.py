@@ -18,7 +18,7 @@ from docket.errors import ServerUnreachable
 from docket.storage import server as storage_server
 from tests.waiting import WAIT_LIMIT, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .servers import Server
 
@@ -55,14 +55,16 @@ def permit(server: Server, user: str) -> None:
 
 @pytest.mark.parametrize("provider", [Both, OnlyAsync])
 @pytest.mark.parametrize("busy", [True, False], ids=["running", "idle"])
-async def test_a_worker_goes_on_when_its_credentials_are_rotated(stage: Stage, provider: type[Any], busy: bool) -> None:
+async def test_a_worker_goes_on_when_its_credentials_are_rotated(
+    harness: Harness, provider: type[Any], busy: bool
+) -> None:
     """The old user is revoked, which ends its connections. The lease is renewed throughout."""
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     permit(server, "first")
     credentials = provider()
-    docket = await stage.docket(lease=1.0, credential_provider=credentials)
+    docket = await harness.docket(lease=1.0, credential_provider=credentials)
     counted = CountedTasks(docket)
-    worker = await stage.worker(docket)
+    worker = await harness.worker(docket)
     async with working(worker):
         await counted.works("before")
         running = await counted.hold("running") if busy else None
@@ -81,11 +83,11 @@ async def test_a_worker_goes_on_when_its_credentials_are_rotated(stage: Stage, p
             assert counted.starts["running"] == 1
 
 
-async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials(stage: Stage) -> None:
-    server = stage.server(tcp=True)
+async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials(harness: Harness) -> None:
+    server = harness.server(tcp=True)
     permit(server, "first")
-    docket = await stage.docket(lease=1.0, credential_provider=OnlyAsync())
-    worker = await stage.worker(docket)
+    docket = await harness.docket(lease=1.0, credential_provider=OnlyAsync())
+    worker = await harness.worker(docket)
     starts = 0
 
     async def block() -> str:
@@ -143,15 +145,15 @@ async def fails_with(docket: Docket, words: str) -> bool:
 
 @pytest.mark.parametrize("provider", [HangsInLoop, HangsInThread, HangsEverywhere])
 async def test_a_worker_works_again_after_its_credential_provider_hung(
-    stage: Stage, provider: type[Hanging], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: Harness, provider: type[Hanging], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     permit(server, "first")
     credentials = provider()
-    docket = await stage.docket(lease=2.0, credential_provider=credentials)
+    docket = await harness.docket(lease=2.0, credential_provider=credentials)
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         await counted.works("before")
         credentials.hangs = True
         server.run("CLIENT", "KILL", "TYPE", "normal")
@@ -168,8 +170,8 @@ async def test_a_worker_works_again_after_its_credential_provider_hung(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-async def test_a_provider_that_blocks_its_thread_does_not_block_the_event_loop(stage: Stage) -> None:
-    server = stage.server(tcp=True)
+async def test_a_provider_that_blocks_its_thread_does_not_block_the_event_loop(harness: Harness) -> None:
+    server = harness.server(tcp=True)
     permit(server, "first")
     asked, answered = threading.Event(), threading.Event()
     in_time: list[bool] = []
@@ -180,7 +182,7 @@ async def test_a_provider_that_blocks_its_thread_does_not_block_the_event_loop(s
             in_time.append(answered.wait(3))
             return "first", "secret"
 
-    opening = asyncio.create_task(stage.docket(credential_provider=Slow()))
+    opening = asyncio.create_task(harness.docket(credential_provider=Slow()))
     await eventually(asked.is_set, "it is asked")
     answered.set()
     docket = await opening
@@ -189,16 +191,16 @@ async def test_a_provider_that_blocks_its_thread_does_not_block_the_event_loop(s
 
 
 async def test_a_provider_that_says_it_is_for_event_loops_only_serves_a_worker_without_a_word(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Says(OnlyAsync):
         def get_credentials(self) -> tuple[str, str]:
             raise NotImplementedError("use get_credentials_async")
 
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     permit(server, "first")
-    docket = await stage.docket(lease=1.0, credential_provider=Says())
-    worker = await stage.worker(docket)
+    docket = await harness.docket(lease=1.0, credential_provider=Says())
+    worker = await harness.worker(docket)
     counted = CountedTasks(docket)
     async with working(worker):
         await counted.works("here")
@@ -208,13 +210,13 @@ async def test_a_provider_that_says_it_is_for_event_loops_only_serves_a_worker_w
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-async def test_a_provider_that_fails_is_one_clear_error(stage: Stage) -> None:
+async def test_a_provider_that_fails_is_one_clear_error(harness: Harness) -> None:
     class Fails(CredentialProvider):
         async def get_credentials_async(self) -> tuple[str, str]:
             raise LookupError("the vault is sealed")
 
-    stage.server(tcp=True)
-    docket = await stage.docket(credential_provider=Fails(), add_patience=timedelta(0))
+    harness.server(tcp=True)
+    docket = await harness.docket(credential_provider=Fails(), add_patience=timedelta(0))
     with pytest.raises(
         ServerUnreachable, match="credential provider failed: LookupError: the vault is sealed"
     ) as raised:
@@ -222,14 +224,14 @@ async def test_a_provider_that_fails_is_one_clear_error(stage: Stage) -> None:
     assert not raised.value.maybe_stored
 
 
-async def test_a_cluster_is_asked_with_the_same_credentials(stage: Stage) -> None:
-    server = stage.server("--cluster-enabled", "yes", tcp=True)
+async def test_a_cluster_is_asked_with_the_same_credentials(harness: Harness) -> None:
+    server = harness.server("--cluster-enabled", "yes", tcp=True)
     server.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
     await eventually(lambda: b"cluster_state:ok" in server.run("CLUSTER", "INFO"), "the cluster is up")
     permit(server, "first")
     server.run("ACL", "SETUSER", "default", "off")
     url = f"redis+cluster://127.0.0.1:{server.port}"
-    docket = await stage.docket(url=url, credential_provider=OnlyAsync())
+    docket = await harness.docket(url=url, credential_provider=OnlyAsync())
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         await counted.works("here")

@@ -19,7 +19,7 @@ from docket.worker import fetcher, sweeper
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from . import tasks
-from .conftest import Stage
+from .conftest import Harness
 
 LATER = timedelta(hours=1)
 
@@ -53,9 +53,9 @@ async def stored(docket: Docket, key: str) -> bytes:
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
 @pytest.mark.parametrize("waits_in", ["stream", "queue"])
 async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
-    stage: Stage, garbage: Callable[[bytes], bytes], waits_in: str
+    harness: Harness, garbage: Callable[[bytes], bytes], waits_in: str
 ) -> None:
-    docket = await stage.docket()
+    docket = await harness.docket()
     when = datetime.now(UTC) + timedelta(seconds=0.5) if waits_in == "queue" else None
     before = await docket.add(say, when)("before")
     broken = await docket.add(say, when, key="broken")("x" * 100)
@@ -63,7 +63,7 @@ async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
     await tamper(docket, "broken", garbage)
 
     assert len((await docket.snapshot()).future) == 3, "the snapshot shows the others"
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     assert await before.get_result() == "before"
     assert await after.get_result() == "after"
     with pytest.raises(Undecodable):
@@ -76,9 +76,9 @@ async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
 async def test_a_record_that_cannot_be_read_can_be_looked_at_cancelled_and_replaced(
-    stage: Stage, garbage: Callable[[bytes], bytes]
+    harness: Harness, garbage: Callable[[bytes], bytes]
 ) -> None:
-    docket = await stage.docket()
+    docket = await harness.docket()
     for key in ("looked at", "cancelled", "replaced", "cleared"):
         await docket.add(say, datetime.now(UTC) + LATER, key=key)("x" * 100)
         await tamper(docket, key, garbage)
@@ -90,20 +90,20 @@ async def test_a_record_that_cannot_be_read_can_be_looked_at_cancelled_and_repla
     await docket.cancel("looked at")
     assert await docket.clear() == 2
     replacement = await docket.add(say, key="replaced")("new")
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     assert await replacement.get_result() == "new"
 
 
-async def test_foreign_entries_in_the_stream_are_swept_away(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_foreign_entries_in_the_stream_are_swept_away(harness: Harness) -> None:
+    docket = await harness.docket()
     execution = await docket.add(say)("ours")
     async with docket.redis() as redis:
         await redis.xadd(docket.stream_key, {"foreign": "entry"})
         await redis.xadd(docket.stream_key, {"k": "no such task"})
         await redis.xadd(docket.stream_key, {"a": "1", "b": "2"})
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     assert await execution.get_result() == "ours"
-    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    working = asyncio.create_task((await harness.worker(docket)).run_forever())
     async with docket.redis() as redis:
         await eventually(lambda: is_empty(redis, docket), "the stream is empty")
     working.cancel()
@@ -116,9 +116,9 @@ async def is_empty(redis: Any, docket: Docket) -> bool:
 
 @pytest.mark.parametrize("what", ["record", "arguments"])
 async def test_what_a_newer_release_wrote_is_left_for_its_workers(
-    stage: Stage, what: str, caplog: pytest.LogCaptureFixture
+    harness: Harness, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    docket = await stage.docket()
+    docket = await harness.docket()
     newer = await docket.add(say, key="newer")("from the future")
     ours = await docket.add(say)("ours")
     # The version is the first byte of the record, and of the
@@ -132,7 +132,7 @@ async def test_what_a_newer_release_wrote_is_left_for_its_workers(
         return lambda record: record[:position] + bytes([version]) + record[position + 1 :]
 
     await tamper(docket, "newer", with_version(99))
-    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    working = asyncio.create_task((await harness.worker(docket)).run_forever())
     assert await ours.get_result(timeout=WAIT_LIMIT) == "ours"
     await eventually(lambda: caplog.text.count("left for a newer worker") >= 2, "it was met, and met again")
     working.cancel()
@@ -143,32 +143,32 @@ async def test_what_a_newer_release_wrote_is_left_for_its_workers(
 
     # A worker of the newer release, for which the version is nothing unknown.
     await tamper(docket, "newer", with_version(1))
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     assert await newer.get_result() == "from the future"
     assert newer.attempt == 1
 
 
-async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(stage: Stage) -> None:
-    docket = await stage.docket()
-    ignorant = stage.worker_process(tasks=["only_nap"])
-    learned = stage.worker_process(tasks=["only_hold"])
-    await stage.at_work(docket, ignorant, learned)
-    stage.reports.release("go")
+async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(harness: Harness) -> None:
+    docket = await harness.docket()
+    ignorant = harness.worker_process(tasks=["only_nap"])
+    learned = harness.worker_process(tasks=["only_hold"])
+    await harness.at_work(docket, ignorant, learned)
+    harness.reports.release("go")
     held = [await docket.add(tasks.hold, key=f"hold-{i}")("go") for i in range(10)]
     naps = [await docket.add(tasks.nap, key=f"nap-{i}")(0) for i in range(10)]
     assert {await e.get_result(timeout=WAIT_LIMIT) for e in held} == {str(learned.pid)}
     assert {await e.get_result(timeout=WAIT_LIMIT) for e in naps} == {str(ignorant.pid)}
-    assert stage.reports.count("start") == 20
+    assert harness.reports.count("start") == 20
 
     # Alone, the ignorant one says so and leaves it for the next that knows it.
     learned.send(signal.SIGTERM)
     assert await learned.ended() == 0
     orphan = await docket.add(tasks.hold, key="orphan")("go")
     await eventually(lambda: "Unknown task 'hold'" in ignorant.output, "it says so")
-    assert stage.reports.count("start", "orphan") == 0
+    assert harness.reports.count("start", "orphan") == 0
     await orphan.sync()
     assert orphan.state is ExecutionState.QUEUED
-    successor = stage.worker_process(tasks=["only_hold"])
+    successor = harness.worker_process(tasks=["only_hold"])
     assert await orphan.get_result(timeout=WAIT_LIMIT) == str(successor.pid)
 
 
@@ -176,19 +176,19 @@ async def test_a_function_unknown_to_one_worker_is_run_by_the_one_that_knows_it(
     "refused", [(), ("-client|unblock",), ("-client",)], ids=["allowed", "no unblock", "no client"]
 )
 async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
-    stage: Stage, refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    harness: Harness, refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the server's permissions keep it from
     ending a read: then the connection is closed."""
     monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
     monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
-    stage.server()
-    docket, ignorant = await stage.docket(lease=60), await stage.docket(lease=60)
+    harness.server()
+    docket, ignorant = await harness.docket(lease=60), await harness.docket(lease=60)
     docket.register(say)
     if refused:
         await docket.server.client.execute_command("ACL", "SETUSER", "default", *refused)
-    workers = [await stage.worker(d, concurrency=1) for d in (docket, ignorant)]
+    workers = [await harness.worker(d, concurrency=1) for d in (docket, ignorant)]
     working = [asyncio.create_task(worker.run_forever()) for worker in workers]
     for n in range(10):
         execution = await docket.add(say)(str(n))
@@ -255,12 +255,12 @@ async def raise_it(error: str) -> None:
     ],
 )
 async def test_an_exception_that_cannot_be_stored_is_shown_instead(
-    stage: Stage, error: str, expected: type[BaseException]
+    harness: Harness, error: str, expected: type[BaseException]
 ) -> None:
-    docket = await stage.docket(max_payload=100_000)
+    docket = await harness.docket(max_payload=100_000)
     failing = await docket.add(raise_it)(error)
     fine = await docket.add(say)("fine")
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     assert await fine.get_result() == "fine"
     with pytest.raises(expected) as raised:
         await failing.get_result()
@@ -272,8 +272,8 @@ async def test_an_exception_that_cannot_be_stored_is_shown_instead(
     assert len(failing.error) < 5_000, "error texts are cut"
 
 
-async def test_a_result_that_cannot_be_stored_fails_the_task_and_says_why(stage: Stage) -> None:
-    docket = await stage.docket(max_payload=100_000)
+async def test_a_result_that_cannot_be_stored_fails_the_task_and_says_why(harness: Harness) -> None:
+    docket = await harness.docket(max_payload=100_000)
 
     async def unpicklable() -> Any:
         return Unpicklable()
@@ -283,7 +283,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_task_and_says_why(stage:
 
     first, second = await docket.add(unpicklable)(), await docket.add(too_large)()
     fine = await docket.add(say)("fine")
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     with pytest.raises(Unserializable, match="Unpicklable"):
         await first.get_result()
     with pytest.raises(PayloadTooLarge, match="200,"):
@@ -291,8 +291,8 @@ async def test_a_result_that_cannot_be_stored_fails_the_task_and_says_why(stage:
     assert await fine.get_result() == "fine"
 
 
-async def test_arguments_that_cannot_be_stored_are_refused_at_the_caller(stage: Stage) -> None:
-    docket = await stage.docket(max_payload=100_000)
+async def test_arguments_that_cannot_be_stored_are_refused_at_the_caller(harness: Harness) -> None:
+    docket = await harness.docket(max_payload=100_000)
     with pytest.raises(Unserializable):
         await docket.add(say)(Unpicklable())  # type: ignore[arg-type]
     with pytest.raises(PayloadTooLarge):
@@ -300,8 +300,8 @@ async def test_arguments_that_cannot_be_stored_are_refused_at_the_caller(stage: 
     assert (await docket.snapshot()).total_tasks == 0, "nothing was stored"
 
 
-async def test_an_argument_that_cannot_be_shown_does_not_keep_its_task_from_running(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_an_argument_that_cannot_be_shown_does_not_keep_its_task_from_running(harness: Harness) -> None:
+    docket = await harness.docket()
 
     async def shy(what: Annotated[Any, Logged()]) -> str:
         return type(what).__name__
@@ -311,17 +311,17 @@ async def test_an_argument_that_cannot_be_shown_does_not_keep_its_task_from_runn
     before = with_log.level
     with_log.setLevel(logging.INFO)
     try:
-        await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+        await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     finally:
         with_log.setLevel(before)
     assert await execution.get_result() == "Speechless"
 
 
-async def test_a_task_for_the_end_of_time_harms_nobody(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_a_task_for_the_end_of_time_harms_nobody(harness: Harness) -> None:
+    docket = await harness.docket()
     await docket.add(say, datetime.max.replace(tzinfo=UTC), key="never")("never")
     now = await docket.add(say)("now")
-    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    working = asyncio.create_task((await harness.worker(docket)).run_forever())
     assert await now.get_result(timeout=WAIT_LIMIT) == "now"
     assert [e.key for e in (await docket.snapshot()).future] == ["never"]
     execution = await docket.get_execution("never")
@@ -331,16 +331,16 @@ async def test_a_task_for_the_end_of_time_harms_nobody(stage: Stage) -> None:
     await ends(working)
 
 
-async def test_a_run_that_was_replaced_leaves_no_trace(stage: Stage) -> None:
+async def test_a_run_that_was_replaced_leaves_no_trace(harness: Harness) -> None:
     """Row A12: waiting tasks that are cancelled or replaced
     while they are delivered leave no pending record."""
-    docket = await stage.docket()
+    docket = await harness.docket()
     ran: list[str] = []
 
     async def note(word: str, execution: Execution = CurrentExecution()) -> None:
         ran.append(word)
 
-    worker = await stage.worker(docket, concurrency=5)
+    worker = await harness.worker(docket, concurrency=5)
     working = asyncio.create_task(worker.run_forever())
     for i in range(100):
         key = f"task-{i}"

@@ -21,7 +21,7 @@ from docket.errors import ServerUnreachable
 from docket.storage import hosts
 from tests.waiting import WAIT_LIMIT, ends, eventually, eventually_blocking
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import working
 from .test_faults_server_kinds import place
 
@@ -53,10 +53,10 @@ async def double(number: int) -> int:
 
 
 @pytest.mark.parametrize("kind", ["memory", "embedded", "unix", "tcp", "cluster", "sentinel"])
-async def test_docket_does_not_wait_for_users_threads(stage: Stage, kind: str) -> None:
-    with place(stage, kind) as url:
+async def test_docket_does_not_wait_for_users_threads(harness: Harness, kind: str) -> None:
+    with place(harness, kind) as url:
         url = url.replace("127.0.0.1", "localhost")
-        async with blocked_executor(), asyncio.timeout(SECONDS), Docket(stage.name, url) as docket:
+        async with blocked_executor(), asyncio.timeout(SECONDS), Docket(harness.name, url) as docket:
             docket.register(double)
             async with Worker(docket) as worker:
                 running = asyncio.create_task(worker.run_forever())
@@ -65,11 +65,11 @@ async def test_docket_does_not_wait_for_users_threads(stage: Stage, kind: str) -
             await ends(running)
 
 
-async def test_docket_connects_again_without_users_threads(stage: Stage) -> None:
-    server = stage.server(tcp=True)
-    docket = await stage.docket(url=stage.url.replace("127.0.0.1", "localhost"))
+async def test_docket_connects_again_without_users_threads(harness: Harness) -> None:
+    server = harness.server(tcp=True)
+    docket = await harness.docket(url=harness.url.replace("127.0.0.1", "localhost"))
     docket.register(double)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         assert await (await docket.add(double)(1)).get_result(timeout=WAIT_LIMIT) == 2
         async with blocked_executor(), asyncio.timeout(SECONDS):
             for number in range(3):
@@ -85,12 +85,12 @@ async def test_docket_connects_again_without_users_threads(stage: Stage) -> None
 
 
 async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     monkeypatch.setattr(hosts, "_resolve", lambda host, port: ["127.0.0.2", "127.0.0.1"])
     server.run("CONFIG", "SET", "bind", "127.0.0.1")
-    async with Docket(stage.name, f"redis://some.name:{server.port}/0") as docket:
+    async with Docket(harness.name, f"redis://some.name:{server.port}/0") as docket:
         docket.register(double)
         async with Worker(docket) as worker:
             execution = await docket.add(double)(2)
@@ -98,11 +98,13 @@ async def test_a_name_with_an_address_nobody_listens_on_leads_to_the_next(
             assert await execution.get_result(timeout=WAIT_LIMIT) == 4
 
 
-async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last known addresses are used. The worker's connection
     is cut meanwhile, and its lease is two seconds."""
-    server = stage.server(tcp=True)
-    docket = await stage.docket(url=stage.url.replace("127.0.0.1", "localhost"))
+    server = harness.server(tcp=True)
+    docket = await harness.docket(url=harness.url.replace("127.0.0.1", "localhost"))
     starts, release, silence = 0, asyncio.Event(), threading.Event()
 
     async def long() -> None:
@@ -115,14 +117,14 @@ async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(stage: Stage, m
         raise OSError("no answer")
 
     docket.register(long)
-    async with working(await stage.worker(docket)) as run:
+    async with working(await harness.worker(docket)) as run:
         execution = await docket.add(long)()
         await eventually(lambda: starts == 1, "it runs")
         monkeypatch.setattr(hosts, "_resolve", silent)
         server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        near = await stage.docket(docket.name, url=f"redis://127.0.0.1:{server.port}/0")
+        near = await harness.docket(docket.name, url=f"redis://127.0.0.1:{server.port}/0")
         near.register(long)
-        async with working(await stage.worker(near)):
+        async with working(await harness.worker(near)):
             await asyncio.sleep(5.0)
             assert not run.done()
             release.set()
@@ -168,11 +170,11 @@ def tls_server(folder: Path) -> Iterator[tuple[int, Path]]:
         process.wait()
 
 
-async def test_tls_verifies_the_name_and_not_the_address(stage: Stage, tls_server: tuple[int, Path]) -> None:
+async def test_tls_verifies_the_name_and_not_the_address(harness: Harness, tls_server: tuple[int, Path]) -> None:
     port, cert = tls_server
     options = f"ssl_ca_certs={cert}&ssl_check_hostname=true"
     async with blocked_executor(), asyncio.timeout(SECONDS):
-        async with Docket(stage.name, f"rediss://localhost:{port}/0?{options}") as docket:
+        async with Docket(harness.name, f"rediss://localhost:{port}/0?{options}") as docket:
             docket.register(double)
             async with Worker(docket) as worker:
                 execution = await docket.add(double)(2)
@@ -182,5 +184,5 @@ async def test_tls_verifies_the_name_and_not_the_address(stage: Stage, tls_serve
                 assert client.execute_command("PING") == b"PONG"
                 client.close()
         with pytest.raises(ServerUnreachable, match="certificate"):
-            async with Docket(stage.name, f"rediss://127.0.0.1:{port}/0?{options}"):
+            async with Docket(harness.name, f"rediss://127.0.0.1:{port}/0?{options}"):
                 pass

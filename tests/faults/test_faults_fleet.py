@@ -15,25 +15,25 @@ from docket.ledger.workers import worker_name
 from tests.waiting import WAIT_LIMIT, eventually
 
 from . import tasks
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .processes import LEASE, WorkerProcess
 
 
-async def test_workers_that_come_and_go_leave_nothing_behind(stage: Stage) -> None:
-    docket = await stage.docket(lease=1.0)
+async def test_workers_that_come_and_go_leave_nothing_behind(harness: Harness) -> None:
+    docket = await harness.docket(lease=1.0)
     counted = CountedTasks(docket)
     for generation in range(10):
         async with AsyncExitStack() as stack:
             for i in range(10):
-                await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{generation}-{i}")))
+                await stack.enter_async_context(working(await harness.worker(docket, name=f"worker-{generation}-{i}")))
             await counted.works(f"generation-{generation}")
     # And some that had no time to say goodbye.
-    killed = [stage.worker_process(lease=1.0) for _ in range(2)]
-    await stage.at_work(docket, *killed)
+    killed = [harness.worker_process(lease=1.0) for _ in range(2)]
+    await harness.at_work(docket, *killed)
     for process in killed:
         process.kill()
-    async with working(await stage.worker(docket, name="the last")):
+    async with working(await harness.worker(docket, name="the last")):
         await counted.works("after")
         await eventually(lambda: has_only(docket, {"the last"}), "the dead are off the roster")
         assert await consumers(docket) <= 1
@@ -64,20 +64,20 @@ async def consumers(docket: Docket) -> int:
     return max(len(of_stream) for of_stream in found)
 
 
-async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(harness: Harness) -> None:
+    docket = await harness.docket()
     held, orphaned = CountedTasks(docket), "orphan"
-    async with working(await stage.worker(docket, concurrency=5000)):
+    async with working(await harness.worker(docket, concurrency=5000)):
         await docket.add_many(docket.call(held.long, key=f"held-{i}")() for i in range(5000))
         await eventually(lambda: len(held.starts) == 5000, "five thousand are held")
-        victim = stage.worker_process(concurrency=1)
+        victim = harness.worker_process(concurrency=1)
         await docket.add(tasks.hold, key=orphaned)("go")
-        await stage.started(orphaned)
+        await harness.started(orphaned)
         # One slot becomes free for it, and no more.
         await docket.cancel("held-4999")
         victim.kill()
         killed_at = time.monotonic()
-        stage.reports.release("go")
+        harness.reports.release("go")
         execution = await docket.get_execution(orphaned)
         assert execution is not None
         while not execution.state.finished:
@@ -91,10 +91,12 @@ async def test_an_orphan_behind_thousands_of_live_deliveries_is_found(stage: Sta
 
 
 @pytest.mark.parametrize("how", ["killed", "paused"])
-async def test_scheduled_tasks_run_long_before_the_lease_of_the_worker_that_staged_ends(stage: Stage, how: str) -> None:
-    docket = await stage.docket(lease=3600.0)
-    workers = [stage.worker_process(lease=3600.0) for _ in range(3)]
-    await stage.at_work(docket, *workers)
+async def test_scheduled_tasks_run_long_before_the_lease_of_the_worker_that_staged_ends(
+    harness: Harness, how: str
+) -> None:
+    docket = await harness.docket(lease=3600.0)
+    workers = [harness.worker_process(lease=3600.0) for _ in range(3)]
+    await harness.at_work(docket, *workers)
     leader = await staging_worker(docket, workers)
     leader.kill() if how == "killed" else leader.pause()
 
@@ -102,9 +104,9 @@ async def test_scheduled_tasks_run_long_before_the_lease_of_the_worker_that_stag
     for n in range(5):
         await docket.add(tasks.nap, datetime.fromtimestamp(begin + n, UTC), key=f"task-{n}")(0)
     for n in range(5):
-        await stage.started(f"task-{n}")
+        await harness.started(f"task-{n}")
     offset = time.time() - time.monotonic()
-    late = [stage.reports.read("start", f"task-{n}")[0].at + offset - (begin + n) for n in range(5)]
+    late = [harness.reports.read("start", f"task-{n}")[0].at + offset - (begin + n) for n in range(5)]
     assert all(seconds >= -0.01 for seconds in late), late
     assert await staging_worker(docket, workers) is not leader
 
@@ -116,10 +118,13 @@ async def staging_worker(docket: Docket, workers: list[WorkerProcess]) -> Worker
     return leader
 
 
-async def test_a_worker_that_drains_leaves_staging_to_another(stage: Stage) -> None:
-    docket = await stage.docket(lease=3600.0)
+async def test_a_worker_that_drains_leaves_staging_to_another(harness: Harness) -> None:
+    docket = await harness.docket(lease=3600.0)
     counted = CountedTasks(docket)
-    first, second = await stage.worker(docket, name="first", concurrency=1), await stage.worker(docket, name="second")
+    first, second = (
+        await harness.worker(docket, name="first", concurrency=1),
+        await harness.worker(docket, name="second"),
+    )
     draining = asyncio.create_task(first.run_forever())
     await eventually(lambda: first.is_working and first.staff.duties.leads, "the first leads")
     held = await counted.hold("held")

@@ -13,7 +13,7 @@ import pytest
 from docket import CurrentExecution, Docket, Execution, Worker
 from tests.waiting import SECONDS, WAIT_LIMIT, ends, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks
 
 SCENARIO = """
@@ -68,27 +68,27 @@ assert not threads, threads
 
 
 @pytest.mark.parametrize("place", ["memory", "unix", "tcp"])
-async def test_a_whole_life_leaves_no_warning_no_task_no_thread_and_no_connection(stage: Stage, place: str) -> None:
+async def test_a_whole_life_leaves_no_warning_no_task_no_thread_and_no_connection(harness: Harness, place: str) -> None:
     """With every warning an error, on Python's development
     mode, in three event loops one after the other."""
     if place != "memory":
-        stage.server(tcp=place == "tcp")
-    url = "memory://lifetimes" if place == "memory" else stage.url
+        harness.server(tcp=place == "tcp")
+    url = "memory://lifetimes" if place == "memory" else harness.url
     # A warning of a library at import is not ours to judge.
-    process = stage.process(["-X", "dev", "-W", "error", "-c", SCENARIO, url])
+    process = harness.process(["-X", "dev", "-W", "error", "-c", SCENARIO, url])
     assert await process.ended() == 0, process.output[-3000:]
     told = [line for line in process.output.splitlines() if "at first" not in line]
     assert not [line for line in told if "Warning" in line or "unclosed" in line or "never awaited" in line], told
     if place != "memory":
-        await eventually(lambda: no_other_clients(stage), "all connections are closed")
+        await eventually(lambda: no_other_clients(harness), "all connections are closed")
 
 
-def no_other_clients(stage: Stage) -> bool:
-    with stage.servers[-1].client() as client:
+def no_other_clients(harness: Harness) -> bool:
+    with harness.servers[-1].client() as client:
         return len(client.client_list()) == 1
 
 
-async def test_two_hundred_dockets_cost_one_server_and_milliseconds_each(stage: Stage) -> None:
+async def test_two_hundred_dockets_cost_one_server_and_milliseconds_each(harness: Harness) -> None:
     async with Docket("first", "memory://lifetimes-first") as first, first.redis() as redis:
         server = (await redis.info("server"))["process_id"]
     started = time.process_time()
@@ -102,10 +102,10 @@ async def test_two_hundred_dockets_cost_one_server_and_milliseconds_each(stage: 
 
 
 @pytest.mark.parametrize("method", ["run_forever", "run_until_finished", "run_at_most"])
-async def test_cancelling_a_worker_drains_it_and_returns(stage: Stage, method: str) -> None:
-    docket = await stage.docket()
+async def test_cancelling_a_worker_drains_it_and_returns(harness: Harness, method: str) -> None:
+    docket = await harness.docket()
     counted = CountedTasks(docket)
-    worker = await stage.worker(docket)
+    worker = await harness.worker(docket)
     later = await docket.add(counted.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
     run = {
         "run_forever": worker.run_forever,
@@ -128,9 +128,9 @@ async def test_cancelling_a_worker_drains_it_and_returns(stage: Stage, method: s
         await docket.cancel(execution.key)
 
 
-async def test_a_worker_inside_a_timeout_stops_when_time_is_up(stage: Stage) -> None:
-    docket = await stage.docket()
-    worker = await stage.worker(docket)
+async def test_a_worker_inside_a_timeout_stops_when_time_is_up(harness: Harness) -> None:
+    docket = await harness.docket()
+    worker = await harness.worker(docket)
     async with asyncio.timeout(0.3):
         await worker.run_forever()
     task = asyncio.current_task()
@@ -138,12 +138,12 @@ async def test_a_worker_inside_a_timeout_stops_when_time_is_up(stage: Stage) -> 
     assert task.cancelling() == 0
 
 
-async def test_cancelling_twice_hands_back_what_runs(stage: Stage) -> None:
-    docket = await stage.docket(lease=60.0)
+async def test_cancelling_twice_hands_back_what_runs(harness: Harness) -> None:
+    docket = await harness.docket(lease=60.0)
     counted = CountedTasks(docket)
     # As often as you like: the task is not to blame, so it is not buried for it.
     for stops in range(1, 6):
-        worker = await stage.worker(docket)
+        worker = await harness.worker(docket)
         working = asyncio.create_task(worker.run_forever())
         await docket.add(counted.long, key="running")()
         await eventually(lambda stops=stops: counted.starts["running"] == stops, "it runs")
@@ -154,17 +154,17 @@ async def test_cancelling_twice_hands_back_what_runs(stage: Stage) -> None:
         await ends(working)
         assert counted.cancelled["running"] == stops
     counted.release.set()
-    await ends(asyncio.create_task((await stage.worker(docket)).run_until_finished()))
+    await ends(asyncio.create_task((await harness.worker(docket)).run_until_finished()))
     assert counted.starts["running"] == 6
     assert counted.finished["running"] == 1
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 10, 20])
-async def test_a_second_cancel_counts_however_soon_it_comes(stage: Stage, turns: int) -> None:
+async def test_a_second_cancel_counts_however_soon_it_comes(harness: Harness, turns: int) -> None:
     """Also while the worker still ends its services."""
-    docket = await stage.docket(lease=60.0)
+    docket = await harness.docket(lease=60.0)
     counted = CountedTasks(docket)
-    working = asyncio.create_task((await stage.worker(docket)).run_forever())
+    working = asyncio.create_task((await harness.worker(docket)).run_forever())
     await docket.add(counted.long, key="running")()
     await eventually(lambda: counted.starts["running"] == 1, "it runs")
     working.cancel()
@@ -176,8 +176,8 @@ async def test_a_second_cancel_counts_however_soon_it_comes(stage: Stage, turns:
     await docket.clear()
 
 
-async def test_a_worker_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_a_worker_can_be_cancelled_at_any_moment_of_its_set_up(harness: Harness) -> None:
+    docket = await harness.docket()
     before = threading.active_count()
     # Before its first step there is no worker that could return.
     for moment in range(1, 60):
@@ -193,11 +193,11 @@ async def test_a_worker_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stag
     assert await docket.workers() == []
 
 
-async def test_a_docket_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_docket_can_be_cancelled_at_any_moment_of_its_set_up(harness: Harness) -> None:
+    server = harness.server()
 
     async def live() -> None:
-        async with Docket(stage.name, stage.url) as docket:
+        async with Docket(harness.name, harness.url) as docket:
             await docket.snapshot()
             await asyncio.sleep(0.05)
 
@@ -212,8 +212,8 @@ async def test_a_docket_can_be_cancelled_at_any_moment_of_its_set_up(stage: Stag
     await eventually(lambda: len(server.run("CLIENT", "LIST").splitlines()) == 1, "all connections are closed")
 
 
-async def test_a_docket_and_a_worker_can_be_entered_again(stage: Stage) -> None:
-    docket = Docket(stage.name, stage.url)
+async def test_a_docket_and_a_worker_can_be_entered_again(harness: Harness) -> None:
+    docket = Docket(harness.name, harness.url)
     worker = Worker(docket)
 
     async def answer(execution: Execution = CurrentExecution()) -> str:
@@ -231,10 +231,10 @@ async def test_a_docket_and_a_worker_can_be_entered_again(stage: Stage) -> None:
             assert await execution.get_result() == f"round-{round_number}"
 
 
-async def test_leaving_with_work_under_way_waits_for_nobody_outside(stage: Stage) -> None:
+async def test_leaving_with_work_under_way_waits_for_nobody_outside(harness: Harness) -> None:
     """Adds that nobody awaited any more are sent; waiters are
     woken with an error or a cancel, and nothing hangs."""
-    docket = Docket(stage.name, stage.url)
+    docket = Docket(harness.name, harness.url)
 
     async def nothing() -> None: ...
 

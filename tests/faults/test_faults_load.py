@@ -11,7 +11,7 @@ import pytest
 from docket import CurrentExecution, Docket, Execution
 from tests.waiting import eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import working
 from .servers import Server
 
@@ -38,9 +38,9 @@ async def cost_of_one(server: Server, docket: Docket, worker: str) -> Counter[st
 
 
 @pytest.mark.timeout(600)
-async def test_adding_and_taking_cost_the_same_however_many_wait(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_adding_and_taking_cost_the_same_however_many_wait(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     await docket.ledger.register("worker~1", 600_000, ["nothing"])
     # The first of all creates stream and group, and the scripts are loaded.
     await cost_of_one(server, docket, "worker~1")
@@ -58,9 +58,9 @@ async def test_adding_and_taking_cost_the_same_however_many_wait(stage: Stage) -
 
 
 @pytest.mark.timeout(600)
-async def test_fifty_thousand_tasks_due_at_one_moment_hold_up_nobody(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_fifty_thousand_tasks_due_at_one_moment_hold_up_nobody(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     ran = 0
 
     async def count() -> None:
@@ -77,7 +77,7 @@ async def test_fifty_thousand_tasks_due_at_one_moment_hold_up_nobody(stage: Stag
     server.run("CONFIG", "RESETSTAT")
     with server.client() as client:
         before = cpu_seconds(client)
-    async with working(await stage.worker(docket, concurrency=100)):
+    async with working(await harness.worker(docket, concurrency=100)):
         probe = await docket.add(ran_before)()
         assert await probe.get_result(timeout=timedelta(minutes=5)) < 50_000, "it need not wait for all of them"
         await eventually(lambda: all_staged(server, docket), "all of them are staged")
@@ -108,9 +108,9 @@ def all_staged(server: Server, docket: Docket) -> bool:
     return server.run("ZCARD", docket.queue_key) == 0
 
 
-async def test_tasks_that_fall_due_together_run_in_the_order_of_their_times(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_tasks_that_fall_due_together_run_in_the_order_of_their_times(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     order: list[int] = []
 
     async def note(n: int, execution: Execution = CurrentExecution()) -> None:
@@ -121,6 +121,6 @@ async def test_tasks_that_fall_due_together_run_in_the_order_of_their_times(stag
     await docket.add_many(reversed(calls))
     # As if an hour and a minute had passed: all of them are due now.
     move_queue(server, docket, -3_660_000)
-    async with working(await stage.worker(docket, concurrency=1)):
+    async with working(await harness.worker(docket, concurrency=1)):
         await eventually(lambda: len(order) == 300, "all have run")
     assert order == sorted(order)

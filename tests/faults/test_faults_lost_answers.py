@@ -17,7 +17,7 @@ from docket import ConcurrencyLimit, CurrentWorker, Docket, ExecutionState, Work
 from docket.worker import unknown_deliveries
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
-from .conftest import Stage
+from .conftest import Harness
 from .proxy import Proxy
 
 LARGE = "x" * 40_000
@@ -56,14 +56,14 @@ async def is_member(docket: Docket, set_name: str, worker: Worker) -> bool:
     return worker.id.encode() in await docket.server.client.zrange(docket.key(set_name), 0, -1)
 
 
-async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again(stage: Stage) -> None:
+async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again(harness: Harness) -> None:
     """The message arrives when the task runs, found without it, and when no slot is free."""
-    server, holding = stage.server(), Holding()
+    server, holding = harness.server(), Holding()
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(lease=60, url=proxy.url), await stage.docket(lease=60, url=server.url)
+        far, near = await harness.docket(lease=60, url=proxy.url), await harness.docket(lease=60, url=server.url)
         for docket in (far, near):
             docket.register(holding.hold)
-        async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
+        async with working(await harness.worker(far, name="far", concurrency=3)) as worker:
             await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
             await near.add(holding.hold, key="last-direct")("last-direct")
@@ -74,7 +74,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
             await holding.has("last-direct", "read")
             await near.add(holding.hold)("last", LARGE)
             await holding.has("last")
-            async with working(await stage.worker(near, name="near", concurrency=1)):
+            async with working(await harness.worker(near, name="near", concurrency=1)):
                 heard = asyncio.Event()
                 await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
                 proxy.messages.set()
@@ -89,18 +89,18 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
 
 @pytest.mark.parametrize("meanwhile", ["replaced", "cancelled"])
 async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer_counts(
-    stage: Stage, meanwhile: str, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, meanwhile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message is held up for longer than a second. When
     it comes, its task has been replaced, or was cancelled."""
     # The look that would find the run by itself is later.
     monkeypatch.setattr(unknown_deliveries, "CHECK_SECONDS", 600.0)
-    server, holding = stage.server(), Holding()
+    server, holding = harness.server(), Holding()
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(lease=4, url=proxy.url), await stage.docket(lease=4, url=server.url)
+        far, near = await harness.docket(lease=4, url=proxy.url), await harness.docket(lease=4, url=server.url)
         for docket in (far, near):
             docket.register(holding.hold)
-        async with working(await stage.worker(far, name="far", concurrency=3)) as worker:
+        async with working(await harness.worker(far, name="far", concurrency=3)) as worker:
             await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
             await near.add(holding.hold, key="last-direct")("old")
@@ -133,10 +133,10 @@ async def is_empty(docket: Docket) -> bool:
     return (await docket.snapshot()).total_tasks == 0
 
 
-async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_worker(stage: Stage) -> None:
-    docket, holding = await stage.docket(lease=60), Holding()
+async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_worker(harness: Harness) -> None:
+    docket, holding = await harness.docket(lease=60), Holding()
     docket.register(holding.hold)
-    async with working(await stage.worker(docket, name="busy", concurrency=2)) as busy:
+    async with working(await harness.worker(docket, name="busy", concurrency=2)) as busy:
         for name in ("a", "b"):
             await docket.add(holding.hold)(name)
         await holding.has("a", "b")
@@ -144,7 +144,7 @@ async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_w
         await docket.add(holding.hold, key="lost")("lost")
         [lost] = await docket.ledger.take(busy.id, busy.name_json, 1) or []
         assert lost.key == "lost"
-        async with working(await stage.worker(docket, name="idle", concurrency=1)):
+        async with working(await harness.worker(docket, name="idle", concurrency=1)):
             await docket.server.client.client_kill_filter(_type="pubsub")
             await holding.has("lost")
             assert ("lost", "idle") in holding.began
@@ -154,9 +154,9 @@ async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_w
 
 
 async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are_free_again(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = stage.server()
+    server = harness.server()
     began: list[str] = []
 
     async def limited(name: str, group: Annotated[str, ConcurrencyLimit(1)]) -> str:
@@ -166,10 +166,10 @@ async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are
         return name
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         for docket in (far, near):
             docket.register(limited)
-        async with working(await stage.worker(far, name="far")) as worker:
+        async with working(await harness.worker(far, name="far")) as worker:
             id = worker.id
             await near.add(limited, key="k")("first", "g")
             await eventually(lambda: began == ["first"], "it runs")
@@ -185,11 +185,11 @@ async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are
 
 
 async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon_as_the_server_is_reachable(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not found by the look for unknown deliveries, but handed back.
     monkeypatch.setattr(unknown_deliveries, "RECHECK_SECONDS", 600.0)
-    server = stage.server()
+    server = harness.server()
     began: list[str] = []
     over = asyncio.Event()
 
@@ -198,10 +198,10 @@ async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon
         await over.wait()
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         for docket in (far, near):
             docket.register(note)
-        async with working(await stage.worker(far, name="far")) as worker:
+        async with working(await harness.worker(far, name="far")) as worker:
             execution = await near.add(note, key="k")("k")
             await eventually(lambda: began == ["k"], "it runs")
             with caplog.at_level(logging.WARNING):

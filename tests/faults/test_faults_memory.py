@@ -12,7 +12,7 @@ from docket import Docket, ExecutionState, Perpetual
 from docket.errors import ServerFull
 from tests.waiting import WAIT_LIMIT, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .servers import Server
 
@@ -23,11 +23,11 @@ def fill(server: Server) -> None:
     server.run("CONFIG", "SET", "maxmemory", str(used - 100_000))
 
 
-async def test_on_a_full_server_adding_is_refused_and_everything_else_works(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket(lease=1.0)
+async def test_on_a_full_server_adding_is_refused_and_everything_else_works(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket(lease=1.0)
     counted = CountedTasks(docket)
-    worker = await stage.worker(docket, concurrency=2)
+    worker = await harness.worker(docket, concurrency=2)
     async with working(worker):
         running = [await counted.hold("running"), await counted.hold("to be cancelled")]
         waiting = [await counted.add(f"waiting-{i}") for i in range(20)]
@@ -56,9 +56,9 @@ async def test_on_a_full_server_adding_is_refused_and_everything_else_works(stag
     assert set(counted.starts.values()) == {1}
 
 
-async def test_a_worker_can_start_on_a_full_server_and_make_room(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_a_worker_can_start_on_a_full_server_and_make_room(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     counted = CountedTasks(docket)
 
     async def tick(perpetual: Perpetual = Perpetual(every=timedelta(hours=1), automatic=True)) -> None: ...
@@ -66,7 +66,7 @@ async def test_a_worker_can_start_on_a_full_server_and_make_room(stage: Stage) -
     docket.register(tick)
     waiting = [await counted.add(f"waiting-{i}") for i in range(50)]
     fill(server)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         for execution in waiting:
             assert await execution.get_result(timeout=WAIT_LIMIT) == execution.key
         server.run("CONFIG", "SET", "maxmemory", "0")
@@ -83,24 +83,24 @@ async def test_a_worker_can_start_on_a_full_server_and_make_room(stage: Stage) -
     ],
 )
 async def test_a_policy_that_may_delete_work_is_warned_of(
-    stage: Stage, policy: str, risk: str | None, caplog: pytest.LogCaptureFixture
+    harness: Harness, policy: str, risk: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = stage.server()
+    server = harness.server()
     server.run("CONFIG", "SET", "maxmemory-policy", policy)
-    docket = await stage.docket()
+    docket = await harness.docket()
     with caplog.at_level(logging.WARNING, "docket.storage"):
-        async with working(await stage.worker(docket)):
+        async with working(await harness.worker(docket)):
             await CountedTasks(docket).works("task")
     warnings = [record.getMessage() for record in caplog.records if "maxmemory-policy" in record.getMessage()]
     assert len(warnings) == (0 if risk is None else 1)
     assert all(policy in warning and "noeviction" in warning and (risk or "") in warning for warning in warnings)
 
 
-async def test_unfinished_work_never_expires_and_finished_work_always_does(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_unfinished_work_never_expires_and_finished_work_always_does(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         await counted.works("done")
         await counted.hold("running")
         await docket.add(counted.short, datetime.now(UTC) + timedelta(hours=1), key="later")()

@@ -14,13 +14,13 @@ from docket._aio import Backoff
 from docket.execution import waiting
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .proxy import Proxy
 
 
-async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_start_them(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_start_them(harness: Harness) -> None:
+    server = harness.server()
     events: list[tuple[str, str, float]] = []
     release = asyncio.Event()
 
@@ -34,12 +34,12 @@ async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_sta
         return worker.name
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         near.register(task)
-        async with working(await stage.worker(far, name="far")):
+        async with working(await harness.worker(far, name="far")):
             execution = await far.add(task, key="task")()
             await eventually(lambda: events, "it runs")
-            async with working(await stage.worker(near, name="near")):
+            async with working(await harness.worker(near, name="near")):
                 proxy.vanish()
                 await eventually(lambda: len(events) == 3, "the other has it")
                 assert [(what, who) for what, who, _ in events] == [
@@ -57,15 +57,15 @@ async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_sta
     assert [what for what, _, _ in events].count("start") == 3
 
 
-async def test_connections_that_went_silent_are_noticed_in_seconds(stage: Stage) -> None:
+async def test_connections_that_went_silent_are_noticed_in_seconds(harness: Harness) -> None:
     """As behind a router that forgot them: nothing is
     refused, nothing arrives, but new connections work."""
-    server = stage.server()
+    server = harness.server()
     async with Proxy(server) as proxy:
-        docket = await stage.docket(url=proxy.url)
-        near = await stage.docket(url=server.url)
+        docket = await harness.docket(url=proxy.url)
+        near = await harness.docket(url=server.url)
         counted = CountedTasks(docket)
-        async with working(await stage.worker(docket)):
+        async with working(await harness.worker(docket)):
             running = await counted.hold("running")
             result = asyncio.create_task(running.get_result(timeout=WAIT_LIMIT))
             await asyncio.sleep(0.1)
@@ -78,12 +78,12 @@ async def test_connections_that_went_silent_are_noticed_in_seconds(stage: Stage)
     assert counted.cancelled == {}
 
 
-async def test_a_cancel_that_is_sent_while_nobody_listens_is_seen_at_the_next_renewal(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_cancel_that_is_sent_while_nobody_listens_is_seen_at_the_next_renewal(harness: Harness) -> None:
+    server = harness.server()
     async with Proxy(server) as proxy:
-        docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        docket, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         counted = CountedTasks(docket)
-        async with working(await stage.worker(docket)):
+        async with working(await harness.worker(docket)):
             await counted.hold("running")
             proxy.refuses_subscriptions = True
             proxy.break_all(subscriptions_only=True)
@@ -113,12 +113,12 @@ def no_safety_net(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_safety_net")
-async def test_a_task_that_ends_while_its_waiter_subscribes_wakes_the_waiter(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_task_that_ends_while_its_waiter_subscribes_wakes_the_waiter(harness: Harness) -> None:
+    server = harness.server()
     async with Proxy(server) as proxy:
-        docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        docket, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         counted = CountedTasks(near)
-        async with working(await stage.worker(near)):
+        async with working(await harness.worker(near)):
             execution = await counted.hold("task")
             watched = await docket.get_execution(execution.key)
             assert watched is not None
@@ -134,12 +134,12 @@ async def test_a_task_that_ends_while_its_waiter_subscribes_wakes_the_waiter(sta
 
 
 @pytest.mark.usefixtures("no_safety_net")
-async def test_a_waiter_survives_the_loss_of_its_connection(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_waiter_survives_the_loss_of_its_connection(harness: Harness) -> None:
+    server = harness.server()
     async with Proxy(server) as proxy:
-        docket, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        docket, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         counted = CountedTasks(near)
-        async with working(await stage.worker(near)):
+        async with working(await harness.worker(near)):
             execution = await counted.hold("task")
             watched = await docket.get_execution(execution.key)
             assert watched is not None
@@ -153,14 +153,14 @@ async def test_a_waiter_survives_the_loss_of_its_connection(stage: Stage) -> Non
             assert await result == "task"
 
 
-async def test_many_workers_come_back_after_an_outage_without_a_stampede(stage: Stage) -> None:
-    server = stage.server()
+async def test_many_workers_come_back_after_an_outage_without_a_stampede(harness: Harness) -> None:
+    server = harness.server()
     async with Proxy(server) as proxy, AsyncExitStack() as stack:
         for i in range(20):
-            docket = await stage.docket(f"docket-{i}", url=proxy.url, lease=4.0)
+            docket = await harness.docket(f"docket-{i}", url=proxy.url, lease=4.0)
             CountedTasks(docket)
-            await stack.enter_async_context(working(await stage.worker(docket)))
-        pulses = [CountedTasks(await stage.docket(f"docket-{i}", url=server.url)) for i in range(20)]
+            await stack.enter_async_context(working(await harness.worker(docket)))
+        pulses = [CountedTasks(await harness.docket(f"docket-{i}", url=server.url)) for i in range(20)]
         proxy.attempts.clear()
         proxy.refuse(True)
         await asyncio.sleep(3)
@@ -182,9 +182,9 @@ def test_pauses_between_attempts_grow_and_differ() -> None:
     assert fleet[0].next_pause() <= 0.5, "and after a success the next attempt comes soon"
 
 
-async def test_a_thousand_calls_at_once_need_a_handful_of_connections(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_a_thousand_calls_at_once_need_a_handful_of_connections(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
 
     async def echo(n: int, execution: Execution = CurrentExecution()) -> int:
         await execution.progress.increment()
@@ -193,7 +193,7 @@ async def test_a_thousand_calls_at_once_need_a_handful_of_connections(stage: Sta
     most = 0
 
     with server.client(decode_responses=True) as probe:
-        async with working(await stage.worker(docket, concurrency=1000)):
+        async with working(await harness.worker(docket, concurrency=1000)):
 
             async def call(n: int) -> int:
                 execution = await docket.add(echo)(n)
@@ -208,10 +208,10 @@ async def test_a_thousand_calls_at_once_need_a_handful_of_connections(stage: Sta
     assert 0 < most <= 16, most
 
 
-async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_closing(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_server_that_vanishes_cannot_keep_a_worker_or_a_docket_from_closing(harness: Harness) -> None:
+    server = harness.server()
     async with Proxy(server) as proxy:
-        docket = Docket(stage.name, proxy.url, heartbeat_interval=timedelta(seconds=0.25), missed_heartbeats=4)
+        docket = Docket(harness.name, proxy.url, heartbeat_interval=timedelta(seconds=0.25), missed_heartbeats=4)
         await docket.__aenter__()
         worker = await Worker(docket).__aenter__()
         task = asyncio.create_task(worker.run_forever())
@@ -227,11 +227,11 @@ async def is_registered(docket: Docket) -> bool:
     return bool(await docket.workers())
 
 
-async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_lags(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_lags(harness: Harness) -> None:
+    server = harness.server()
     async with Proxy(server) as proxy:
-        near = await stage.docket()
-        far = await stage.docket(url=proxy.url)
+        near = await harness.docket()
+        far = await harness.docket(url=proxy.url)
         second_may_end = asyncio.Event()
 
         async def say(what: str) -> str:
@@ -241,7 +241,7 @@ async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_l
 
         far.register(say)
         near.register(say)
-        async with working(await stage.worker(near)):
+        async with working(await harness.worker(near)):
             listening = asyncio.Event()
             watching = asyncio.create_task(_follow(far, "k", listening))
             await within(listening.wait())
@@ -270,16 +270,16 @@ async def _follow(docket: Docket, key: str, ready: asyncio.Event) -> None:
         pass
 
 
-async def test_no_option_of_the_url_lets_a_silent_connection_outlast_the_lease(stage: Stage) -> None:
+async def test_no_option_of_the_url_lets_a_silent_connection_outlast_the_lease(harness: Harness) -> None:
     """The renewal thread goes by the lease, whatever the URL says about time-outs."""
-    server = stage.server()
+    server = harness.server()
     options = "socket_timeout=30&socket_connect_timeout=30&health_check_interval=1&retry_on_timeout=true"
     async with Proxy(server) as proxy:
-        far = await stage.docket(url=f"{proxy.url}?{options}")
-        near = await stage.docket(url=server.url)
+        far = await harness.docket(url=f"{proxy.url}?{options}")
+        near = await harness.docket(url=server.url)
         counted = CountedTasks(far)
         near.register(counted.long)
-        async with working(await stage.worker(far, name="far")), working(await stage.worker(near, name="near")):
+        async with working(await harness.worker(far, name="far")), working(await harness.worker(near, name="near")):
             held = [await counted.hold(f"held-{number}") for number in range(4)]
             for _ in range(3):
                 proxy.freeze()

@@ -12,7 +12,7 @@ import pytest
 from docket import ConcurrencyLimit, CurrentExecution, Execution, Perpetual
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 
 
@@ -20,11 +20,13 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name.startswith("docket") and r.levelno >= level]
 
 
-async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_is_one_warning_and_its_end_is_one_line(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever the worker is at: it renews, stages, seeds, settles, admits and reports progress."""
     caplog.set_level(logging.DEBUG, "docket")
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
-    docket = await stage.docket()
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     reported = asyncio.Event()
 
@@ -40,7 +42,7 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
 
     docket.register(tick)
     docket.register(limited)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         await counted.hold("running")
         first = await docket.add(limited)("a")
         await eventually(lambda: counted.starts["a"], "it runs")
@@ -64,12 +66,12 @@ async def test_an_outage_is_one_warning_and_its_end_is_one_line(stage: Stage, ca
     assert sum("the server is back after" in line for line in said(caplog, logging.INFO)) == 1
 
 
-async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(stage: Stage) -> None:
+async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(harness: Harness) -> None:
     """A service that waits for an event says that it no longer fails."""
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
-    docket = await stage.docket()
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
+    docket = await harness.docket()
     counted = CountedTasks(docket)
-    worker = await stage.worker(docket)
+    worker = await harness.worker(docket)
     async with working(worker):
         await counted.works("before")
         server.kill()
@@ -81,35 +83,35 @@ async def test_a_worker_is_well_again_after_an_outage_though_nothing_happens(sta
         await eventually(lambda: not docket.server.outages.is_on, "the outage is over")
 
 
-async def test_a_redelivery_is_marked_in_the_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_redelivery_is_marked_in_the_log(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "docket")
-    docket = await stage.docket(lease=1.0)
+    docket = await harness.docket(lease=1.0)
 
     async def nap(seconds: float) -> None: ...
 
     docket.register(nap)
     await docket.add(nap, key="long")(60)
-    lost = stage.worker_process()
-    await stage.started("long")
+    lost = harness.worker_process()
+    await harness.started("long")
     lost.kill()
-    await ends((await stage.worker(docket)).run_until_finished())
+    await ends((await harness.worker(docket)).run_until_finished())
     lines = [line for line in said(caplog, logging.INFO) if line.startswith("↪")]
     assert len(lines) == 1
     assert lines[0].endswith("(redelivered)")
 
 
-async def test_a_short_restart_is_one_outage(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_short_restart_is_one_outage(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     """The connection of the renewal, which was idle meanwhile, is opened anew before anybody
     notices that it is dead."""
     caplog.set_level(logging.INFO, "docket")
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
-    docket = await stage.docket(lease=6.0)
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)
+    docket = await harness.docket(lease=6.0)
     counted = CountedTasks(docket)
 
     def times(words: str) -> int:
         return sum(words in line for line in said(caplog, logging.INFO))
 
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         await counted.works("before")
         for restart in range(1, 4):
             server.kill()

@@ -15,16 +15,16 @@ from docket import CurrentExecution, Docket, Execution, Perpetual
 from docket.errors import ServerUnreachable
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .proxy import Proxy
 from .servers import Server
 
 
-async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Stage) -> None:
+async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(harness: Harness) -> None:
     """With `appendfsync always`."""
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always")
-    docket = await stage.docket()
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always")
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     acknowledged: set[str] = set()
 
@@ -36,7 +36,7 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(stage: Sta
                 return
             acknowledged.add(f"{name}-{i}")
 
-    worker = await stage.worker(docket, concurrency=50)
+    worker = await harness.worker(docket, concurrency=50)
     async with working(worker):
         producing = [asyncio.create_task(produce(n)) for n in range(4)]
         await eventually(lambda: len(counted.finished) > 100, "work is under way")
@@ -54,9 +54,9 @@ async def is_empty(docket: Docket) -> bool:
     return (await docket.snapshot()).total_tasks == 0
 
 
-async def test_workers_go_on_when_the_server_comes_back_empty(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_workers_go_on_when_the_server_comes_back_empty(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     ticks = 0
 
@@ -65,7 +65,7 @@ async def test_workers_go_on_when_the_server_comes_back_empty(stage: Stage) -> N
         ticks += 1
 
     docket.register(tick)
-    worker = await stage.worker(docket)
+    worker = await harness.worker(docket)
     async with working(worker):
         await counted.works("before")
         await counted.hold("running")
@@ -97,9 +97,9 @@ DISASTERS = {
 
 
 @pytest.mark.parametrize("disaster", DISASTERS.values(), ids=DISASTERS.keys())
-async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster: list[tuple[str, ...]]) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_workers_rebuild_what_somebody_has_removed(harness: Harness, disaster: list[tuple[str, ...]]) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     ticks = 0
 
@@ -111,7 +111,7 @@ async def test_workers_rebuild_what_somebody_has_removed(stage: Stage, disaster:
     names = {"stream": docket.stream_key, "front": docket.key("front")}
     async with AsyncExitStack() as stack:
         for i in range(2):
-            await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
+            await stack.enter_async_context(working(await harness.worker(docket, name=f"worker-{i}", concurrency=5)))
         running = [await counted.hold(f"running-{i}") for i in range(4)]
         await eventually(lambda: ticks > 2, "the automatic task runs")
         for command in disaster:
@@ -132,14 +132,14 @@ async def roster(docket: Docket, count: int) -> bool:
     return len(await docket.workers()) == count
 
 
-async def test_waiting_work_survives_the_loss_of_the_group(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_waiting_work_survives_the_loss_of_the_group(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     for i in range(100):
         await counted.add(f"waiting-{i}")
     server.run("XGROUP", "DESTROY", docket.stream_key, "docket-workers")
-    async with working(await stage.worker(docket, concurrency=5)):
+    async with working(await harness.worker(docket, concurrency=5)):
         await eventually(lambda: len(counted.finished) == 100, "all have run")
     assert set(counted.starts.values()) == {1}
 
@@ -177,12 +177,12 @@ REFUSALS: dict[str, tuple[Callable[[Server], object], Callable[[Server], object]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.keys())
-async def test_a_server_that_refuses_for_a_while_costs_no_running_task(stage: Stage, refusal: str) -> None:
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always", "--enable-protected-configs", "yes")
-    docket = await stage.docket(lease=1.0)
+async def test_a_server_that_refuses_for_a_while_costs_no_running_task(harness: Harness, refusal: str) -> None:
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always", "--enable-protected-configs", "yes")
+    docket = await harness.docket(lease=1.0)
     counted = CountedTasks(docket)
     refuse, relent = REFUSALS[refusal]
-    worker = await stage.worker(docket)
+    worker = await harness.worker(docket)
     async with working(worker) as task:
         running = await counted.hold("running")
         refuse(server)
@@ -220,13 +220,13 @@ def refuses(server: Server, word: str) -> bool:
     ],
     ids=["proxy", "killed"],
 )
-async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, words: bytes) -> None:
+async def test_a_script_that_somebody_kills_does_not_end_a_worker(harness: Harness, words: bytes) -> None:
     """Nor do words that no release of today says: a worker
     ends only for what a change of settings has to mend."""
-    async with Proxy(stage.server()) as proxy:
-        docket = await stage.docket(url=proxy.url)
+    async with Proxy(harness.server()) as proxy:
+        docket = await harness.docket(url=proxy.url)
         counted = CountedTasks(docket)
-        async with working(await stage.worker(docket)) as run:
+        async with working(await harness.worker(docket)) as run:
             held = await counted.hold("held")
             proxy.refusal = words
             with pytest.raises(ServerUnreachable):
@@ -243,13 +243,13 @@ async def test_a_script_that_somebody_kills_does_not_end_a_worker(stage: Stage, 
         assert counted.starts["held"] == 1
 
 
-async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket()
+async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     async with AsyncExitStack() as stack:
         for i in range(2):
-            await stack.enter_async_context(working(await stage.worker(docket, name=f"worker-{i}", concurrency=5)))
+            await stack.enter_async_context(working(await harness.worker(docket, name=f"worker-{i}", concurrency=5)))
         running = [await counted.hold(f"running-{i}") for i in range(8)]
         later = await docket.add(counted.short, datetime.now(UTC) + timedelta(seconds=3), key="later")()
         server.pause()
@@ -265,11 +265,11 @@ async def test_a_server_that_stalls_for_three_leases_starts_nothing_twice(stage:
     assert counted.cancelled == {}
 
 
-async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage: Stage) -> None:
+async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(harness: Harness) -> None:
     """So do its task, which reports progress meanwhile,
     and the caller that waits for the result."""
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always")
-    docket = await stage.docket(lease=1.0)
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always")
+    docket = await harness.docket(lease=1.0)
     started, go_on = asyncio.Event(), asyncio.Event()
 
     async def report(execution: Execution = CurrentExecution()) -> str:
@@ -281,7 +281,7 @@ async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage
 
     execution = await docket.add(report)()
     later = await docket.add(report, datetime.now(UTC) + timedelta(seconds=2))()
-    running = asyncio.create_task((await stage.worker(docket)).run_until_finished())
+    running = asyncio.create_task((await harness.worker(docket)).run_until_finished())
     waiting = asyncio.create_task(execution.get_result(timeout=WAIT_LIMIT))
     await started.wait()
     server.kill()
@@ -296,11 +296,11 @@ async def test_a_worker_that_runs_until_all_is_finished_survives_an_outage(stage
     assert await later.get_result() == "done"
 
 
-async def test_a_worker_can_stop_while_the_server_is_gone(stage: Stage) -> None:
-    server = stage.server()
-    docket = await stage.docket(lease=1.0)
+async def test_a_worker_can_stop_while_the_server_is_gone(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket(lease=1.0)
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         await counted.hold("running")
         server.kill()
         # Its ending cannot be written any more.
@@ -309,13 +309,13 @@ async def test_a_worker_can_stop_while_the_server_is_gone(stage: Stage) -> None:
 
 
 async def test_a_folder_engine_that_is_killed_comes_back_with_its_work(
-    stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.2")
     monkeypatch.setenv("DOCKET_ENGINE_FSYNC", "always")
-    docket = await stage.docket(url=f"embedded://{folder / 'engine'}")
+    docket = await harness.docket(url=f"embedded://{folder / 'engine'}")
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket, concurrency=5)):
+    async with working(await harness.worker(docket, concurrency=5)):
         running = await counted.hold("running")
         async with docket.redis() as redis:
             pid = (await redis.info("server"))["process_id"]

@@ -15,7 +15,7 @@ from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, Exec
 from docket.errors import ServerUnreachable
 from tests.waiting import WAIT_LIMIT, eventually, eventually_blocking
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .servers import Server
 
@@ -23,10 +23,10 @@ NODES = 3
 SLOTS = 16384
 
 
-def cluster_of(stage: Stage) -> list[Server]:
+def cluster_of(harness: Harness) -> list[Server]:
     """Three nodes without replicas, each with a third of the slots."""
     options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--appendonly", "yes")
-    nodes = [stage.server(*options, tcp=True) for _ in range(NODES)]
+    nodes = [harness.server(*options, tcp=True) for _ in range(NODES)]
     for i, node in enumerate(nodes):
         node.run("CLUSTER", "ADDSLOTSRANGE", i * SLOTS // NODES, (i + 1) * SLOTS // NODES - 1)
         node.run("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
@@ -44,11 +44,11 @@ def is_whole(node: Server) -> bool:
     )
 
 
-def sentinel_of(stage: Stage) -> tuple[Server, Server, Server]:
+def sentinel_of(harness: Harness) -> tuple[Server, Server, Server]:
     """A master, a replica and a sentinel that watches them."""
-    master = stage.server(tcp=True)
-    replica = stage.server("--replicaof", "127.0.0.1", str(master.port), tcp=True)
-    sentinel = stage.server(sentinel=True)
+    master = harness.server(tcp=True)
+    replica = harness.server("--replicaof", "127.0.0.1", str(master.port), tcp=True)
+    sentinel = harness.server(sentinel=True)
     sentinel.run("SENTINEL", "MONITOR", "main", "127.0.0.1", master.port, 1)
     for option, value in (("down-after-milliseconds", 500), ("failover-timeout", 3000)):
         sentinel.run("SENTINEL", "SET", "main", option, value)
@@ -56,29 +56,31 @@ def sentinel_of(stage: Stage) -> tuple[Server, Server, Server]:
 
 
 @contextmanager
-def place(stage: Stage, kind: str) -> Iterator[str]:
+def place(harness: Harness, kind: str) -> Iterator[str]:
     if kind == "memory":
-        yield f"memory://{stage.name}"
+        yield f"memory://{harness.name}"
     elif kind == "embedded":
-        yield f"embedded://{stage.folder / 'engine'}"
+        yield f"embedded://{harness.folder / 'engine'}"
     elif kind == "unix":
-        yield stage.server().url
+        yield harness.server().url
     elif kind == "tcp":
-        yield stage.server(tcp=True).url
+        yield harness.server(tcp=True).url
     elif kind == "valkey":
-        yield stage.server(tcp=True).url.replace("redis://", "valkey://")
+        yield harness.server(tcp=True).url.replace("redis://", "valkey://")
     elif kind == "cluster":
-        yield f"redis+cluster://127.0.0.1:{cluster_of(stage)[0].port}"
+        yield f"redis+cluster://127.0.0.1:{cluster_of(harness)[0].port}"
     else:
-        yield f"redis+sentinel://127.0.0.1:{sentinel_of(stage)[2].port}/main/0"
+        yield f"redis+sentinel://127.0.0.1:{sentinel_of(harness)[2].port}/main/0"
 
 
 @pytest.mark.parametrize("kind", ["memory", "embedded", "unix", "tcp", "valkey", "cluster", "sentinel"])
-async def test_the_same_life_on_every_kind_of_server(stage: Stage, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_same_life_on_every_kind_of_server(
+    harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "0.2")
-    with place(stage, kind) as url:
-        docket = await stage.docket(url=url)
-        async with working(await stage.worker(docket, concurrency=50)):
+    with place(harness, kind) as url:
+        docket = await harness.docket(url=url)
+        async with working(await harness.worker(docket, concurrency=50)):
             await live(docket)
         assert await docket.workers() == []
         assert (await docket.snapshot()).total_tasks == 0
@@ -138,17 +140,17 @@ async def connections(servers: list[Server]) -> int:
 
 
 @pytest.mark.parametrize("kind", ["cluster", "sentinel"])
-async def test_a_thousand_calls_at_once_need_a_handful_of_connections_there_too(stage: Stage, kind: str) -> None:
-    with place(stage, kind) as url:
-        servers = [server for server in stage.servers if server is not stage.servers[-1] or kind == "cluster"]
+async def test_a_thousand_calls_at_once_need_a_handful_of_connections_there_too(harness: Harness, kind: str) -> None:
+    with place(harness, kind) as url:
+        servers = [server for server in harness.servers if server is not harness.servers[-1] or kind == "cluster"]
         idle = await connections(servers)
-        docket = await stage.docket(url=url)
+        docket = await harness.docket(url=url)
 
         async def echo(n: int) -> int:
             return n
 
         most = 0
-        async with working(await stage.worker(docket, concurrency=1000)):
+        async with working(await harness.worker(docket, concurrency=1000)):
 
             async def call(n: int) -> int:
                 return await (await docket.add(echo)(n)).get_result(timeout=WAIT_LIMIT)
@@ -161,15 +163,15 @@ async def test_a_thousand_calls_at_once_need_a_handful_of_connections_there_too(
         assert 0 < most <= 24, most
 
 
-async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(stage: Stage) -> None:
-    nodes = cluster_of(stage)
+async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(harness: Harness) -> None:
+    nodes = cluster_of(harness)
     url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
-    docket = await stage.docket(url=url)
+    docket = await harness.docket(url=url)
     counted = CountedTasks(docket)
     slot = nodes[0].run("CLUSTER", "KEYSLOT", docket.stream_key)
     owner = nodes[min(slot * NODES // SLOTS, NODES - 1)]
     bystander = next(node for node in nodes if node is not owner)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         running = await counted.hold("running")
         bystander.kill()
         await eventually(lambda: not is_whole(owner), "the cluster is down")
@@ -183,13 +185,13 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(stage: S
     assert counted.cancelled == {}
 
 
-async def test_work_goes_on_after_a_sentinel_has_failed_over(stage: Stage) -> None:
-    master, replica, sentinel = sentinel_of(stage)
+async def test_work_goes_on_after_a_sentinel_has_failed_over(harness: Harness) -> None:
+    master, replica, sentinel = sentinel_of(harness)
     await eventually(lambda: is_in_sync(replica), "the replica has everything")
     await eventually(lambda: knows_replica(sentinel), "the sentinel knows it")
-    docket = await stage.docket(url=f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0")
+    docket = await harness.docket(url=f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0")
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket)):
+    async with working(await harness.worker(docket)):
         running = await counted.hold("running")
         await counted.works("before")
         await eventually(lambda: is_in_sync(replica), "the replica has everything")

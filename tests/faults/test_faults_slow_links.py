@@ -16,7 +16,7 @@ from docket.storage import server as storage_server
 from docket.worker import settler
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import working
 from .proxy import Proxy
 
@@ -30,10 +30,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("docket.storage.pipeline.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
 
 
-async def test_endings_that_are_late_together_are_written_in_smaller_batches(stage: Stage, impatient: None) -> None:
+async def test_endings_that_are_late_together_are_written_in_smaller_batches(harness: Harness, impatient: None) -> None:
     """Twelve results of 20 kB at 100 kB a second: all of them
     take more than two seconds, and an answer is due in 0.6."""
-    server = stage.server()
+    server = harness.server()
     starts: list[int] = []
     released = asyncio.Event()
 
@@ -43,11 +43,11 @@ async def test_endings_that_are_late_together_are_written_in_smaller_batches(sta
         return bytes([number]) * 20_000
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url, lease=8), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url, lease=8), await harness.docket(url=server.url)
         far.register(task)
         near.register(task)
         executions = [await near.add(task)(number) for number in range(12)]
-        async with working(await stage.worker(far, concurrency=12)):
+        async with working(await harness.worker(far, concurrency=12)):
             await eventually(lambda: len(starts) == 12, "they run")
             proxy.bytes_per_second = 100_000
             released.set()
@@ -58,10 +58,10 @@ async def test_endings_that_are_late_together_are_written_in_smaller_batches(sta
 
 
 async def test_a_large_result_over_a_slow_link_holds_up_no_other_ending_and_arrives(
-    stage: Stage, impatient: None
+    harness: Harness, impatient: None
 ) -> None:
     """1.4 MB at 600 kB a second, where an answer is due in 0.6 s, with leases of two seconds."""
-    server = stage.server()
+    server = harness.server()
     starts: Counter[str] = Counter()
     order: list[str] = []
 
@@ -75,11 +75,11 @@ async def test_a_large_result_over_a_slow_link_holds_up_no_other_ending_and_arri
         return value
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         for docket in (far, near):
             docket.register(produce)
         proxy.bytes_per_second = 600_000
-        worker = await stage.worker(far)
+        worker = await harness.worker(far)
         async with working(worker):
             large = asyncio.create_task(wait_for(await near.add(produce, key="large")(1_400_000)))
             await eventually(lambda: starts["large"], "it runs")
@@ -93,9 +93,9 @@ async def test_a_large_result_over_a_slow_link_holds_up_no_other_ending_and_arri
     assert set(starts.values()) == {1}, "no lease was lost"
 
 
-async def test_large_arguments_over_a_slow_link_start_one_after_the_other(stage: Stage, impatient: None) -> None:
+async def test_large_arguments_over_a_slow_link_start_one_after_the_other(harness: Harness, impatient: None) -> None:
     """Ten times 200 kB at 200 kB a second, for a worker that is alone."""
-    server = stage.server()
+    server = harness.server()
     starts: Counter[str] = Counter()
 
     async def consume(value: bytes, execution: Execution = CurrentExecution()) -> int:
@@ -103,19 +103,19 @@ async def test_large_arguments_over_a_slow_link_start_one_after_the_other(stage:
         return len(value)
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         far.register(consume)
         executions = [await near.add(consume)(b"a" * 200_000) for _ in range(10)]
         proxy.bytes_per_second = 200_000
-        async with working(await stage.worker(far)):
+        async with working(await harness.worker(far)):
             for execution in executions:
                 assert await execution.get_result(timeout=WAIT_LIMIT) == 200_000
     assert set(starts.values()) == {1}
     assert len(starts) == 10
 
 
-async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(stage: Stage, impatient: None) -> None:
-    server = stage.server()
+async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(harness: Harness, impatient: None) -> None:
+    server = harness.server()
     ran: list[str] = []
 
     async def consume(value: bytes, worker: Worker = CurrentWorker()) -> int:
@@ -123,14 +123,14 @@ async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(stage: S
         return len(value)
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url), await harness.docket(url=server.url)
         far.register(consume)
         near.register(consume)
-        async with working(slow := await stage.worker(far, name="slow")):
+        async with working(slow := await harness.worker(far, name="slow")):
             proxy.bytes_per_second = 100_000
             executions = [await near.add(consume)(b"a" * 1_000_000) for _ in range(10)]
             await eventually(lambda: len(slow.runs) == 10, "the slow one has claimed them")
-            async with working(await stage.worker(near, name="quick")):
+            async with working(await harness.worker(near, name="quick")):
                 for execution in executions:
                     assert await execution.get_result(timeout=WAIT_LIMIT) == 1_000_000
             proxy.bytes_per_second = None
@@ -139,8 +139,8 @@ async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(stage: S
     assert len(ran) == 10
 
 
-async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(stage: Stage) -> None:
-    server = stage.server()
+async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(harness: Harness) -> None:
+    server = harness.server()
     produced = asyncio.Event()
 
     async def produce() -> bytes:
@@ -148,11 +148,11 @@ async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(stag
         return b"r" * 7_000_000
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url, lease=30), await stage.docket(url=server.url)
+        far, near = await harness.docket(url=proxy.url, lease=30), await harness.docket(url=server.url)
         far.register(produce)
         near.register(produce)
         proxy.bytes_per_second = 300_000
-        worker = await stage.worker(far, grace_period=timedelta(seconds=1))
+        worker = await harness.worker(far, grace_period=timedelta(seconds=1))
         running = asyncio.create_task(worker.run_forever())
         execution = await near.add(produce)()
         await within(produced.wait())
@@ -164,18 +164,18 @@ async def test_a_worker_that_stops_lets_go_of_a_result_that_it_cannot_write(stag
         await execution.sync()
         assert execution.state is ExecutionState.QUEUED
         assert execution.redelivered
-        async with working(await stage.worker(near)):
+        async with working(await harness.worker(near)):
             assert len(await execution.get_result(timeout=WAIT_LIMIT)) == 7_000_000
 
 
-async def test_a_small_call_beside_large_ones_is_scheduled_at_once(stage: Stage) -> None:
+async def test_a_small_call_beside_large_ones_is_scheduled_at_once(harness: Harness) -> None:
     """Ten calls of 100 kB at 200 kB a second, and one of a few bytes in the same moment."""
-    server = stage.server()
+    server = harness.server()
 
     async def consume(value: bytes) -> None: ...
 
     async with Proxy(server) as proxy:
-        docket = await stage.docket(url=proxy.url)
+        docket = await harness.docket(url=proxy.url)
         docket.register(consume)
         proxy.bytes_per_second = 200_000
         order: list[str] = []
@@ -191,8 +191,8 @@ async def test_a_small_call_beside_large_ones_is_scheduled_at_once(stage: Stage)
     assert sorted(order[1:]) == sorted(f"large {n}" for n in range(10)), "and all of them are scheduled"
 
 
-async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_expires(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_expires(harness: Harness) -> None:
+    docket = await harness.docket()
 
     async def consume(value: bytes) -> None: ...
 
@@ -212,10 +212,12 @@ async def test_what_a_producer_stored_that_died_before_it_scheduled_the_call_exp
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000], ids=["in its ending", "stored apart"])
-async def test_a_task_whose_result_never_arrives_is_delivered_again(stage: Stage, impatient: None, size: int) -> None:
+async def test_a_task_whose_result_never_arrives_is_delivered_again(
+    harness: Harness, impatient: None, size: int
+) -> None:
     """A path that carries small packets and no large
     one: renewals pass, and this ending never does."""
-    server, starts, released = stage.server(), list[bool](), asyncio.Event()
+    server, starts, released = harness.server(), list[bool](), asyncio.Event()
     # Scripts are known to the server: they would be large packets, too.
     for script in (Path(scripts.__file__).parent / "lua").glob("*.lua"):
         server.run("SCRIPT", "LOAD", scripts.load(script.stem).source)
@@ -226,9 +228,9 @@ async def test_a_task_whose_result_never_arrives_is_delivered_again(stage: Stage
         return bytes(size) if len(starts) == 1 else b"small"
 
     async with Proxy(server) as proxy:
-        docket = await stage.docket(url=proxy.url, lease=1)
+        docket = await harness.docket(url=proxy.url, lease=1)
         docket.register(large)
-        worker = await stage.worker(docket)
+        worker = await harness.worker(docket)
         async with working(worker):
             execution = await docket.add(large)()
             await eventually(lambda: starts, "it runs")
@@ -240,8 +242,8 @@ async def test_a_task_whose_result_never_arrives_is_delivered_again(stage: Stage
     assert starts == [False, True]
 
 
-async def test_a_worker_that_cannot_even_hand_back_lets_its_lease_go(stage: Stage, impatient: None) -> None:
-    server = stage.server()
+async def test_a_worker_that_cannot_even_hand_back_lets_its_lease_go(harness: Harness, impatient: None) -> None:
+    server = harness.server()
     starts: list[str] = []
 
     async def task(worker: Worker = CurrentWorker()) -> str:
@@ -249,17 +251,17 @@ async def test_a_worker_that_cannot_even_hand_back_lets_its_lease_go(stage: Stag
         return worker.name
 
     async with Proxy(server) as proxy:
-        far, near = await stage.docket(url=proxy.url, lease=1), await stage.docket(url=server.url, lease=1)
+        far, near = await harness.docket(url=proxy.url, lease=1), await harness.docket(url=server.url, lease=1)
         far.register(task)
         near.register(task)
         proxy.swallowed = scripts.load("settle").sha.encode()
-        worker = await stage.worker(far, name="far")
+        worker = await harness.worker(far, name="far")
         async with working(worker):
             execution = await near.add(task)()
             await eventually(lambda: starts, "it runs")
             name = worker.id
             await eventually(lambda: worker.id != name, "it lets its lease go")
             proxy.swallowed = None
-            async with working(await stage.worker(near, name="near")):
+            async with working(await harness.worker(near, name="near")):
                 assert await execution.get_result(timeout=WAIT_LIMIT) in ("far", "near")
             assert await (await near.add(task)()).get_result(timeout=WAIT_LIMIT) == "far", "it works again"

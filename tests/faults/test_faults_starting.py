@@ -16,7 +16,7 @@ from docket.storage import connection
 from docket.storage import server as storage_server
 from tests.waiting import SECONDS, ends, eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .counted_tasks import CountedTasks, working
 from .servers import Server
 
@@ -33,13 +33,13 @@ def bring_back(server: Server, how: str) -> None:
 
 @pytest.mark.parametrize("how", AWAY)
 async def test_an_application_starts_while_its_server_is_away_and_its_worker_works_when_it_is_there(
-    stage: Stage, how: str
+    harness: Harness, how: str
 ) -> None:
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     take_away(server, how)
-    docket = await stage.docket(add_patience=timedelta(0))
+    docket = await harness.docket(add_patience=timedelta(0))
     counted = CountedTasks(docket)
-    async with working(await stage.worker(docket)) as run:
+    async with working(await harness.worker(docket)) as run:
         with pytest.raises(redis.exceptions.RedisError) as raised:
             await counted.add("refused")
         assert isinstance(raised.value, ServerUnreachable)
@@ -55,18 +55,18 @@ async def test_an_application_starts_while_its_server_is_away_and_its_worker_wor
 @pytest.mark.parametrize(
     "url", ["unix://{folder}/nobody", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/m/0"]
 )
-async def test_every_kind_of_server_may_be_away_when_a_docket_is_opened(stage: Stage, url: str) -> None:
-    docket = await stage.docket(url=url.format(folder=stage.folder), add_patience=timedelta(0))
+async def test_every_kind_of_server_may_be_away_when_a_docket_is_opened(harness: Harness, url: str) -> None:
+    docket = await harness.docket(url=url.format(folder=harness.folder), add_patience=timedelta(0))
     with pytest.raises(redis.exceptions.RedisError):
         await docket.snapshot()
 
 
 @pytest.mark.parametrize("method", ["run_forever", "run_until_finished"])
 @pytest.mark.parametrize("how", ["stop", "cancel", "leave", "close the docket"])
-async def test_a_worker_that_waits_for_its_server_can_be_stopped(stage: Stage, how: str, method: str) -> None:
-    server = stage.server(tcp=True)
+async def test_a_worker_that_waits_for_its_server_can_be_stopped(harness: Harness, how: str, method: str) -> None:
+    server = harness.server(tcp=True)
     server.kill()
-    async with Docket(stage.name, stage.url) as docket:
+    async with Docket(harness.name, harness.url) as docket:
         async with Worker(docket) as worker:
             run = asyncio.create_task(getattr(worker, method)())
             await eventually(lambda: docket.server.outages.is_on, "it waits")
@@ -83,57 +83,57 @@ async def test_a_worker_that_waits_for_its_server_can_be_stopped(stage: Stage, h
         await ends(run, 20)
 
 
-async def test_a_server_that_comes_with_another_password_ends_the_wait_of_a_worker(stage: Stage) -> None:
-    server = stage.server(tcp=True)
+async def test_a_server_that_comes_with_another_password_ends_the_wait_of_a_worker(harness: Harness) -> None:
+    server = harness.server(tcp=True)
     server.kill()
-    docket = await stage.docket()
-    worker = await stage.worker(docket)
+    docket = await harness.docket()
+    worker = await harness.worker(docket)
     run = asyncio.create_task(worker.run_forever())
     await eventually(lambda: docket.server.outages.is_on, "it waits")
-    locked = Server(stage.folder, "--requirepass", "secret", tcp=True, port=server.port)
-    stage.servers.append(locked)
+    locked = Server(harness.folder, "--requirepass", "secret", tcp=True, port=server.port)
+    harness.servers.append(locked)
     with pytest.raises(ServerUnsuitable):
         await ends(run, 20)
 
 
-async def test_a_server_that_refuses_the_password_is_an_error_when_a_docket_is_opened(stage: Stage) -> None:
-    server = stage.server("--requirepass", "right", tcp=True)
+async def test_a_server_that_refuses_the_password_is_an_error_when_a_docket_is_opened(harness: Harness) -> None:
+    server = harness.server("--requirepass", "right", tcp=True)
     with pytest.raises(ServerUnsuitable):
-        async with Docket(stage.name, f"redis://:wrong@127.0.0.1:{server.port}/0"):
+        async with Docket(harness.name, f"redis://:wrong@127.0.0.1:{server.port}/0"):
             pass
 
 
-async def test_worker_run_waits_for_its_server(stage: Stage) -> None:
-    server = stage.server(tcp=True)
+async def test_worker_run_waits_for_its_server(harness: Harness) -> None:
+    server = harness.server(tcp=True)
     server.kill()
-    process = stage.worker_process()
+    process = harness.worker_process()
     await eventually(lambda: "trying again until the server is back" in process.output, "it waits")
     server.start()
-    docket = await stage.docket()
-    await stage.at_work(docket, process)
+    docket = await harness.docket()
+    await harness.at_work(docket, process)
 
 
-async def test_worker_run_gives_up_when_its_wait_is_over(stage: Stage) -> None:
-    server = stage.server(tcp=True)
+async def test_worker_run_gives_up_when_its_wait_is_over(harness: Harness) -> None:
+    server = harness.server(tcp=True)
     server.kill()
     with pytest.raises(ServerUnreachable):
-        await Worker.run(stage.name, stage.url, wait=timedelta(seconds=0.3))
+        await Worker.run(harness.name, harness.url, wait=timedelta(seconds=0.3))
     server.start()
     server.pause()
     with pytest.raises(ServerUnreachable, match="no answer"):
-        await Worker.run(stage.name, stage.url, wait=timedelta(seconds=0.3))
+        await Worker.run(harness.name, harness.url, wait=timedelta(seconds=0.3))
 
 
-async def test_worker_run_does_not_wait_for_another_password(stage: Stage) -> None:
-    stage.server("--requirepass", "right", tcp=True)
+async def test_worker_run_does_not_wait_for_another_password(harness: Harness) -> None:
+    harness.server("--requirepass", "right", tcp=True)
     with pytest.raises(ServerUnsuitable):
         async with asyncio.timeout(SECONDS):
-            await Worker.run(stage.name, stage.url, wait=timedelta(hours=1))
+            await Worker.run(harness.name, harness.url, wait=timedelta(hours=1))
 
 
 @pytest.mark.parametrize("opened", ["before", "while"])
 async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
-    stage: Stage, opened: str, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, opened: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many wait, one connection at a time is tried,
     and none of them waits for the attempts of the others."""
@@ -146,10 +146,10 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
 
     monkeypatch.setattr(connection, "open_pipeline", open_pipeline)
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     if opened == "while":
         server.pause()
-    docket = await stage.docket(add_patience=timedelta(0))
+    docket = await harness.docket(add_patience=timedelta(0))
     counted = CountedTasks(docket)
     if opened == "before":
         await counted.add("before")
@@ -168,13 +168,13 @@ async def test_many_calls_to_a_silent_server_share_one_attempt_and_its_failure(
 
 
 async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_that_it_was_not_sent(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server goes silent while a docket is open. No add
     waits for an attempt of its own after that of the others."""
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
-    server = stage.server(tcp=True)
-    docket = await stage.docket(add_patience=timedelta(0))
+    server = harness.server(tcp=True)
+    docket = await harness.docket(add_patience=timedelta(0))
     counted = CountedTasks(docket)
     await counted.add("before")
     server.pause()
@@ -203,11 +203,11 @@ async def test_an_add_that_waits_behind_others_shares_their_failure_and_says_tha
 
 
 async def test_a_repeat_that_finds_no_connection_says_that_nothing_was_stored(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
-    server = stage.server(tcp=True)
-    docket = await stage.docket(add_patience=timedelta(seconds=0.5))
+    server = harness.server(tcp=True)
+    docket = await harness.docket(add_patience=timedelta(seconds=0.5))
     counted = CountedTasks(docket)
     await counted.add("before")
     server.pause()
@@ -219,11 +219,11 @@ async def test_a_repeat_that_finds_no_connection_says_that_nothing_was_stored(
 
 
 async def test_large_arguments_wait_for_one_failure_and_not_for_one_each(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 1.0)
-    server = stage.server(tcp=True)
-    docket = await stage.docket(add_patience=timedelta(seconds=0.5))
+    server = harness.server(tcp=True)
+    docket = await harness.docket(add_patience=timedelta(seconds=0.5))
 
     async def keep(data: bytes) -> None: ...
 
@@ -249,11 +249,11 @@ async def test_large_arguments_wait_for_one_failure_and_not_for_one_each(
 
 
 async def test_a_cluster_url_that_leads_to_a_plain_server_is_told_to_callers_and_not_to_asyncio(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = stage.server(tcp=True)
+    server = harness.server(tcp=True)
     server.kill()
-    async with Docket(stage.name, f"redis+cluster://127.0.0.1:{server.port}/0"):
+    async with Docket(harness.name, f"redis+cluster://127.0.0.1:{server.port}/0"):
         server.start()
         strikes = next(task for task in asyncio.all_tasks() if task.get_name().endswith(" - strikes"))
         # Nobody asks for its outcome.

@@ -16,7 +16,7 @@ from docket.errors import WorkerLost
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from . import tasks
-from .conftest import Stage
+from .conftest import Harness
 from .processes import LEASE
 
 
@@ -40,41 +40,41 @@ async def ended(docket: Docket, key: str) -> Execution:
     return execution
 
 
-async def test_a_killed_workers_tasks_run_again_elsewhere_within_about_the_lease(stage: Stage) -> None:
-    docket = await stage.docket()
-    victim = stage.worker_process()
-    await stage.at_work(docket, victim)
+async def test_a_killed_workers_tasks_run_again_elsewhere_within_about_the_lease(harness: Harness) -> None:
+    docket = await harness.docket()
+    victim = harness.worker_process()
+    await harness.at_work(docket, victim)
     executions = [await docket.add(tasks.hold, key=f"task-{i}")("go") for i in range(10)]
-    await eventually(lambda: stage.reports.count("start") == 10, "all ten run")
-    survivor = stage.worker_process()
-    await stage.at_work(docket, survivor)
+    await eventually(lambda: harness.reports.count("start") == 10, "all ten run")
+    survivor = harness.worker_process()
+    await harness.at_work(docket, survivor)
 
     victim.kill()
     killed_at = time.monotonic()
-    await eventually(lambda: stage.reports.count("start") == 20, "all ten run again")
+    await eventually(lambda: harness.reports.count("start") == 20, "all ten run again")
     assert time.monotonic() - killed_at < LEASE + 60, "recovered within about the lease"
-    stage.reports.release("go")
+    harness.reports.release("go")
 
     assert {await e.get_result(timeout=WAIT_LIMIT) for e in executions} == {str(survivor.pid)}
-    assert stage.reports.count("start") == 20, "each ran twice: the fault explains the second start"
+    assert harness.reports.count("start") == 20, "each ran twice: the fault explains the second start"
     assert [e.redelivered for e in executions] == [True] * 10
 
 
-async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wakes(stage: Stage) -> None:
-    docket = await stage.docket()
-    sleeper = stage.worker_process()
-    await stage.at_work(docket, sleeper)
+async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wakes(harness: Harness) -> None:
+    docket = await harness.docket()
+    sleeper = harness.worker_process()
+    await harness.at_work(docket, sleeper)
     execution = await docket.add(tasks.swallow, key="task")("never")
-    await stage.started("task")
-    other = stage.worker_process()
-    await stage.at_work(docket, other)
+    await harness.started("task")
+    other = harness.worker_process()
+    await harness.at_work(docket, other)
 
     sleeper.pause()
-    await stage.started("task", times=2)
+    await harness.started("task", times=2)
     sleeper.wake()
     woken_at = time.monotonic()
-    await eventually(lambda: stage.reports.count("cancelled", "task") == 1, "the stale call is cancelled")
-    cancelled = stage.reports.read("cancelled", "task")[0]
+    await eventually(lambda: harness.reports.count("cancelled", "task") == 1, "the stale call is cancelled")
+    cancelled = harness.reports.read("cancelled", "task")[0]
     assert cancelled.pid == sleeper.pid
     assert cancelled.at - woken_at < 1.0, "promptly"
 
@@ -84,9 +84,9 @@ async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wa
     assert execution.state is ExecutionState.RUNNING
     assert execution.worker == other.name
     assert execution.progress.message is None
-    stage.reports.release("never")
+    harness.reports.release("never")
     assert await execution.get_result(timeout=WAIT_LIMIT) == str(other.pid)
-    assert stage.reports.count("start", "task") == 2
+    assert harness.reports.count("start", "task") == 2
 
     # The worker that slept works on, under a new lease.
     other.send(signal.SIGTERM)
@@ -95,45 +95,45 @@ async def test_a_paused_workers_run_no_longer_counts_and_is_cancelled_when_it_wa
     assert await afterwards.get_result(timeout=WAIT_LIMIT) == str(sleeper.pid)
 
 
-async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_pause(stage: Stage) -> None:
+async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_pause(harness: Harness) -> None:
     """Deliveries that lie in the socket of a paused
     worker belong to others by the time it wakes."""
-    docket = await stage.docket()
-    sleeper = stage.worker_process(concurrency=50)
+    docket = await harness.docket()
+    sleeper = harness.worker_process(concurrency=50)
     await eventually(lambda: reads_blocked(docket), "its blocking read is under way")
     sleeper.pause()
     # So the server hands it this while it sleeps.
     executions = [await docket.add(tasks.nap, key=f"task-{i}")(0.2) for i in range(5)]
-    other = stage.worker_process(concurrency=50)
+    other = harness.worker_process(concurrency=50)
     for execution in executions:
         assert await execution.get_result(timeout=WAIT_LIMIT) == str(other.pid)
     sleeper.wake()
     await eventually(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
-    assert [stage.reports.count("start", e.key) for e in executions] == [1] * 5
+    assert [harness.reports.count("start", e.key) for e in executions] == [1] * 5
 
 
-async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(stage: Stage) -> None:
-    docket = await stage.docket(lease=1.0)
-    blocked = stage.worker_process(lease=1.0)
-    await stage.at_work(docket, blocked)
+async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(harness: Harness) -> None:
+    docket = await harness.docket(lease=1.0)
+    blocked = harness.worker_process(lease=1.0)
+    await harness.at_work(docket, blocked)
     execution = await docket.add(tasks.block, key="task")(3.5)
-    await stage.started("task")
-    other = stage.worker_process(lease=1.0)
-    await stage.at_work(docket, other)
+    await harness.started("task")
+    other = harness.worker_process(lease=1.0)
+    await harness.at_work(docket, other)
 
     await execution.get_result(timeout=WAIT_LIMIT)
-    assert stage.reports.count("start", "task") == 1
-    assert stage.reports.read("start")[0].pid == blocked.pid
+    assert harness.reports.count("start", "task") == 1
+    assert harness.reports.read("start")[0].pid == blocked.pid
     await eventually(lambda: "the event loop has been blocked" in blocked.output, "the warning is there")
     assert "time.sleep(seconds)" in blocked.output, "with the stack of the code that blocks"
 
 
-async def test_a_worker_whose_event_loop_is_blocked_keeps_no_work_from_an_idle_one(stage: Stage) -> None:
-    docket = await stage.docket(lease=2.0)
-    first, second = stage.worker_process(lease=2.0), stage.worker_process(lease=2.0)
-    await stage.at_work(docket, first, second)
+async def test_a_worker_whose_event_loop_is_blocked_keeps_no_work_from_an_idle_one(harness: Harness) -> None:
+    docket = await harness.docket(lease=2.0)
+    first, second = harness.worker_process(lease=2.0), harness.worker_process(lease=2.0)
+    await harness.at_work(docket, first, second)
     blocker = await docket.add(tasks.block_until_released, key="blocker")("blocker")
-    await stage.started("blocker")
+    await harness.started("blocker")
 
     executions: list[Execution] = []
     for batch in range(5):
@@ -142,21 +142,21 @@ async def test_a_worker_whose_event_loop_is_blocked_keeps_no_work_from_an_idle_o
         executions += added
         for execution in added:
             await execution.get_result(timeout=WAIT_LIMIT)
-    assert stage.reports.count("finish", "blocker") == 0
-    stage.reports.release("blocker")
+    assert harness.reports.count("finish", "blocker") == 0
+    harness.reports.release("blocker")
     await blocker.get_result(timeout=WAIT_LIMIT)
-    assert [stage.reports.count("start", execution.key) for execution in executions] == [1] * 100
-    assert stage.reports.count("start", "blocker") == 1
+    assert [harness.reports.count("start", execution.key) for execution in executions] == [1] * 100
+    assert harness.reports.count("start", "blocker") == 1
 
 
-async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: Stage) -> None:
-    docket = await stage.docket(lease=1.0)
-    leaving = stage.worker_process(lease=1.0)
-    await stage.at_work(docket, leaving)
+async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(harness: Harness) -> None:
+    docket = await harness.docket(lease=1.0)
+    leaving = harness.worker_process(lease=1.0)
+    await harness.at_work(docket, leaving)
     execution = await docket.add(tasks.nap, key="task")(3.5)
-    await stage.started("task")
-    other = stage.worker_process(lease=1.0)
-    await stage.at_work(docket, other)
+    await harness.started("task")
+    other = harness.worker_process(lease=1.0)
+    await harness.at_work(docket, other)
 
     async def waiting() -> int:
         """How many workers wait for work."""
@@ -175,17 +175,19 @@ async def test_sigterm_lets_a_task_that_is_longer_than_the_lease_finish(stage: S
     assert await late.get_result(timeout=WAIT_LIMIT) == str(other.pid), "the one that stops takes no new work"
     assert await execution.get_result(timeout=WAIT_LIMIT) == str(leaving.pid)
     assert await leaving.ended() == 0
-    assert stage.reports.count("start", "task") == 1
+    assert harness.reports.count("start", "task") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_log_tells_of_a_signal_and_of_the_tasks_that_still_run(stage: Stage, number: signal.Signals) -> None:
-    docket = await stage.docket()
-    worker = stage.worker_process()
-    await stage.at_work(docket, worker)
+async def test_the_log_tells_of_a_signal_and_of_the_tasks_that_still_run(
+    harness: Harness, number: signal.Signals
+) -> None:
+    docket = await harness.docket()
+    worker = harness.worker_process()
+    await harness.at_work(docket, worker)
     for key in ("one", "two"):
         await docket.add(tasks.nap, key=key)(600)
-        await stage.started(key)
+        await harness.started(key)
     worker.send(number)
     await eventually(lambda: "Shutdown requested" in worker.output, "it drains")
     worker.send(number)
@@ -198,25 +200,25 @@ async def test_the_log_tells_of_a_signal_and_of_the_tasks_that_still_run(stage: 
     assert len(said) == 3
 
 
-async def test_what_outlives_the_grace_period_is_handed_back_at_once(stage: Stage) -> None:
+async def test_what_outlives_the_grace_period_is_handed_back_at_once(harness: Harness) -> None:
     # A lease that nobody waits for: the task must come back long before it ends.
-    docket = await stage.docket(lease=60.0)
-    leaving = stage.worker_process(lease=60.0, grace=0.5)
-    await stage.at_work(docket, leaving)
+    docket = await harness.docket(lease=60.0)
+    leaving = harness.worker_process(lease=60.0, grace=0.5)
+    await harness.at_work(docket, leaving)
     execution = await docket.add(tasks.hold, key="task")("go")
-    await stage.started("task")
-    other = stage.worker_process(lease=60.0)
-    await stage.at_work(docket, other)
+    await harness.started("task")
+    other = harness.worker_process(lease=60.0)
+    await harness.at_work(docket, other)
 
     leaving.send(signal.SIGTERM)
-    await stage.started("task", times=2)
+    await harness.started("task", times=2)
     assert await leaving.ended() == 0
-    stage.reports.release("go")
+    harness.reports.release("go")
     assert await execution.get_result(timeout=WAIT_LIMIT) == str(other.pid)
 
 
-async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping(stage: Stage) -> None:
-    docket = await stage.docket()
+async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping(harness: Harness) -> None:
+    docket = await harness.docket()
     starts, ignored, release = 0, 0, asyncio.Event()
 
     async def stubborn() -> None:
@@ -229,7 +231,7 @@ async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping
                 ignored += 1
 
     await docket.add(stubborn, key="task")()
-    worker = await stage.worker(docket, grace_period=timedelta(seconds=0.2))
+    worker = await harness.worker(docket, grace_period=timedelta(seconds=0.2))
     working = asyncio.create_task(worker.run_forever())
     await eventually(lambda: starts == 1, "it runs")
     working.cancel()
@@ -238,16 +240,16 @@ async def test_a_task_that_ignores_its_cancel_cannot_keep_a_worker_from_stopping
     assert await docket.workers() == []
 
     # The task is not lost with it: the next worker has it.
-    working = asyncio.create_task((await stage.worker(docket)).run_until_finished())
+    working = asyncio.create_task((await harness.worker(docket)).run_until_finished())
     await eventually(lambda: starts == 2, "it runs elsewhere")
     release.set()
     await ends(working)
     assert (await ended(docket, "task")).state is ExecutionState.COMPLETED
 
 
-async def test_workers_that_come_and_go_under_load_start_each_task_once(stage: Stage) -> None:
+async def test_workers_that_come_and_go_under_load_start_each_task_once(harness: Harness) -> None:
     """Also a claim that is under way when a worker is told to stop is not left behind."""
-    docket = await stage.docket()
+    docket = await harness.docket()
     starts: Counter[str] = Counter()
     redelivered: list[str] = []
 
@@ -259,7 +261,7 @@ async def test_workers_that_come_and_go_under_load_start_each_task_once(stage: S
 
     await docket.add_many(docket.call(count, key=f"task-{i}")() for i in range(3000))
     while len(starts) < 3000:
-        working = asyncio.create_task((await stage.worker(docket, concurrency=20)).run_forever())
+        working = asyncio.create_task((await harness.worker(docket, concurrency=20)).run_forever())
         seen = len(starts)
         await eventually(lambda seen=seen: len(starts) >= min(seen + 60, 3000), "more of them run")
         working.cancel()
@@ -270,18 +272,18 @@ async def test_workers_that_come_and_go_under_load_start_each_task_once(stage: S
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
-async def test_a_task_that_kills_its_worker_is_buried_and_its_neighbours_finish(stage: Stage, how: str) -> None:
-    docket = await stage.docket(lease=1.0)
+async def test_a_task_that_kills_its_worker_is_buried_and_its_neighbours_finish(harness: Harness, how: str) -> None:
+    docket = await harness.docket(lease=1.0)
     deadly = await docket.add(tasks.leave, key="deadly")(how)
     neighbours = [await docket.add(tasks.nap, key=f"neighbour-{i}")(0.4) for i in range(6)]
-    fleet = [stage.worker_process(lease=1.0) for _ in range(2)]
+    fleet = [harness.worker_process(lease=1.0) for _ in range(2)]
 
     async def supervise() -> None:
         """Starts a new worker for each that dies, as a supervisor would."""
         while True:
             for i, worker in enumerate(fleet):
                 if worker.exit_code is not None:
-                    fleet[i] = stage.worker_process(lease=1.0)
+                    fleet[i] = harness.worker_process(lease=1.0)
             await asyncio.sleep(0.05)
 
     supervisor = asyncio.create_task(supervise())
@@ -293,7 +295,7 @@ async def test_a_task_that_kills_its_worker_is_buried_and_its_neighbours_finish(
     finally:
         supervisor.cancel()
     # Two losses, then halves of at most seven tasks (3, 1) until it is alone.
-    assert 3 <= stage.reports.count("start", "deadly") <= 5
+    assert 3 <= harness.reports.count("start", "deadly") <= 5
     assert (await ended(docket, "deadly")).state is ExecutionState.FAILED
     async with docket.redis() as redis:
         assert await redis.zrange(docket.key("dead"), 0, -1) == [b"deadly"], "kept as the one dead letter"

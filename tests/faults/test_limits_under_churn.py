@@ -19,34 +19,34 @@ from docket import Docket, ExecutionState
 from docket.errors import DocketError
 from tests.waiting import eventually
 
-from .conftest import Stage
+from .conftest import Harness
 from .limited_tasks import Note, limited_tasks, note, read_notes, slots
 from .processes import LEASE, Process
 
 VALUES, TASKS, LIMIT = 5, 200, 2
 
 
-class Crew:
+class Fleet:
     """Worker processes that come and go, and the notes of what their tasks did."""
 
-    def __init__(self, stage: Stage, client: Any) -> None:
-        self._stage = stage
+    def __init__(self, harness: Harness, client: Any) -> None:
+        self._harness = harness
         self._client = client
         self._numbers = itertools.count()
         self.workers: list[Process] = []
 
     def hire(self, *, concurrency: int = 10, clock_seconds: float = 0.0) -> Process:
         settings = {
-            "docket": self._stage.name,
-            "url": self._stage.url,
-            "name": f"crew-{next(self._numbers)}",
+            "docket": self._harness.name,
+            "url": self._harness.url,
+            "name": f"fleet-{next(self._numbers)}",
             "tasks": ["tests.faults.limited_tasks:limited_tasks"],
             "concurrency": concurrency,
             "lease": LEASE,
             "grace": 60.0,
             "clock_seconds": clock_seconds,
         }
-        self.workers.append(self._stage.process(["-m", "tests.faults.program", json.dumps(settings)]))
+        self.workers.append(self._harness.process(["-m", "tests.faults.program", json.dumps(settings)]))
         return self.workers[-1]
 
     async def at_work(self, docket: Docket, count: int) -> None:
@@ -78,9 +78,9 @@ class Crew:
 
 
 @pytest.fixture
-async def crew(stage: Stage) -> AsyncIterator[Crew]:
-    async with redis.asyncio.Redis.from_url(stage.reports.url) as client:
-        yield Crew(stage, client)
+async def fleet(harness: Harness) -> AsyncIterator[Fleet]:
+    async with redis.asyncio.Redis.from_url(harness.reports.url) as client:
+        yield Fleet(harness, client)
 
 
 def endangered(notes: list[Note]) -> set[int]:
@@ -130,20 +130,20 @@ async def all_over(docket: Docket) -> bool:
 
 @pytest.mark.timeout(600)
 async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_two_seconds(
-    stage: Stage, crew: Crew
+    harness: Harness, fleet: Fleet
 ) -> None:
-    docket = await stage.docket()
+    docket = await harness.docket()
     for _ in range(3):
-        crew.hire()
-    await crew.at_work(docket, 3)
+        fleet.hire()
+    await fleet.at_work(docket, 3)
     keys = [f"task-{n}" for n in range(TASKS)]
     await docket.add_many([docket.call(slots, key=key)(n % VALUES, 0.4) for n, key in enumerate(keys)])
 
     async def churn() -> None:
         while True:
             await asyncio.sleep(2.0)
-            crew.hire()
-            await crew.lose_one()
+            fleet.hire()
+            await fleet.lose_one()
 
     churning = asyncio.create_task(churn())
     try:
@@ -152,7 +152,7 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
         churning.cancel()
         await asyncio.wait([churning])
 
-    notes = await crew.notes()
+    notes = await fleet.notes()
     killed = sum(n.what == "killed" for n in notes)
     most = most_at_once(notes)
     assert killed >= 4
@@ -171,23 +171,23 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
 
 @pytest.mark.timeout(600)
 async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_before(
-    stage: Stage, crew: Crew
+    harness: Harness, fleet: Fleet
 ) -> None:
-    docket = await stage.docket()
-    paused = crew.hire()
-    await crew.at_work(docket, 1)
+    docket = await harness.docket()
+    paused = fleet.hire()
+    await fleet.at_work(docket, 1)
     first = [await docket.add(slots)(1, 60.0) for _ in range(LIMIT)]
-    await eventually(lambda: _begun(crew, LIMIT), "both slots are taken")
-    crew.hire()
-    await crew.at_work(docket, 2)
+    await eventually(lambda: _begun(fleet, LIMIT), "both slots are taken")
+    fleet.hire()
+    await fleet.at_work(docket, 2)
     # A live holder keeps its slot for longer than its lease.
     waiting = await docket.add(slots)(1, 0.1)
     await asyncio.sleep(LEASE * 1.5)
-    assert await _begun(crew, LIMIT)
-    assert not await _begun(crew, LIMIT + 1)
+    assert await _begun(fleet, LIMIT)
+    assert not await _begun(fleet, LIMIT + 1)
 
     paused.pause()
-    await eventually(lambda: _begun(crew, LIMIT + 1), "its slots are taken over", LEASE * 4)
+    await eventually(lambda: _begun(fleet, LIMIT + 1), "its slots are taken over", LEASE * 4)
     paused.wake()
     for execution in first:
         await docket.cancel(execution.key)
@@ -199,24 +199,24 @@ async def test_a_slot_of_a_paused_worker_is_taken_over_when_it_is_stale_and_not_
     for execution in after:
         await execution.get_result()
     last = {execution.key for execution in after}
-    assert most_at_once([n for n in await crew.notes() if n.key in last]) == {"1": LIMIT}
+    assert most_at_once([n for n in await fleet.notes() if n.key in last]) == {"1": LIMIT}
 
 
-async def _begun(crew: Crew, count: int) -> bool:
-    return sum(n.what == "begin" for n in await crew.notes()) >= count
+async def _begun(fleet: Fleet, count: int) -> bool:
+    return sum(n.what == "begin" for n in await fleet.notes()) >= count
 
 
 @pytest.mark.timeout(600)
-async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: Crew) -> None:
-    server = stage.server("--appendonly", "yes", "--appendfsync", "always")
-    docket = await stage.docket()
-    crew.hire()
-    crew.hire()
-    await crew.at_work(docket, 2)
+async def test_those_in_line_survive_the_loss_of_the_server(harness: Harness, fleet: Fleet) -> None:
+    server = harness.server("--appendonly", "yes", "--appendfsync", "always")
+    docket = await harness.docket()
+    fleet.hire()
+    fleet.hire()
+    await fleet.at_work(docket, 2)
     keys = [f"task-{n}" for n in range(40)]
     await docket.add_many([docket.call(slots, key=key)(1, 0.2) for key in keys])
     for lost in (5, 15):
-        await eventually(lambda lost=lost: _begun(crew, lost), f"{lost} have begun")
+        await eventually(lambda lost=lost: _begun(fleet, lost), f"{lost} have begun")
         server.kill()
         server.start()
 
@@ -227,17 +227,17 @@ async def test_those_in_line_survive_the_loss_of_the_server(stage: Stage, crew: 
         return False
 
     await eventually(all_are_over, "all are over")
-    assert most_at_once(await crew.notes()) == {"1": LIMIT}
+    assert most_at_once(await fleet.notes()) == {"1": LIMIT}
     assert await states(docket, keys) == {ExecutionState.COMPLETED: 40}
     await assert_no_slot_is_left(docket)
 
 
 @pytest.mark.timeout(600)
-async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Crew) -> None:
-    docket = await stage.docket()
-    crew.hire(clock_seconds=120.0)
-    crew.hire(clock_seconds=-120.0)
-    await crew.at_work(docket, 2)
+async def test_windows_hold_on_workers_with_wrong_clocks(harness: Harness, fleet: Fleet) -> None:
+    docket = await harness.docket()
+    fleet.hire(clock_seconds=120.0)
+    fleet.hire(clock_seconds=-120.0)
+    await fleet.at_work(docket, 2)
     for function in limited_tasks:
         docket.register(function)
     rated = await docket.add_many([docket.call("rated")(n) for n in range(12)])
@@ -246,26 +246,26 @@ async def test_windows_hold_on_workers_with_wrong_clocks(stage: Stage, crew: Cre
 
     assert await states(docket, [e.key for e in rated]) == {ExecutionState.COMPLETED: 12}
     assert await states(docket, [e.key for e in cooled]) == {ExecutionState.COMPLETED: 1, ExecutionState.CANCELLED: 11}
-    times = [n.at for n in await crew.notes() if n.group == "rated"]
+    times = [n.at for n in await fleet.notes() if n.group == "rated"]
     # Four windows of a second, told by the server's clock:
     # by the workers' own, all twelve would start at once.
     assert times[-1] - times[0] > 2
 
 
 @pytest.mark.timeout(600)
-async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(stage: Stage, crew: Crew) -> None:
-    docket = await stage.docket()
+async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(harness: Harness, fleet: Fleet) -> None:
+    docket = await harness.docket()
     for _ in range(3):
-        crew.hire(concurrency=5)
-    await crew.at_work(docket, 3)
+        fleet.hire(concurrency=5)
+    await fleet.at_work(docket, 3)
     for function in limited_tasks:
         docket.register(function)
 
     async def churn() -> None:
         for _ in range(3):
             await asyncio.sleep(0.7)
-            crew.hire(concurrency=5)
-            await crew.lose_one()
+            fleet.hire(concurrency=5)
+            await fleet.lose_one()
 
     churning = asyncio.create_task(churn())
     for n in range(8):
@@ -274,7 +274,7 @@ async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(stage: St
     await churning
     await eventually(lambda: all_over(docket), "all are over")
 
-    ended = Counter(n.group for n in await crew.notes() if n.what == "end")
+    ended = Counter(n.group for n in await fleet.notes() if n.what == "end")
     for value in range(10):
         runs = {group: count for group, count in ended.items() if group.startswith(f"{value}/")}
         assert runs, f"value {value} had no run"

@@ -115,7 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger_client = bench.begin()
         self.model = Model()
         self.runs: list[Delivery] = []
-        self.hands: dict[str, list[Entry]] = {}
+        self.unclaimed: dict[str, list[Entry]] = {}
         self.group_was_lost = False
         self.last_epoch = 0
         self.stored_state = self.ledger_client.stored_state()
@@ -150,14 +150,14 @@ class LedgerMachine(RuleBasedStateMachine):
             case "stage":
                 return bool(self.model.queue)
             case "claim":
-                return bool(self.hands)
+                return bool(self.unclaimed)
             case "settle" | "acquire" | "progress":
                 return bool(self.runs)
             case _:
                 return True
 
     @invariant()
-    def the_books_are_sound_and_those_of_the_model(self) -> None:
+    def the_stored_state_is_sound_and_that_of_the_model(self) -> None:
         self.stored_state = self.ledger_client.stored_state()
         found = problems(self.stored_state, group_was_lost=self.group_was_lost)
         assert not found, found
@@ -242,16 +242,16 @@ class LedgerMachine(RuleBasedStateMachine):
         entries = self.ledger_client.read(worker, count)
         expected = self.model.deliver(worker, [("front", count), ("stream", count)])
         assert [e.id for e in entries] == [e.id for e in expected]
-        # What is read a second time, since the group was lost meanwhile, is claimed once.
-        hand = self.hands.pop(worker, [])
-        hand += [entry for entry in entries if entry not in hand]
-        if hand:
-            self.hands[worker] = hand
+        # The worker may read an entry again, if the group was lost meanwhile. It claims it once.
+        unclaimed = self.unclaimed.pop(worker, [])
+        unclaimed += [entry for entry in entries if entry not in unclaimed]
+        if unclaimed:
+            self.unclaimed[worker] = unclaimed
 
     def claim(self) -> None:
-        worker = self._draw(st.sampled_from(sorted(self.hands)))
+        worker = self._draw(st.sampled_from(sorted(self.unclaimed)))
         once = self._draw(st.booleans())
-        entries = self.hands.pop(worker) if once else self.hands[worker]
+        entries = self.unclaimed.pop(worker) if once else self.unclaimed[worker]
         self._claim(worker, entries)
 
     def adopt_unknown(self) -> None:

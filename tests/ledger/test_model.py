@@ -26,7 +26,7 @@ def bench(new_url: Callable[[], str]) -> Iterator[Bench]:
 
 # Finding a history takes seconds, making it short takes minutes.
 @pytest.mark.timeout(3600 if EXAMPLES > 1000 else 900)
-def test_every_history_keeps_the_books_sound(bench: Bench) -> None:
+def test_every_history_keeps_the_stored_state_sound(bench: Bench) -> None:
     machine: Any = lambda: LedgerMachine(bench)  # noqa: E731  # hypothesis calls it as it would call the class
     run_state_machine_as_test(
         machine,

@@ -13,7 +13,7 @@ from tests.times import now
 from tests.waiting import ends, eventually, reaches, within
 
 
-class Crowd:
+class Occupancy:
     """Counts who is inside at once, in all and by name."""
 
     def __init__(self) -> None:
@@ -35,99 +35,99 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd() -> Crowd:
-    return Crowd()
+def occupancy() -> Occupancy:
+    return Occupancy()
 
 
-async def test_a_limit_on_a_parameter_counts_each_value_for_itself(docket: Docket, crowd: Crowd) -> None:
+async def test_a_limit_on_a_parameter_counts_each_value_for_itself(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: Annotated[str, ConcurrencyLimit(1)], number: int) -> None:
-        await crowd.visit(customer, 0.1)
+        await occupancy.visit(customer, 0.1)
 
     for number in range(3):
         for customer in "ab":
             await docket.add(serve)(customer, number)
     await run_everything(docket)
 
-    assert crowd.most == {"a": 1, "b": 1}
-    assert crowd.most_in_all == 2
-    assert sorted(crowd.visits) == ["a"] * 3 + ["b"] * 3
+    assert occupancy.most == {"a": 1, "b": 1}
+    assert occupancy.most_in_all == 2
+    assert sorted(occupancy.visits) == ["a"] * 3 + ["b"] * 3
 
 
-async def test_a_limit_on_a_parameter_may_be_more_than_one(docket: Docket, crowd: Crowd) -> None:
+async def test_a_limit_on_a_parameter_may_be_more_than_one(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: Annotated[str, ConcurrencyLimit(2)], number: int) -> None:
-        await crowd.visit(customer, 0.08)
+        await occupancy.visit(customer, 0.08)
 
     for number in range(6):
         await docket.add(serve)("a", number)
     await run_everything(docket)
 
-    assert crowd.most == {"a": 2}
-    assert len(crowd.visits) == 6
+    assert occupancy.most == {"a": 2}
+    assert len(occupancy.visits) == 6
 
 
-async def test_a_limit_on_a_parameter_counts_an_argument_given_by_keyword(docket: Docket, crowd: Crowd) -> None:
+async def test_a_limit_on_a_parameter_counts_an_argument_given_by_keyword(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: Annotated[str, ConcurrencyLimit(1)]) -> None:
-        await crowd.visit(customer)
+        await occupancy.visit(customer)
 
     await docket.add(serve)(customer="a")
     await docket.add(serve)("a")
     await run_everything(docket)
 
-    assert crowd.most == {"a": 1}
-    assert len(crowd.visits) == 2
+    assert occupancy.most == {"a": 1}
+    assert len(occupancy.visits) == 2
 
 
-async def test_a_limit_as_a_default_is_for_the_whole_task(docket: Docket, crowd: Crowd) -> None:
+async def test_a_limit_as_a_default_is_for_the_whole_task(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: str, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=2)) -> None:
-        await crowd.visit(customer, 0.08)
+        await occupancy.visit(customer, 0.08)
 
     for customer in "abcdef":
         await docket.add(serve)(customer)
     await run_everything(docket)
 
-    assert crowd.most_in_all == 2
-    assert sorted(crowd.visits) == list("abcdef")
+    assert occupancy.most_in_all == 2
+    assert sorted(occupancy.visits) == list("abcdef")
 
 
-async def test_the_old_form_names_the_argument(docket: Docket, crowd: Crowd) -> None:
+async def test_the_old_form_names_the_argument(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(
         customer: str, number: int, limit: ConcurrencyLimit = ConcurrencyLimit("customer", max_concurrent=1)
     ) -> None:
-        await crowd.visit(customer, 0.08)
+        await occupancy.visit(customer, 0.08)
 
     for number in range(2):
         for customer in "ab":
             await docket.add(serve)(customer, number)
     await run_everything(docket)
 
-    assert crowd.most == {"a": 1, "b": 1}
-    assert crowd.most_in_all == 2
+    assert occupancy.most == {"a": 1, "b": 1}
+    assert occupancy.most_in_all == 2
 
 
-async def test_the_old_form_lets_one_run_at_a_time_by_default(docket: Docket, crowd: Crowd) -> None:
+async def test_the_old_form_lets_one_run_at_a_time_by_default(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: str, limit: ConcurrencyLimit = ConcurrencyLimit("customer")) -> None:
-        await crowd.visit(customer)
+        await occupancy.visit(customer)
 
     for _ in range(3):
         await docket.add(serve)("a")
     await run_everything(docket)
 
-    assert crowd.most == {"a": 1}
+    assert occupancy.most == {"a": 1}
 
 
-def with_annotation(crowd: Crowd, name: str, scope: str) -> Callable[..., Any]:
+def with_annotation(occupancy: Occupancy, name: str, scope: str) -> Callable[..., Any]:
     async def serve(customer: Annotated[str, ConcurrencyLimit(1, scope=scope)]) -> None:
-        await crowd.visit(customer, 0.06)
+        await occupancy.visit(customer, 0.06)
 
     serve.__name__ = name
     return serve
 
 
-def with_old_form(crowd: Crowd, name: str, scope: str) -> Callable[..., Any]:
+def with_old_form(occupancy: Occupancy, name: str, scope: str) -> Callable[..., Any]:
     async def serve(
         customer: str, limit: ConcurrencyLimit = ConcurrencyLimit("customer", max_concurrent=1, scope=scope)
     ) -> None:
-        await crowd.visit(customer, 0.06)
+        await occupancy.visit(customer, 0.06)
 
     serve.__name__ = name
     return serve
@@ -135,21 +135,21 @@ def with_old_form(crowd: Crowd, name: str, scope: str) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("form", [with_annotation, with_old_form])
 async def test_tasks_of_one_scope_share_a_limit(
-    docket: Docket, crowd: Crowd, form: Callable[[Crowd, str, str], Callable[..., Any]]
+    docket: Docket, occupancy: Occupancy, form: Callable[[Occupancy, str, str], Callable[..., Any]]
 ) -> None:
     for task in ("first", "second"):
-        function = form(crowd, task, "shared")
+        function = form(occupancy, task, "shared")
         docket.register(function)
         await docket.add(function)("a")
         await docket.add(function)("a")
     await run_everything(docket)
 
-    assert crowd.most_in_all == 1
-    assert len(crowd.visits) == 4
+    assert occupancy.most_in_all == 1
+    assert len(occupancy.visits) == 4
 
 
 async def test_different_tasks_without_a_scope_do_not_wait_for_each_other_as_a_whole(
-    docket: Docket, crowd: Crowd
+    docket: Docket, occupancy: Occupancy
 ) -> None:
     meet = asyncio.Barrier(2)
 
@@ -167,17 +167,17 @@ async def test_different_tasks_without_a_scope_do_not_wait_for_each_other_as_a_w
         assert execution.state == ExecutionState.COMPLETED
 
 
-async def test_the_limit_holds_across_workers(docket: Docket, crowd: Crowd) -> None:
+async def test_the_limit_holds_across_workers(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: Annotated[str, ConcurrencyLimit(1)], number: int) -> None:
-        await crowd.visit(customer, 0.04)
+        await occupancy.visit(customer, 0.04)
 
     for number in range(6):
         await docket.add(serve)("a", number)
     async with worker_for(docket, name="x") as first, worker_for(docket, name="y") as second:
         await asyncio.gather(ends(first.run_until_finished()), ends(second.run_until_finished()))
 
-    assert crowd.most == {"a": 1}
-    assert len(crowd.visits) == 6
+    assert occupancy.most == {"a": 1}
+    assert len(occupancy.visits) == 6
 
 
 async def test_a_blocked_task_does_not_hold_a_slot_of_the_worker(docket: Docket) -> None:
@@ -303,17 +303,17 @@ async def test_a_limited_task_may_be_perpetual(docket: Docket, worker: Worker) -
     assert len(runs) == 3
 
 
-async def test_many_blocked_tasks_all_run_exactly_once(docket: Docket, crowd: Crowd) -> None:
+async def test_many_blocked_tasks_all_run_exactly_once(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: Annotated[str, ConcurrencyLimit(2)], number: int) -> None:
-        await crowd.visit(number, 0.001)
+        await occupancy.visit(number, 0.001)
 
     for number in range(60):
         await docket.add(serve)("a", number)
     async with worker_for(docket, name="x") as first, worker_for(docket, name="y") as second:
         await asyncio.gather(ends(first.run_until_finished()), ends(second.run_until_finished()))
 
-    assert sorted(crowd.visits, key=int) == [str(number) for number in range(60)]
-    assert crowd.most_in_all <= 2
+    assert sorted(occupancy.visits, key=int) == [str(number) for number in range(60)]
+    assert occupancy.most_in_all <= 2
 
 
 async def test_a_limit_on_an_argument_that_is_missing_fails_the_task_and_names_those_that_exist(
@@ -354,18 +354,18 @@ async def test_a_limit_on_an_argument_that_a_call_leaves_out_fails_that_task(doc
     assert caught.group_contains(ValueError, match="customer.*order")
 
 
-async def test_a_task_may_have_limits_on_two_parameters(docket: Docket, crowd: Crowd) -> None:
+async def test_a_task_may_have_limits_on_two_parameters(docket: Docket, occupancy: Occupancy) -> None:
     async def serve(customer: Annotated[str, ConcurrencyLimit(1)], region: Annotated[str, ConcurrencyLimit(1)]) -> None:
-        await crowd.visit(customer)
-        crowd.visits.append(region)
+        await occupancy.visit(customer)
+        occupancy.visits.append(region)
 
     for customer in "ab":
         for region in "xy":
             await docket.add(serve)(customer, region)
     await run_everything(docket)
 
-    assert all(most == 1 for most in crowd.most.values())
-    assert len(crowd.visits) == 8
+    assert all(most == 1 for most in occupancy.most.values())
+    assert len(occupancy.visits) == 8
 
 
 async def test_a_blocked_task_is_still_on_the_docket(docket: Docket, worker: Worker) -> None:
@@ -428,16 +428,16 @@ async def test_the_key_of_a_limit_is_known_inside_a_run_only(docket: Docket) -> 
         _ = limit.concurrency_key
 
 
-async def test_a_limit_passed_by_keyword_replaces_the_declared_one(docket: Docket, crowd: Crowd) -> None:
+async def test_a_limit_passed_by_keyword_replaces_the_declared_one(docket: Docket, occupancy: Occupancy) -> None:
     async def visit(limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=5)) -> None:
-        await crowd.visit("all")
+        await occupancy.visit("all")
 
     for _ in range(6):
         await docket.add(visit)(limit=ConcurrencyLimit(max_concurrent=1))
     await run_everything(docket)
 
-    assert len(crowd.visits) == 6
-    assert crowd.most_in_all == 1
+    assert len(occupancy.visits) == 6
+    assert occupancy.most_in_all == 1
 
 
 async def test_a_limit_can_be_taken_away_for_one_task(docket: Docket) -> None:

@@ -264,7 +264,7 @@ async def test_every_task_runs_once_while_the_subscription_breaks_again_and_agai
     assert max(run_log.most_at_once.values()) <= concurrency
 
 
-class Hall:
+class IdleWorker:
     """An offering of its own, of a worker that is not
     there; what it would begin and refuse is noted."""
 
@@ -322,150 +322,158 @@ class Hall:
 
 
 @pytest.fixture
-async def hall(docket: Docket) -> Hall:
-    hall = Hall(docket)
-    await hall.offering.open(Hall.ID)
-    return hall
+async def idle_worker(docket: Docket) -> IdleWorker:
+    idle_worker = IdleWorker(docket)
+    await idle_worker.offering.open(IdleWorker.ID)
+    return idle_worker
 
 
-async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(hall: Hall) -> None:
-    hall.offer()
-    assert hall.slots.free == 1
-    await hall.hand(7)
-    assert (hall.begun, hall.slots.free, hall.offering.state) == ([7], 1, Offer.NONE)
+async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(idle_worker: IdleWorker) -> None:
+    idle_worker.offer()
+    assert idle_worker.slots.free == 1
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.slots.free, idle_worker.offering.state) == ([7], 1, Offer.NONE)
 
 
-async def test_what_is_handed_over_to_a_worker_that_begins_to_stop_goes_back(hall: Hall) -> None:
-    hall.offer()
-    hall.offering.refuse_from_now()
-    await hall.hand(7)
-    assert (hall.begun, hall.refused, hall.slots.free) == ([], [7], 2)
+async def test_what_is_handed_over_to_a_worker_that_begins_to_stop_goes_back(idle_worker: IdleWorker) -> None:
+    idle_worker.offer()
+    idle_worker.offering.refuse_from_now()
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free) == ([], [7], 2)
 
 
 @pytest.mark.parametrize("offered", [True, False])
 async def test_a_message_that_is_late_begins_nothing_and_keeps_a_slot_until_the_server_was_asked(
-    hall: Hall, offered: bool
+    idle_worker: IdleWorker, offered: bool
 ) -> None:
     if offered:
-        hall.offer()
-    hall.age = 3.0
-    await hall.hand(7)
-    assert (hall.begun, hall.refused, hall.slots.free, hall.looks) == ([], [], 1, 1)
-    assert (hall.offering.state, hall.offering.due_epoch) == (Offer.DUE, 7)
-    hall.offering.nothing_due(7)
-    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+        idle_worker.offer()
+    idle_worker.age = 3.0
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free, idle_worker.looks) == ([], [], 1, 1)
+    assert (idle_worker.offering.state, idle_worker.offering.due_epoch) == (Offer.DUE, 7)
+    idle_worker.offering.nothing_due(7)
+    assert (idle_worker.slots.free, idle_worker.offering.state) == (2, Offer.NONE)
 
 
-async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(hall: Hall) -> None:
+async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(idle_worker: IdleWorker) -> None:
     for _ in range(2):
-        hall.slots.take()
-    hall.age = 3.0
-    await hall.hand(7)
-    assert (hall.begun, hall.refused, hall.slots.free, hall.looks) == ([], [], 0, 1)
-    assert hall.offering.state is Offer.NONE
+        idle_worker.slots.take()
+    idle_worker.age = 3.0
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free, idle_worker.looks) == ([], [], 0, 1)
+    assert idle_worker.offering.state is Offer.NONE
 
 
 @pytest.mark.parametrize("slots_in_use", [0, 1, 2])
-async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(hall: Hall, slots_in_use: int) -> None:
+async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(
+    idle_worker: IdleWorker, slots_in_use: int
+) -> None:
     """With no slot free, too: handed back, a run that
     is under way would begin a second time elsewhere."""
-    hall.known.add(7)
+    idle_worker.known.add(7)
     for _ in range(slots_in_use):
-        hall.slots.take()
-    await hall.hand(7)
-    assert (hall.begun, hall.refused, hall.slots.free) == ([], [], 2 - slots_in_use)
+        idle_worker.slots.take()
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free) == ([], [], 2 - slots_in_use)
 
 
-async def test_an_offer_that_a_late_message_puts_in_doubt_is_asked_about(hall: Hall) -> None:
-    hall.offer()
-    assert not hall.offering.is_wanted
-    hall.known.add(7)
-    await hall.hand(7)
-    assert (hall.offering.state, hall.offering.is_wanted) == (Offer.OFFERED, True)
-    kept = hall.offering.keep_for_take()
+async def test_an_offer_that_a_late_message_puts_in_doubt_is_asked_about(idle_worker: IdleWorker) -> None:
+    idle_worker.offer()
+    assert not idle_worker.offering.is_wanted
+    idle_worker.known.add(7)
+    await idle_worker.hand(7)
+    assert (idle_worker.offering.state, idle_worker.offering.is_wanted) == (Offer.OFFERED, True)
+    kept = idle_worker.offering.keep_for_take()
     assert kept is not None
     assert (kept.offered, kept.last_epoch) == (True, 7)
     kept.answer = 0
-    hall.offering.taken(kept)
-    assert (hall.offering.state, hall.slots.free) == (Offer.NONE, 2)
+    idle_worker.offering.taken(kept)
+    assert (idle_worker.offering.state, idle_worker.slots.free) == (Offer.NONE, 2)
 
 
-async def test_the_slot_kept_for_a_message_that_does_not_come_goes_to_the_run_that_was_found(hall: Hall) -> None:
-    kept = hall.offer()
+async def test_the_slot_kept_for_a_message_that_does_not_come_goes_to_the_run_that_was_found(
+    idle_worker: IdleWorker,
+) -> None:
+    kept = idle_worker.offer()
     kept.answer = 7
-    hall.offering.taken(kept)
-    assert not hall.offering.slot_for(8)
-    assert hall.offering.slot_for(7)
-    assert (hall.offering.state, hall.slots.free) == (Offer.NONE, 1)
+    idle_worker.offering.taken(kept)
+    assert not idle_worker.offering.slot_for(8)
+    assert idle_worker.offering.slot_for(7)
+    assert (idle_worker.offering.state, idle_worker.slots.free) == (Offer.NONE, 1)
 
 
-async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(hall: Hall) -> None:
-    hall.offer()
-    kept = hall.offering.keep_for_take()
+async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(idle_worker: IdleWorker) -> None:
+    idle_worker.offer()
+    kept = idle_worker.offering.keep_for_take()
     assert kept is not None
     assert kept.offered
     kept.answer = 7
-    hall.offering.taken(kept)
-    assert (hall.slots.free, hall.offering.keep_for_take()) == (1, None)
-    await hall.hand(7)
-    assert (hall.begun, hall.slots.free) == ([7], 1)
+    idle_worker.offering.taken(kept)
+    assert (idle_worker.slots.free, idle_worker.offering.keep_for_take()) == (1, None)
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.slots.free) == ([7], 1)
 
 
-async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(hall: Hall) -> None:
-    kept = hall.offer()
-    hall.offering.nothing_due(7)
-    assert hall.slots.free == 1, "an offer may still stand"
+async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(
+    idle_worker: IdleWorker,
+) -> None:
+    kept = idle_worker.offer()
+    idle_worker.offering.nothing_due(7)
+    assert idle_worker.slots.free == 1, "an offer may still stand"
     kept.answer = 7
-    hall.offering.taken(kept)
-    hall.offering.nothing_due(6)
-    assert hall.slots.free == 1, "a look that began before says nothing about this one"
-    hall.offering.nothing_due(7)
-    assert (hall.slots.free, hall.offering.state) == (2, Offer.NONE)
+    idle_worker.offering.taken(kept)
+    idle_worker.offering.nothing_due(6)
+    assert idle_worker.slots.free == 1, "a look that began before says nothing about this one"
+    idle_worker.offering.nothing_due(7)
+    assert (idle_worker.slots.free, idle_worker.offering.state) == (2, Offer.NONE)
 
 
-async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep_the_slot(hall: Hall) -> None:
-    kept = hall.offer()
-    await hall.hand(7)
+async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep_the_slot(
+    idle_worker: IdleWorker,
+) -> None:
+    kept = idle_worker.offer()
+    await idle_worker.hand(7)
     kept.answer = 7
-    hall.offering.taken(kept)
-    assert (hall.slots.free, hall.offering.state) == (1, Offer.NONE)
-    hall.slots.give_back()
-    assert hall.offer().last_epoch == 7
+    idle_worker.offering.taken(kept)
+    assert (idle_worker.slots.free, idle_worker.offering.state) == (1, Offer.NONE)
+    idle_worker.slots.give_back()
+    assert idle_worker.offer().last_epoch == 7
 
 
-async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(hall: Hall) -> None:
-    assert hall.offering.with_settlement(reading=2) is None
-    assert hall.offering.with_settlement(reading=1) == Hall.ID
-    assert hall.slots.free == 1
+async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(idle_worker: IdleWorker) -> None:
+    assert idle_worker.offering.with_settlement(reading=2) is None
+    assert idle_worker.offering.with_settlement(reading=1) == IdleWorker.ID
+    assert idle_worker.slots.free == 1
 
 
 async def test_nothing_is_offered_on_a_cluster(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node that hands over may not know who listens at another."""
     monkeypatch.setattr(Server, "is_cluster", True)
-    hall = Hall(docket)
-    await hall.offering.open(Hall.ID)
-    assert hall.offering.keep_for_take() is None
-    assert hall.offering.with_settlement(reading=1) is None
+    idle_worker = IdleWorker(docket)
+    await idle_worker.offering.open(IdleWorker.ID)
+    assert idle_worker.offering.keep_for_take() is None
+    assert idle_worker.offering.with_settlement(reading=1) is None
 
 
-async def test_what_is_handed_over_goes_back_if_there_is_no_slot(hall: Hall) -> None:
+async def test_what_is_handed_over_goes_back_if_there_is_no_slot(idle_worker: IdleWorker) -> None:
     for _ in range(2):
-        hall.slots.take()
-    await hall.hand(7)
-    assert (hall.begun, hall.refused) == ([], [7])
+        idle_worker.slots.take()
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused) == ([], [7])
 
 
-async def test_what_is_handed_over_to_a_worker_that_stops_goes_back(hall: Hall) -> None:
-    await hall.offering.withdraw()
-    await hall.hand(7)
-    assert (hall.begun, hall.refused) == ([], [7])
-    assert hall.offering.keep_for_take() is None
+async def test_what_is_handed_over_to_a_worker_that_stops_goes_back(idle_worker: IdleWorker) -> None:
+    await idle_worker.offering.withdraw()
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused) == ([], [7])
+    assert idle_worker.offering.keep_for_take() is None
 
 
-async def test_a_message_for_a_former_id_is_not_heard(hall: Hall) -> None:
-    await hall.offering.open("w~2")
-    await hall.hand(7)
-    assert (hall.begun, hall.refused) == ([], [])
+async def test_a_message_for_a_former_id_is_not_heard(idle_worker: IdleWorker) -> None:
+    await idle_worker.offering.open("w~2")
+    await idle_worker.hand(7)
+    assert (idle_worker.begun, idle_worker.refused) == ([], [])
 
 
 # When a worker stops, stands still or is forgotten
