@@ -63,7 +63,7 @@ def processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "this_process", ProcessRuns)
 
 
-class Stage:
+class HeldTasks:
     """Tasks that tell which worker began them, and go on until they are let go."""
 
     def __init__(self, docket: Docket) -> None:
@@ -96,44 +96,44 @@ class Stage:
 
 @pytest.mark.usefixtures("processes_of_their_own")
 async def test_while_a_suspect_runs_its_worker_takes_nothing_else(docket: Docket) -> None:
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with worker_at_work(docket, concurrency=5) as first:
-        await stage.add_suspect("suspect")
-        await stage.run_log.has("suspect")
+        await held.add_suspect("suspect")
+        await held.run_log.has("suspect")
         for n in range(5):
-            await stage.add(f"plain-{n}")
+            await held.add(f"plain-{n}")
         async with worker_at_work(docket, concurrency=5):
-            await stage.run_log.has(*(f"plain-{n}" for n in range(5)))
+            await held.run_log.has(*(f"plain-{n}" for n in range(5)))
             # All slots of the other worker are in use: the next has to wait for the suspect.
-            await stage.add("next")
-            stage.run_log.let_go(*(f"plain-{n}" for n in range(4)))
-            stage.run_log.let_go("next")
+            await held.add("next")
+            held.run_log.let_go(*(f"plain-{n}" for n in range(4)))
+            held.run_log.let_go("next")
             for n in range(4):
-                assert await stage.ran_at(f"plain-{n}") != first.name
-            stage.run_log.let_go("suspect", "plain-4")
-            assert await stage.ran_at("suspect") == first.name
-        await stage.add("after")
-        stage.run_log.let_go("after")
-        assert await stage.ran_at("after") == first.name, "its slots are free again"
+                assert await held.ran_at(f"plain-{n}") != first.name
+            held.run_log.let_go("suspect", "plain-4")
+            assert await held.ran_at("suspect") == first.name
+        await held.add("after")
+        held.run_log.let_go("after")
+        assert await held.ran_at("after") == first.name, "its slots are free again"
     await nothing_is_noted(docket)
 
 
 async def test_a_busy_worker_makes_room_for_a_suspect(docket: Docket) -> None:
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with worker_at_work(docket, concurrency=5):
-        await stage.add("long")
-        await stage.run_log.has("long")
-        await stage.add_suspect("suspect")
+        await held.add("long")
+        await held.run_log.has("long")
+        await held.add_suspect("suspect")
         await eventually(lambda: reserved(docket), "it is reserved")
         for n in range(4):
-            await stage.add(f"plain-{n}")
-            stage.run_log.let_go(f"plain-{n}")
-        stage.run_log.let_go("long")
-        await stage.run_log.has("suspect")
-        assert stage.run_log.now == {"suspect"}
-        assert stage.run_log.began == ["long", "suspect"]
-        stage.run_log.let_go("suspect")
-        await stage.run_log.has(*(f"plain-{n}" for n in range(4)))
+            await held.add(f"plain-{n}")
+            held.run_log.let_go(f"plain-{n}")
+        held.run_log.let_go("long")
+        await held.run_log.has("suspect")
+        assert held.run_log.now == {"suspect"}
+        assert held.run_log.began == ["long", "suspect"]
+        held.run_log.let_go("suspect")
+        await held.run_log.has(*(f"plain-{n}" for n in range(4)))
     await nothing_is_noted(docket)
 
 
@@ -141,50 +141,50 @@ async def test_a_worker_that_cannot_make_room_goes_on_with_its_work(
     docket: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolation, "RESERVED_SECONDS", 0.3)
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with worker_at_work(docket, concurrency=5):
-        await stage.add("long")
-        await stage.run_log.has("long")
-        await stage.add_suspect("suspect")
+        await held.add("long")
+        await held.run_log.has("long")
+        await held.add_suspect("suspect")
         await eventually(lambda: reserved(docket), "it is reserved")
-        await stage.add("plain")
-        await stage.run_log.has("plain")
-        assert "suspect" not in stage.run_log.began
-        stage.run_log.let_go("plain", "long")
-        await stage.run_log.has("suspect")
-        stage.run_log.let_go("suspect")
-        assert await stage.ran_at("suspect")
+        await held.add("plain")
+        await held.run_log.has("plain")
+        assert "suspect" not in held.run_log.began
+        held.run_log.let_go("plain", "long")
+        await held.run_log.has("suspect")
+        held.run_log.let_go("suspect")
+        assert await held.ran_at("suspect")
     await nothing_is_noted(docket)
 
 
 @pytest.mark.usefixtures("processes_of_their_own")
 async def test_a_worker_that_stops_leaves_what_it_has_reserved_to_another(docket: Docket) -> None:
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with Worker(docket, name="stopping", concurrency=5) as stopping:
         working = asyncio.create_task(stopping.run_forever())
-        await stage.add("long")
-        await stage.run_log.has("long")
-        await stage.add_suspect("suspect")
+        await held.add("long")
+        await held.run_log.has("long")
+        await held.add_suspect("suspect")
         await eventually(lambda: reserved(docket), "it is reserved")
         async with worker_at_work(docket) as other:
             stopping.stop()
-            await stage.run_log.has("suspect")
-            stage.run_log.let_go("suspect")
-            assert await stage.ran_at("suspect") == other.name
-            stage.run_log.let_go("long")
+            await held.run_log.has("suspect")
+            held.run_log.let_go("suspect")
+            assert await held.ran_at("suspect") == other.name
+            held.run_log.let_go("long")
             await working
     await nothing_is_noted(docket)
 
 
 async def test_a_suspect_that_is_cancelled_while_it_runs_alone_frees_the_worker(docket: Docket) -> None:
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with worker_at_work(docket, concurrency=3):
-        await stage.add_suspect("suspect")
-        await stage.run_log.has("suspect")
+        await held.add_suspect("suspect")
+        await held.run_log.has("suspect")
         await docket.cancel("suspect")
-        await stage.add("plain")
-        await stage.run_log.has("plain")
-        stage.run_log.let_go("plain")
+        await held.add("plain")
+        await held.run_log.has("plain")
+        held.run_log.let_go("plain")
     execution = await docket.get_execution("suspect")
     assert execution is not None
     assert execution.state is ExecutionState.CANCELLED
@@ -192,12 +192,12 @@ async def test_a_suspect_that_is_cancelled_while_it_runs_alone_frees_the_worker(
 
 
 async def test_a_worker_with_one_slot_runs_suspects_too(docket: Docket) -> None:
-    stage = Stage(docket)
-    stage.run_log.let_go("suspect", "plain")
-    await stage.add_suspect("suspect")
-    await stage.add("plain")
+    held = HeldTasks(docket)
+    held.run_log.let_go("suspect", "plain")
+    await held.add_suspect("suspect")
+    await held.add("plain")
     async with worker_at_work(docket, concurrency=1):
-        await stage.run_log.has("suspect", "plain")
+        await held.run_log.has("suspect", "plain")
     await nothing_is_noted(docket)
 
 
@@ -214,46 +214,46 @@ async def flags_of(docket: Docket, key: str) -> int:
 
 async def test_a_suspect_has_the_whole_process_to_itself(docket: Docket) -> None:
     """Two workers in one process: one of them begins nothing while the other runs a suspect."""
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with worker_at_work(docket, concurrency=3), worker_at_work(docket, concurrency=3):
-        await stage.add_suspect("suspect")
-        await stage.run_log.has("suspect")
+        await held.add_suspect("suspect")
+        await held.run_log.has("suspect")
         assert await flags_of(docket, "suspect") & ALONE
         for n in range(4):
-            await stage.add(f"plain-{n}")
+            await held.add(f"plain-{n}")
         # A process of its own is not held up.
         async with elsewhere(docket, concurrency=3):
-            await eventually(lambda: len(stage.run_log.began) == 4, "three of them run there")
-            assert stage.run_log.now >= {"suspect"}
-            stage.run_log.let_go(*(f"plain-{n}" for n in range(4)))
-            await stage.run_log.has(*(f"plain-{n}" for n in range(4)))
-            assert "suspect" in stage.run_log.now
-        await stage.add("after")
-        stage.run_log.let_go("suspect", "after")
-        assert await stage.ran_at("after")
+            await eventually(lambda: len(held.run_log.began) == 4, "three of them run there")
+            assert held.run_log.now >= {"suspect"}
+            held.run_log.let_go(*(f"plain-{n}" for n in range(4)))
+            await held.run_log.has(*(f"plain-{n}" for n in range(4)))
+            assert "suspect" in held.run_log.now
+        await held.add("after")
+        held.run_log.let_go("suspect", "after")
+        assert await held.ran_at("after")
     await nothing_is_noted(docket)
 
 
 async def test_a_suspect_waits_until_the_other_worker_of_the_process_is_done(docket: Docket) -> None:
-    stage = Stage(docket)
+    held = HeldTasks(docket)
     async with worker_at_work(docket, concurrency=2), worker_at_work(docket, concurrency=2):
-        await stage.add("long")
-        await stage.run_log.has("long")
-        await stage.add_suspect("suspect")
+        await held.add("long")
+        await held.run_log.has("long")
+        await held.add_suspect("suspect")
         await eventually(lambda: reserved(docket), "one of them reserves it")
-        assert "suspect" not in stage.run_log.began
-        stage.run_log.let_go("long")
-        await stage.run_log.has("suspect")
+        assert "suspect" not in held.run_log.began
+        held.run_log.let_go("long")
+        await held.run_log.has("suspect")
         assert await flags_of(docket, "suspect") & ALONE
-        stage.run_log.let_go("suspect")
-        assert await stage.ran_at("suspect")
+        held.run_log.let_go("suspect")
+        assert await held.ran_at("suspect")
     await nothing_is_noted(docket)
 
 
 async def test_after_its_time_a_suspect_shares_its_worker_and_is_not_to_blame(
     docket: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, waits = Stage(docket), asyncio.Event()
+    held, waits = HeldTasks(docket), asyncio.Event()
     seconds: list[float] = []
 
     async def passes(alone: isolation.Isolation, time: float, *args: Any) -> None:
@@ -264,19 +264,19 @@ async def test_after_its_time_a_suspect_shares_its_worker_and_is_not_to_blame(
     open_after = isolation.Isolation._open_after  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(isolation.Isolation, "_open_after", passes)
     async with worker_at_work(docket, concurrency=3):
-        await stage.add_suspect("suspect")
-        await stage.run_log.has("suspect")
-        await stage.add("plain")
+        await held.add_suspect("suspect")
+        await held.run_log.has("suspect")
+        await held.add("plain")
         await eventually(lambda: bool(seconds), "its time is known")
         assert seconds == [60.0], "the least time"
         assert await flags_of(docket, "suspect") & ALONE
-        assert "plain" not in stage.run_log.began
+        assert "plain" not in held.run_log.began
         waits.set()
-        await stage.run_log.has("plain")
+        await held.run_log.has("plain")
         assert not await flags_of(docket, "suspect") & ALONE
-        assert stage.run_log.now == {"suspect", "plain"}
-        stage.run_log.let_go("plain", "suspect")
-        assert await stage.ran_at("suspect")
+        assert held.run_log.now == {"suspect", "plain"}
+        held.run_log.let_go("plain", "suspect")
+        assert await held.ran_at("suspect")
     await nothing_is_noted(docket)
 
 
