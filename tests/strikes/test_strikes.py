@@ -158,7 +158,7 @@ async def test_an_empty_parameter_means_the_whole_task(docket: Docket, recorder:
 
 @pytest.mark.parametrize("verb", ["strike", "restore"])
 async def test_two_empty_names_are_refused_as_nothing_is_named(docket: Docket, verb: str) -> None:
-    with pytest.raises(ValueError, match="names a function, a parameter, or both"):
+    with pytest.raises(ValueError, match="needs a function, a parameter, or both"):
         await getattr(docket, verb)("", "")
 
 

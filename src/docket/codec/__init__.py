@@ -1,7 +1,7 @@
-"""Bytes ⇄ values: one seam for arguments, results and exceptions.
+"""Converts arguments, results and exceptions to bytes and back.
 
-Every payload is an envelope (version, codec, flags) round the codec's bytes. The envelope leaves
-room for other codecs, for signing and for encryption without a change to the ledger.
+Every stored value has an envelope (version, codec, flags) around the codec's bytes. The envelope
+allows other codecs, signing and encryption without a change to the ledger.
 """
 
 from .codecs import Codec

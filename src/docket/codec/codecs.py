@@ -1,4 +1,5 @@
-"""The codecs that docket knows. A codec is a file beside this one, and a line in the table."""
+"""The codecs that docket knows. To add a codec, add
+a module to this package and an entry to CODECS."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from .pickle_codec import PickleCodec
 
 
 class Codec(Protocol):
-    """Turns values into bytes and back. Its id is
-    stored with every payload and must never change."""
+    """Converts values to bytes and back. The id is
+    stored with every value and must never change."""
 
     id: int
 
@@ -18,7 +19,7 @@ class Codec(Protocol):
     def decode(self, data: memoryview | bytes) -> Any: ...
 
 
-# By their names. Payloads of all of them are read, by the id; the default writes.
+# Codecs by name. docket reads values of every codec, by its id, and writes with the default codec.
 CODECS: dict[str, Codec] = {
     "pickle": PickleCodec(),
 }

@@ -1,4 +1,4 @@
-"""The envelope round every payload: it names the codec that wrote the bytes inside."""
+"""The envelope around every stored value. It names the codec that wrote the value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .codecs import CODECS, DEFAULT
 VERSION = 1
 _HEADER = 3  # version, codec, flags
 
-# What the payloads of each codec begin with.
+# The envelope header of each codec.
 _PREFIXES = {name: bytes((VERSION, codec.id, 0)) for name, codec in CODECS.items()}
 _READERS = {_PREFIXES[name]: codec.decode for name, codec in CODECS.items()}
 _PREFIX, _encode = _PREFIXES[DEFAULT], CODECS[DEFAULT].encode
@@ -24,18 +24,18 @@ def seal(value: Any) -> bytes:
 
 
 def bare(sealed: bytes) -> bytes:
-    """The pickle inside, as clients read it that know nothing of envelopes."""
+    """The pickle inside, for clients that do not know envelopes."""
     return sealed[_HEADER:]
 
 
 def enveloped(data: bytes) -> bytes:
-    """Puts a pickle of another client into an envelope; what is in one already stays as it is."""
+    """Puts another client's pickle into an envelope.
+    Data that already has an envelope does not change."""
     return _PICKLE_PREFIX + data if data[:1] == pickle.PROTO else data
 
 
 def open_envelope(data: bytes, at: int = 0) -> Any:
-    """The value inside the envelope that begins there. Whatever
-    goes wrong is Undecodable, never another exception."""
+    """The value in the envelope that begins at `at`. Every failure raises Undecodable."""
     start = at + _HEADER
     decode = _READERS.get(data[at:start])
     if decode is None:
@@ -43,14 +43,14 @@ def open_envelope(data: bytes, at: int = 0) -> Any:
     try:
         return decode(data[start:])
     except BaseException as error:
-        # Whatever a payload raises while it is read,
-        # SystemExit included, is the fault of that payload.
+        # Unpickling can raise any exception, even SystemExit.
+        # It must not end the process that reads the value.
         raise Undecodable(f"payload cannot be decoded: {_shown(error)}"[:500]) from error
 
 
 def _refuse(header: bytes) -> NoReturn:
     if len(header) < _HEADER:
-        raise Undecodable(f"payload of {len(header)} bytes is no envelope")
+        raise Undecodable(f"payload of {len(header)} bytes is not an envelope")
     version, codec_id, flags = header
     raise UnknownVersion(f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release")
 

@@ -11,8 +11,8 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 
 class PickleCodec:
-    """Any picklable Python value; what pickle cannot do
-    (lambdas, things of __main__) goes by cloudpickle."""
+    """Any picklable Python value. cloudpickle handles the values that pickle cannot, such as
+    lambdas and objects of __main__."""
 
     id = 1
 
@@ -21,7 +21,7 @@ class PickleCodec:
             data = pickle.dumps(value, protocol=5)
         except Exception:
             return _cloudpickle(value)
-        # pickle stores things of __main__ by reference, and a worker has another __main__.
+        # pickle stores objects of __main__ by reference, but a worker has a different __main__.
         return _cloudpickle(value) if b"__main__" in data else data
 
     def decode(self, data: memoryview | bytes) -> Any:
@@ -40,7 +40,8 @@ _Base: Any = cast(Any, cloudpickle).Pickler
 
 
 class _Pickler(_Base):
-    """cloudpickle, which alone would store what a text file has left to read, without a word."""
+    """A cloudpickle that refuses open files. cloudpickle itself
+    would silently store the unread rest of a text file."""
 
     dispatch_table = _Base.dispatch_table.new_child(dict.fromkeys(_FILES, _refuse_file))
 

@@ -1,4 +1,4 @@
-"""A call whose arguments are pickled already, by another program."""
+"""A call whose arguments another program has already pickled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .packing import pack
 
 @dataclass(frozen=True, slots=True)
 class _Pickled:
-    """Becomes the value inside when it is loaded. Until
-    then nobody needs the modules that the value needs."""
+    """Unpickles to the value inside. Until then, the
+    modules of the value need not be importable."""
 
     data: bytes
 
@@ -22,7 +22,7 @@ class _Pickled:
 
 
 def encode_pickled_call(args: bytes, kwargs: bytes, trace_context: dict[str, str]) -> bytes:
-    """What `encode_call` gives for the arguments inside, without loading them."""
+    """The same bytes as `encode_call` for these arguments, without unpickling them."""
     body = seal((_Pickled(args), _Pickled(kwargs)))
     headers = pack(trace_context) if trace_context else b""
     return len(headers).to_bytes(2, "little") + headers + body

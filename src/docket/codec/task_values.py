@@ -1,4 +1,4 @@
-"""What docket stores of a call and of its ending."""
+"""The stored form of calls, results and exceptions."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any], trace_context: di
 
 
 def _culprit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The first argument that cannot be stored by itself."""
-    for place, value in [*enumerate(args, 1), *kwargs.items()]:
+    """A description of the first argument that cannot be serialised."""
+    for position, value in [*enumerate(args, 1), *kwargs.items()]:
         try:
             seal(value)
         except Exception:
-            which = f"argument {place}" if isinstance(place, int) else f"argument {place!r}"
+            which = f"argument {position}" if isinstance(position, int) else f"argument {position!r}"
             return f"{which}, of type {type(value).__name__},"
     return "the arguments together"
 
 
 def decode_trace(data: bytes) -> dict[str, str]:
-    """The trace context alone; never fails, since a broken one must not cost a task."""
+    """Only the trace context. Returns an empty one if it
+    cannot be read, because it must not fail the task."""
     length = int.from_bytes(data[:2], "little")
     if not length:
         return {}
@@ -48,13 +49,13 @@ def decode_trace(data: bytes) -> dict[str, str]:
 
 
 def decode_call(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str]]:
-    """The arguments of a task by position and by keyword, and the trace it belongs to."""
+    """The positional arguments, the keyword arguments and the trace context of a task."""
     length = 0 if data[:2] == b"\0\0" else int.from_bytes(data[:2], "little")
     value = open_envelope(data, 2 + length)
     try:
         args, kwargs = value
     except (TypeError, ValueError):
-        raise Undecodable("payload holds no call") from None
+        raise Undecodable("payload is not a call") from None
     return args, kwargs, decode_trace(data) if length else {}
 
 
@@ -70,7 +71,7 @@ decode_result = open_envelope
 
 
 def error_text(error: BaseException) -> str:
-    """Type and message, also of an exception that cannot say what it is about."""
+    """The type and the message of an exception, even if its `__str__` fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException as problem:
@@ -78,7 +79,8 @@ def error_text(error: BaseException) -> str:
 
 
 def encode_error(error: BaseException, most: int | None = None) -> bytes:
-    """The exception itself if it can be stored in `most` bytes, else a TaskFailed that shows it."""
+    """The exception itself if it can be stored in `most`
+    bytes, otherwise a TaskFailed with its text."""
     if not isinstance(error, Exception):
         return seal(_ordinary(error))
     try:
@@ -86,7 +88,7 @@ def encode_error(error: BaseException, most: int | None = None) -> bytes:
         if (most is None or len(data) <= most) and isinstance(open_envelope(data), Exception):
             return data
     except BaseException:
-        # A task's exception must not end its worker by the way it is stored.
+        # Pickling a task's exception can raise anything. It must not end the worker.
         pass
     shown = "".join(traceback.format_exception_only(error)).strip()[:_ERROR_TEXT]
     return seal(TaskFailed(shown))
@@ -103,13 +105,13 @@ def decode_error(data: bytes) -> Exception:
 
 
 def _ordinary(error: BaseException) -> TaskFailed:
-    """Stands for SystemExit and its like: raised where somebody
-    waits for the task, those would end that process."""
+    """Replaces SystemExit and similar exceptions, which
+    would end the process that waits for the task."""
     return TaskFailed(_named(error)[:_ERROR_TEXT])
 
 
 def _named(error: BaseException) -> str:
-    """The error in words; a group names its first members."""
+    """The text of an error. An exception group includes its first members."""
     text = error_text(error)
     inside: list[BaseException] = [error]
     named: list[str] = []

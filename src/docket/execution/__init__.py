@@ -1,4 +1,4 @@
-"""The handle a user holds on one task."""
+"""The user's handle on one task."""
 
 from uncalled_for.introspection import (
     _signature_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature

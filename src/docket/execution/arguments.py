@@ -1,4 +1,4 @@
-"""Which parameter takes which argument of a call."""
+"""Matches the arguments of a call with the parameters of its function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _ONE_EACH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def arguments_by_name(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter, those of `*args` as one tuple. What fits no parameter
-    is left out: calling the function will complain about it."""
+    """The arguments of a call by parameter name. Those for `*args` are one tuple. Arguments without
+    a parameter are left out; the call of the function will raise the error."""
     if not args:
         return dict(kwargs)
     parameters = get_signature(function).parameters.values()
     positions = positions_of(function)
     named = dict(zip(positions, args, strict=False))
-    gathering = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
-    if gathering is not None and len(args) > len(positions):
-        named[gathering] = args[len(positions) :]
+    variadic = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    if variadic is not None and len(args) > len(positions):
+        named[variadic] = args[len(positions) :]
     return {**named, **kwargs}
 
 

@@ -1,4 +1,4 @@
-"""How calls and signatures are shown to people."""
+"""Calls and signatures as text, for log lines and the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDDEN = "..."
 def show_call(
     function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
 ) -> str:
-    """`name(args…){key}`, with only the arguments that are `Logged`."""
+    """`name(args…){key}`. Only `Logged` arguments are shown."""
     marks = _Marks(resolved_signature(function)) if function is not None else None
     shown = [_show(marks and marks.at(position), value) for position, value in enumerate(args)]
     shown += [f"{n}={_show(marks and marks.named(n), value)}" for n, value in kwargs.items()]
@@ -28,7 +28,7 @@ def _show(mark: Logged | None, value: Any) -> str:
 
 
 class _Marks:
-    """The `Logged` marks of a signature, for the arguments of a call."""
+    """The `Logged` annotations of a signature, looked up by position or name."""
 
     def __init__(self, signature: inspect.Signature) -> None:
         logged = Logged.annotated_parameters(signature)
@@ -57,7 +57,7 @@ _resolved: dict[Callable[..., Any], tuple[inspect.Signature, inspect.Signature]]
 
 
 def resolved_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature with its types, also where they were written as strings
+    """The signature with its types, even if they are written as strings
     (`from __future__ import annotations`)."""
     signature = get_signature(function)
     known = _resolved.get(function)
@@ -74,14 +74,14 @@ def _with_types(function: Callable[..., Any], signature: inspect.Signature) -> i
     try:
         types = get_type_hints(function, include_extras=True)
     except Exception:
-        # A name that only type checkers see: the strings are shown as they are.
+        # A type is imported only for type checkers: keep the strings.
         return signature
     parameters = [p.replace(annotation=types.get(p.name, p.annotation)) for p in signature.parameters.values()]
     return signature.replace(parameters=parameters)
 
 
 def compact_signature(signature: inspect.Signature) -> str:
-    """A signature on one line: dependencies left out, defaults and types short."""
+    """A signature on one line, with short types and defaults. `...` stands for its dependencies."""
     pieces: list[str] = []
     hidden = 0
     for name, parameter in signature.parameters.items():

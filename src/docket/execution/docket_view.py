@@ -1,4 +1,4 @@
-"""What an execution needs of its docket; the docket is a layer above."""
+"""The part of the docket that executions use. The docket itself is in a higher layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DocketView(Protocol):
-    """The docket as its executions see it."""
+    """The part of the docket that executions use."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""The call of a task and its key, which stay as they were scheduled."""
+"""The key and the call of a task, which do not change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 class TaskIdentity:
-    """Attributes that cannot be set: a changed key
-    would only make the object look at another task."""
+    """Read-only attributes. Setting the key would only make the object refer to another task."""
 
     _docket: Docket
     _function: TaskFunction
@@ -43,10 +42,10 @@ class TaskIdentity:
         def key(self) -> str: ...
 
     else:
-        # Read for every task; without a function of our own in between that costs half.
-        docket = property(attrgetter("_docket"), doc="The docket it belongs to.")
-        function = property(attrgetter("_function"), doc="The function it calls.")
+        # These are read for every task. attrgetter halves the cost of a Python function.
+        docket = property(attrgetter("_docket"), doc="The docket of the task.")
+        function = property(attrgetter("_function"), doc="The task function.")
         function_name = property(attrgetter("_function_name"), doc="The name by which workers find the function.")
         args = property(attrgetter("_args"), doc="The positional arguments.")
-        kwargs = property(attrgetter("_kwargs"), doc="The arguments by keyword.")
+        kwargs = property(attrgetter("_kwargs"), doc="The keyword arguments.")
         key = property(attrgetter("_key"), doc="The key, which is unique among the tasks of the docket.")

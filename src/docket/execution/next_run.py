@@ -1,4 +1,4 @@
-"""Where a running task goes after its run."""
+"""The next run of a task that is running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from docket.model.times import duration_ms, to_ms
 
 @dataclass(slots=True)
 class NextRun:
-    """What follows a run, decided by its behaviours and written with its settlement."""
+    """The next run of a task. A behaviour decides it,
+    and the settlement of the current run stores it."""
 
     attempt: int
     delay: timedelta | None = None
@@ -29,9 +30,9 @@ class NextRun:
         is_delayed: bool = False,
         ending: RunEnding | None = None,
     ) -> Settlement:
-        """Settles the run with it. `payload`: the call, stored apart.
-        `is_delayed`: the run has not begun, so the same submission comes
-        later. `ending`: how the run ended, if this is not a retry."""
+        """The settlement that ends the current run and schedules this one. `payload`: the call,
+        stored apart. `is_delayed`: the current run has not begun, so the next run belongs to the
+        same submission. `ending`: the ending of the current run, unless this is a retry."""
         return reschedule(
             key,
             epoch,

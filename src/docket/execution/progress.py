@@ -1,4 +1,4 @@
-"""How far a task has come."""
+"""The progress of a task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 2**53
 
 
 class ProgressEvent(TypedDict):
-    """A step of a task's progress."""
+    """A change of a task's progress."""
 
     type: Literal["progress"]
     key: str
@@ -35,13 +35,13 @@ class ProgressEvent(TypedDict):
 
 
 class ExecutionProgress:
-    """Progress of one task: written by its run or by others, read by anybody.
+    """The progress of one task. The run and any other
+    process can write it, and everyone can read it.
 
-    Several handles work together: each call changes only its own field of what is stored, and is
-    one event. A run that was replaced, or lost to another worker, changes nothing. A handle that is
-    not a run's own may write while the task waits, which is kept for its run, and raises
-    TaskNotFound if the task has ended. An outage of the server raises nothing: what could not be
-    written goes along with the next write.
+    Several handles can write at the same time: each call changes only its own fields and publishes
+    one event. A run that was replaced, or lost to another worker, changes nothing. Other handles
+    can also write while the task waits, and raise TaskNotFound if the task has ended. An outage of
+    the server raises no error: the change is sent with the next write.
     """
 
     def __init__(self, docket: DocketView, key: str, epoch: int = 0) -> None:
@@ -57,7 +57,7 @@ class ExecutionProgress:
 
     @classmethod
     async def create(cls, docket: DocketView, key: str) -> Self:
-        """The progress of a task as it is written down."""
+        """The stored progress of a task."""
         progress = cls(docket, key)
         await progress.sync()
         return progress
@@ -66,20 +66,21 @@ class ExecutionProgress:
         await self.update(total=total)
 
     async def increment(self, amount: int = 1) -> None:
-        """Adds to what is stored, whoever has stored it."""
+        """Adds to the stored value, whichever process has written it."""
         _check("an increment", amount, 1)
         await self._change(ProgressChange(self.key, self.epoch, add=amount))
 
     async def set(self, current: int) -> None:
-        """Moves to this point, forth or back."""
+        """Sets the current value, higher or lower than before."""
         await self.update(current=current)
 
     async def set_message(self, message: str | None) -> None:
-        """None removes the message."""
+        """Sets the message. None removes it."""
         await self._change(ProgressChange(self.key, self.epoch, message=json.dumps(message)))
 
     async def update(self, *, current: int | None = None, total: int | None = None, message: str | None = None) -> None:
-        """Sets several fields at once, as one event; those that are not given stay as they are."""
+        """Sets several fields at once and publishes one
+        event. Fields that are not given do not change."""
         if current is None and total is None and message is None:
             raise TypeError("update() needs a current, a total or a message")
         if current is not None:
@@ -90,14 +91,14 @@ class ExecutionProgress:
         await self._change(ProgressChange(self.key, self.epoch, current=current, total=total, message=text))
 
     async def sync(self) -> None:
-        """Reads the progress as it is written down, also after the task has ended."""
-        look = await self.docket.ledger.get(self.key)
-        stored = look.progress or (look.finished.progress if look.finished else None)
+        """Reads the stored progress, also after the task has ended."""
+        status = await self.docket.ledger.get(self.key)
+        stored = status.progress or (status.finished.progress if status.finished else None)
         self.apply(read_progress(stored) if stored else {})
 
     async def subscribe(self, ready: asyncio.Event | None = None) -> AsyncGenerator[ProgressEvent]:
-        """The progress now, then every step, until the task has
-        ended. Raises TaskNotFound if no task has the key."""
+        """Yields the current progress, then every change until the task has ended. Raises
+        TaskNotFound if no task has the key."""
         async with aclosing(self.docket.watch(self.key, ready)) as events:
             async for event in events:
                 if event["type"] == "progress":
@@ -113,29 +114,29 @@ class ExecutionProgress:
     async def _change(self, change: ProgressChange) -> None:
         self.used = True
         unsent, self._unsent = self._unsent, None
-        whole = change if unsent is None else unsent.then(change)
+        combined = change if unsent is None else unsent.then(change)
         try:
-            answer = await self.docket.write_progress(whole)
+            answer = await self.docket.write_progress(combined)
         except TRANSIENT as error:
-            # A task must not fail because nobody could be told how far it is.
-            told = unsent is not None or self.docket.ledger.server.outages.is_on
-            level = logging.DEBUG if told else logging.WARNING
+            # A task must not fail because its progress could not be written.
+            is_logged = unsent is not None or self.docket.ledger.server.outages.is_on
+            level = logging.DEBUG if is_logged else logging.WARNING
             logger.log(level, "progress of task %r was not written: %s", self.key, error)
             if not getattr(error, "maybe_stored", False):
-                self._unsent = whole if self._unsent is None else self._unsent.then(whole)
-            self._foresee(change)
+                self._unsent = combined if self._unsent is None else self._unsent.then(combined)
+            self._apply_locally(change)
             return
         if answer is Unwritten.NOT_FOUND:
             raise TaskNotFound(
                 f"progress of task {self.key!r}: there is no such task, or it has ended; nothing was written"
             )
         if isinstance(answer, Unwritten):
-            self._foresee(change)
+            self._apply_locally(change)
         else:
             self.apply(read_progress(answer))
 
-    def _foresee(self, change: ProgressChange) -> None:
-        """What was not stored is at least known here."""
+    def _apply_locally(self, change: ProgressChange) -> None:
+        """Applies a change that was not stored to this handle."""
         current = self.current if change.current is None else change.current
         if change.add is not None:
             current = (current or 0) + change.add
@@ -146,7 +147,8 @@ class ExecutionProgress:
 
 
 def _check(what: str, number: object, least: int) -> None:
-    """Numbers are stored as the server's scripts count: exactly up to 2⁵³."""
+    """Raises an error for a number that the server's scripts
+    cannot store exactly: they use floats, exact up to 2⁵³."""
     if not isinstance(number, int | float):
         raise TypeError(f"{what} of {number!r}: it must be a number")
     if not least <= number <= _MOST:

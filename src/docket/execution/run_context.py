@@ -1,4 +1,4 @@
-"""Which run the current code belongs to."""
+"""The run that the current code belongs to."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ current_execution: ContextVar[Execution] = ContextVar("current_execution")
 
 
 def note_wait(docket: DocketView, key: str) -> None:
-    """Tells the worker, if the current code is the body of a
-    task, that it waits for another task to begin and end."""
+    """Notifies the worker that the body of a task waits
+    for another task. Does nothing outside a run."""
     execution = current_execution.get(None)
     if execution is not None and execution.epoch:
         current_worker.get().body_waits(execution, docket, key)

@@ -1,4 +1,4 @@
-"""The value or the exception that an ending leaves."""
+"""Reads the value or the exception from the ending of a task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> Any:
-    """The value that the record tells of; raises what the
-    task raised, ExecutionCancelled, or ResultExpired."""
+    """The result of a finished task. Raises the task's
+    own exception, ExecutionCancelled or ResultExpired."""
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
     if kind in (APART, ELSEWHERE):
@@ -31,7 +31,7 @@ async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> A
     if record.state is ExecutionState.CANCELLED:
         raise ExecutionCancelled(f"task {key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
     if kind == ERROR:
-        # Also of a run that completed and whose value could not be stored.
+        # A completed run has an error too, if its result could not be stored.
         raise decode_error(payload)
     if record.state is ExecutionState.FAILED:
         raise TaskFailed(ending.error or "the task failed")
@@ -54,7 +54,7 @@ async def _from_result_storage(docket: DocketView, key: str, result_key: bytes) 
 
 
 async def stored_ending(ledger: Ledger, key: str) -> bytes | None:
-    """The pickled value or exception that the finished record of a task has, or None."""
+    """The pickled value or exception in the finished record of a task, or None."""
     record = (await ledger.get(key)).finished
     if record is None:
         return None

@@ -1,4 +1,4 @@
-"""A call that has not been scheduled yet."""
+"""A call that is not scheduled yet."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TaskFunction = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, init=False)
 class TaskCall:
-    """What `Docket.call` returns and `add_many` takes. Sending
-    it again is idempotent: its key is looked up then."""
+    """A call that is not scheduled yet. `Docket.call` returns it, and `add_many` schedules it. It
+    can safely be scheduled again: the key exists then, so nothing changes."""
 
     function: TaskFunction
     args: tuple[Any, ...]
@@ -21,10 +21,10 @@ class TaskCall:
     key: str
     when: datetime
     function_name: str | None = None
-    # An automatic task that a worker schedules by itself.
+    # True for an automatic task that a worker schedules.
     seed: bool = field(default=False, repr=False)
-    # Holds the key that docket made up, until a call is
-    # sent under it. Copies of a call share the list.
+    # Has the key that docket generated, until a call with
+    # that key is sent. Copies of a call share the list.
     unsent: list[str] | None = field(default=None, repr=False, compare=False)
 
     def __init__(
@@ -38,8 +38,8 @@ class TaskCall:
         seed: bool = False,
         unsent: list[str] | None = None,
     ) -> None:
-        # The generated __init__ of a frozen class calls a function
-        # for each field, which takes three times as long.
+        # The generated __init__ of a frozen dataclass calls a
+        # function for each field, which takes three times as long.
         fields = self.__dict__
         fields["function"] = function
         fields["args"] = args
@@ -53,13 +53,14 @@ class TaskCall:
             fields["unsent"] = unsent
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy that does not share the list, perhaps in another process, may be sent first.
+        # The pickled copy does not share the list, and it may
+        # be sent first, so the key no longer counts as fresh.
         self.spend_fresh_key()
         return {name: value for name, value in self.__dict__.items() if name != "unsent"}
 
     def spend_fresh_key(self) -> bool:
-        """Whether the key is fresh, so that it need not be looked up: docket made it up, and no
-        call was sent under it."""
+        """Whether the key is fresh, so that the server need not look it up. A key is fresh if
+        docket generated it and no call was sent with it. The next call returns False."""
         unsent = self.unsent
         if not unsent or unsent[0] != self.key:
             return False

@@ -1,4 +1,4 @@
-"""Stands in for functions that this process does not know."""
+"""Placeholders for functions that are not registered in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .task_call import TaskFunction
 
 @functools.lru_cache(maxsize=1024)
 def unregistered_function(name: str) -> TaskFunction:
-    """A function of that name, which can be shown and not be run."""
+    """A function of that name that can be displayed but not run."""
 
     async def unknown(*args: Any, **kwargs: Any) -> None:
         raise TaskNotRegistered(f"no task is registered as {name!r} in this process")

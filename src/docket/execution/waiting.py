@@ -23,11 +23,11 @@ from .run_context import note_wait
 if TYPE_CHECKING:
     from .docket_view import DocketView
 
-# A waiter looks for itself this often, in case the message it waits for was lost with a connection.
+# How often a waiter reads the task again, in case the message was lost with a connection.
 SAFETY_SECONDS = 15.0
 OUTAGE_SECONDS = 0.5
 _MILLISECOND = timedelta(milliseconds=1)
-# Submissions are counted modulo this.
+# The submission counter wraps at this number.
 _SUBMISSIONS = 2**32
 
 
@@ -46,7 +46,8 @@ class StateEvent(TypedDict):
 
 @contextlib.asynccontextmanager
 async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
-    """Events of one task from now on; None means that some may have been missed."""
+    """A queue of the events of one task from now on. None
+    in the queue means that events may be missing."""
     inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
     channel, subscriptions = docket.ledger.keys.task_channel(key), docket.subscriptions
     listener = inbox.put_nowait
@@ -62,53 +63,51 @@ async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queu
 async def wait_finished(
     docket: DocketView, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
 ) -> FinishedRecord:
-    """The finished record of a task. TimeoutError if it does not end in time; ResultExpired if
-    there is nothing to wait for.
+    """Waits for the finished record of a task. Raises TimeoutError if the task does not end in
+    time, and ResultExpired if there is no task to wait for.
 
     Endings of an earlier `generation` of the key are ignored: a subscription that lags may still
     deliver one. A later generation is the replacement, whose ending counts. Callers that just
     scheduled the task pass `expect_to_wait=True` to skip the first lookup.
     """
-    in_vain = timeout is not None and timeout <= 0
-    if in_vain or not expect_to_wait:
-        look = await docket.ledger.get(key)
-        if look.finished is not None and look.finished.task.generation >= generation:
-            return look.finished
-        if in_vain:
+    must_not_wait = timeout is not None and timeout <= 0
+    if must_not_wait or not expect_to_wait:
+        status = await docket.ledger.get(key)
+        if status.finished is not None and status.finished.task.generation >= generation:
+            return status.finished
+        if must_not_wait:
             raise TimeoutError(f"task {key!r} has not finished")
     try:
         async with asyncio.timeout(timeout), listening(docket, key) as inbox:
             while True:
                 try:
-                    look = await docket.ledger.get(key)
+                    status = await docket.ledger.get(key)
                 except ServerUnreachable:
-                    # It was there, and what we wait for may be
-                    # under way: an outage is waited out, too.
+                    # The server was reachable before, so wait until the outage is over.
                     await asyncio.sleep(OUTAGE_SECONDS)
                     continue
-                if look.finished is not None and look.finished.task.generation >= generation:
-                    return look.finished
-                if look.task is None:
+                if status.finished is not None and status.finished.task.generation >= generation:
+                    return status.finished
+                if status.task is None:
                     raise ResultExpired(
                         f"there is no record of task {key!r}: it expired, was never scheduled, or the docket keeps none "
                         "(execution_ttl=0)"
                     )
-                if look.run is None:
+                if status.run is None:
                     note_wait(docket, key)
-                told = await _something_decisive(inbox, generation, look.task)
-                if told is not None:
-                    return told
+                finished = await _next_ending(inbox, generation, status.task)
+                if finished is not None:
+                    return finished
     except ResultExpired:
         raise
     except TimeoutError:
         raise TimeoutError(f"task {key!r} has not finished") from None
 
 
-async def _something_decisive(
-    inbox: asyncio.Queue[bytes | None], generation: int, seen: TaskRecord
-) -> FinishedRecord | None:
-    """Returns when an event says that the task has ended, with the record if that came along, or
-    when it is time to look."""
+async def _next_ending(inbox: asyncio.Queue[bytes | None], generation: int, seen: TaskRecord) -> FinishedRecord | None:
+    """Waits for an event that ends the task. Returns its record, or
+    None if the caller must read the task again: the event has no
+    record, events may be missing, or SAFETY_SECONDS have passed."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SAFETY_SECONDS):
             while True:
@@ -128,8 +127,8 @@ async def _something_decisive(
 
 
 def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
-    """Whether it was submitted before the task that was seen.
-    Where no records are kept, both have the same generation."""
+    """Whether a task was submitted before the task that was seen. The generation alone does not
+    tell if no records are kept, because it is the same for both."""
     if task.generation != seen.generation:
         return task.generation < seen.generation
     return (task.submission - seen.submission) % _SUBMISSIONS >= _SUBMISSIONS // 2
@@ -138,41 +137,41 @@ def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
 async def watch(
     docket: DocketView, key: str, ready: asyncio.Event | None = None
 ) -> AsyncGenerator[StateEvent | ProgressEvent]:
-    """The task's state and progress now, then every event, until the task has ended. Raises
-    TaskNotFound if there is none."""
+    """Yields the current state and progress of a task, then every event until the task has ended.
+    Raises TaskNotFound if there is no such task."""
     async with listening(docket, key) as inbox:
         if ready is not None:
             ready.set()
-        sight = await _look(docket, key)
-        yield sight.state
-        yield sight.progress
+        seen = await _read(docket, key)
+        yield seen.state
+        yield seen.progress
         # An event that was published between the subscription
-        # and the lookup tells what the lookup has shown.
+        # and the read repeats the state that the read returned.
         may_repeat = True
-        while not sight.ended:
+        while not seen.ended:
             message = await _message(inbox)
             if message is None:
-                for event in await _look_again(docket, sight):
+                for event in await _read_again(docket, seen):
                     yield event
                 continue
             text, _, record = message.partition(b"\n")
             event = json.loads(text)
             if event["type"] == "progress":
-                sight.progress = progress_event(key, event)
-                yield sight.progress
-            elif not record or not _is_earlier(read_finished(record).task, sight.task):
-                before, sight.state = sight.state, _merge(sight.state, event)
-                if may_repeat and _is_repeated(before, sight):
+                seen.progress = progress_event(key, event)
+                yield seen.progress
+            elif not record or not _is_earlier(read_finished(record).task, seen.task):
+                before, seen.state = seen.state, _merge(seen.state, event)
+                if may_repeat and _is_repeated(before, seen):
                     continue
                 may_repeat = False
-                finished = sight.state["state"].finished and not event.get("goes_on")
-                sight.ended = finished and (bool(record) or not await _is_there(docket, key))
-                yield sight.state
+                finished = seen.state["state"].finished and not event.get("goes_on")
+                seen.ended = finished and (bool(record) or not await _is_there(docket, key))
+                yield seen.state
 
 
-def _is_repeated(before: StateEvent, now: _Sight) -> bool:
-    """Whether a state that does not end the task is the one
-    that was shown before. Events tell whole milliseconds."""
+def _is_repeated(before: StateEvent, now: _Seen) -> bool:
+    """Whether an event repeats the previous state. Events have whole milliseconds, so times are
+    compared with that precision."""
     state = now.state
     if state["state"].finished or (state["state"], state["started_at"]) != (before["state"], before["started_at"]):
         return False
@@ -182,8 +181,8 @@ def _is_repeated(before: StateEvent, now: _Sight) -> bool:
 
 
 @dataclass(slots=True)
-class _Sight:
-    """What a watcher knows of its task."""
+class _Seen:
+    """The last state and progress that a watcher has yielded."""
 
     state: StateEvent
     progress: ProgressEvent
@@ -191,42 +190,43 @@ class _Sight:
     ended: bool
 
 
-async def _look(docket: DocketView, key: str) -> _Sight:
-    look = await docket.ledger.get(key)
-    task = look.task or (look.finished.task if look.finished else None)
+async def _read(docket: DocketView, key: str) -> _Seen:
+    status = await docket.ledger.get(key)
+    task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         raise TaskNotFound(f"there is no task {key!r}: it was never scheduled, or it has ended and its record is gone")
-    stored = look.progress or (look.finished.progress if look.finished else None)
+    stored = status.progress or (status.finished.progress if status.finished else None)
     progress = progress_event(key, read_progress(stored) if stored else {})
-    return _Sight(_state_event(key, look), progress, task, look.task is None)
+    return _Seen(_state_event(key, status), progress, task, status.task is None)
 
 
 async def _is_there(docket: DocketView, key: str) -> bool:
-    """Whether the key has an unfinished task, so that an
-    ending without a record may be that of an earlier one."""
+    """Whether the key has an unfinished task. An ending without a record may then belong to an
+    earlier task of the key."""
     try:
         return (await docket.ledger.get(key)).task is not None
     except ServerUnreachable:
         return False
 
 
-async def _look_again(docket: DocketView, sight: _Sight) -> list[StateEvent | ProgressEvent]:
-    """What was missed, as far as it can still be seen. An outage is waited out."""
+async def _read_again(docket: DocketView, seen: _Seen) -> list[StateEvent | ProgressEvent]:
+    """The changes since the last event, as far as the records
+    still show them. Returns none during an outage."""
     try:
-        now = await _look(docket, sight.state["key"])
+        now = await _read(docket, seen.state["key"])
     except ServerUnreachable:
         return []
     missed: list[StateEvent | ProgressEvent] = []
-    if any(now.state[name] != sight.state[name] for name in ("state", "started_at")):
+    if any(now.state[name] != seen.state[name] for name in ("state", "started_at")):
         missed.append(now.state)
-    if now.progress != sight.progress:
+    if now.progress != seen.progress:
         missed.append(now.progress)
-    sight.state, sight.progress, sight.task, sight.ended = now.state, now.progress, now.task, now.ended
+    seen.state, seen.progress, seen.task, seen.ended = now.state, now.progress, now.task, now.ended
     return missed
 
 
 async def _message(inbox: asyncio.Queue[bytes | None]) -> bytes | None:
-    """The next message; None if it is time to look."""
+    """The next message, or None if the caller must read the task again."""
     try:
         async with asyncio.timeout(SAFETY_SECONDS):
             return await inbox.get()
@@ -234,7 +234,7 @@ async def _message(inbox: asyncio.Queue[bytes | None]) -> bytes | None:
         return None
 
 
-def _state_event(key: str, look: TaskStatus) -> StateEvent:
+def _state_event(key: str, status: TaskStatus) -> StateEvent:
     event: StateEvent = {
         "type": "state",
         "key": key,
@@ -245,26 +245,26 @@ def _state_event(key: str, look: TaskStatus) -> StateEvent:
         "completed_at": None,
         "error": None,
     }
-    task = look.task or (look.finished.task if look.finished else None)
+    task = status.task or (status.finished.task if status.finished else None)
     if task is not None:
         event["state"] = task.state
         event["when"] = from_ms(task.due_ms).isoformat()
-    if look.run is not None:
+    if status.run is not None:
         event["state"] = ExecutionState.RUNNING
-        event["worker"] = worker_name(look.run.worker)
-        event["started_at"] = from_ms(look.run.started_ms).isoformat()
-    if look.finished is not None:
-        ending = read_ending(look.finished.tail)
-        event["state"] = look.finished.state
+        event["worker"] = worker_name(status.run.worker)
+        event["started_at"] = from_ms(status.run.started_ms).isoformat()
+    if status.finished is not None:
+        ending = read_ending(status.finished.tail)
+        event["state"] = status.finished.state
         event["worker"], event["error"] = ending.worker, ending.error
-        event["started_at"] = from_ms(look.finished.started_ms).isoformat() if look.finished.started_ms else None
-        event["completed_at"] = from_ms(look.finished.completed_ms).isoformat()
+        event["started_at"] = from_ms(status.finished.started_ms).isoformat() if status.finished.started_ms else None
+        event["completed_at"] = from_ms(status.finished.completed_ms).isoformat()
     return event
 
 
 def _merge(before: StateEvent, message: dict[str, Any]) -> StateEvent:
-    """An event tells what changed; the rest is as before.
-    A task that waits again starts with a clean slate."""
+    """The state after an event, which has only the changed fields. A task that waits again has no
+    worker, times or error."""
     state = ExecutionState(message["state"])
     event: StateEvent = {**before, "state": state}
     if state in (ExecutionState.SCHEDULED, ExecutionState.QUEUED):

@@ -1,2 +1,2 @@
-"""Reads the state of a docket for people: snapshots,
-pages of tasks, a live view. It shows nothing itself."""
+"""Reads the state of a docket for operators: snapshots,
+pages of tasks, live values. The command line displays it."""

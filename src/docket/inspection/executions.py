@@ -1,4 +1,5 @@
-"""Executions of stored tasks. A task that cannot be decoded here still has an execution."""
+"""Executions of stored tasks. A task that cannot be
+decoded in this process still has an execution."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
-    """The execution that a task record describes. If its arguments cannot be decoded, it has none,
-    and `schedule_exception` says why."""
+    """The execution of a task record. If the arguments cannot be decoded, the execution has no
+    arguments, and `schedule_exception` is the error."""
     try:
         return from_record(docket, key, task, docket.tasks.get(task.function_name))
     except Undecodable as error:
@@ -26,8 +27,8 @@ def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
 
 async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
     """The task of that key, finished or not, or None."""
-    look = await docket.ledger.get(key)
-    task = look.task or (look.finished.task if look.finished else None)
+    status = await docket.ledger.get(key)
+    task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         return None
     try:
@@ -35,7 +36,7 @@ async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
         execution = from_record(docket, key, task, docket.tasks.get(task.function_name))
     except Undecodable as error:
         execution = _undecodable(docket, key, task, error)
-    execution.apply(look)
+    execution.apply(status)
     return execution
 
 

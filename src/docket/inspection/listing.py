@@ -1,4 +1,5 @@
-"""Pages of a docket's tasks: what runs first, then what is ready, then what waits for its time."""
+"""Pages of a docket's tasks: first the running tasks,
+then the ready tasks, then the scheduled tasks."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from docket.ledger.queries import Query, TaskRow, find
 from docket.model.states import ExecutionState
 
 STAGES = (ExecutionState.RUNNING, ExecutionState.QUEUED, ExecutionState.SCHEDULED)
-# A filter that matches little may look at a great many tasks: after this long it shows what it has.
+# A filter that matches few tasks may read very many. After this time the page has the tasks so far.
 PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where a page ended: its stage, and the position in that stage."""
+    """The end of a page: its stage, and the position in that stage."""
 
     stage: int = 0
     within: bytes | None = None
@@ -35,13 +36,14 @@ def read_cursor(text: str) -> Cursor:
     except (binascii.Error, ValueError):
         raw = b""
     if not raw or raw[0] >= len(STAGES):
-        raise ValueError(f"{text!r} is not where a page ended: copy it from the end of the page before")
+        raise ValueError(f"{text!r} is not a cursor: copy it from the end of the previous page")
     return Cursor(raw[0], raw[1:] or None)
 
 
 @dataclass
 class Listing:
-    """About as many tasks as asked for, and where the next page begins; None at the end."""
+    """About as many tasks as requested, and the cursor of
+    the next page. The cursor is None on the last page."""
 
     rows: list[TaskRow] = field(default_factory=list[TaskRow])
     following: Cursor | None = None
@@ -56,7 +58,7 @@ async def list_tasks(
     key_prefix: str | None = None,
     after: Cursor | None = None,
 ) -> Listing:
-    """A page of the tasks in these states; all of them without a limit."""
+    """A page of the tasks in these states, or all of them without a limit."""
     cursor = after or Cursor()
     listing = Listing()
     deadline = time.monotonic() + PATIENCE_SECONDS

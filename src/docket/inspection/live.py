@@ -1,5 +1,5 @@
-"""What goes on in a docket, for a live view: counts and
-running tasks by asking, rates and failures by listening."""
+"""The state of a docket for a live view. Counts and running
+tasks come from queries, rates and failures from events."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from .snapshot import WorkerInfo, read_workers
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-# How many running tasks and failures are kept for show.
+# The most running tasks and failures in the view.
 SHOWN_RUNNING, SHOWN_FAILURES = 100, 20
-# How far back rates are remembered, in looks.
+# The number of refreshes whose rates are kept.
 REMEMBERED = 120
-# A server that does not let us listen (some permissions forbid it) still has its counts shown.
+# How long to wait for the subscription. If the server's
+# permissions forbid it, the view still shows counts.
 LISTEN_SECONDS = 5.0
 
 
 @dataclass
 class Running:
-    """A task that runs."""
+    """A running task."""
 
     key: str
     function: str
@@ -54,7 +55,7 @@ class Running:
 
 @dataclass
 class Failure:
-    """A task that failed while we listened."""
+    """A task that failed while the observer was listening."""
 
     at: datetime
     key: str
@@ -64,7 +65,7 @@ class Failure:
 
 @dataclass
 class Totals:
-    """What was heard since the beginning."""
+    """The number of events since the beginning."""
 
     started: int = 0
     completed: int = 0
@@ -78,7 +79,7 @@ class Totals:
 
 @dataclass
 class Rates:
-    """A second's worth of work, as of the last look."""
+    """Tasks per second since the last refresh."""
 
     started: float = 0.0
     ended: float = 0.0
@@ -88,7 +89,7 @@ class Rates:
 
 @dataclass
 class LiveState:
-    """All that a live view shows."""
+    """The content of a live view."""
 
     census: TaskCounts | None = None
     workers: list[WorkerInfo] = field(default_factory=list[WorkerInfo])
@@ -106,7 +107,7 @@ class LiveState:
 
 
 class Observer:
-    """Looks when told to, and listens in between."""
+    """Queries the docket at each refresh, and counts its events in between."""
 
     def __init__(self, docket: Docket) -> None:
         self._docket = docket
@@ -119,20 +120,20 @@ class Observer:
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[None]:
-        """Hears every event meanwhile."""
+        """Counts all events within the context."""
         ready = asyncio.Event()
         docket = self._docket
-        ears = asyncio.create_task(
-            tap_events(docket.server, docket.keys, self.hear, ready), name=f"{docket.name} - overhearing"
+        listener = asyncio.create_task(
+            tap_events(docket.server, docket.keys, self.on_event, ready), name=f"{docket.name} - event tap"
         )
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ready.wait(), LISTEN_SECONDS)
             yield
         finally:
-            await cancel_and_wait([ears], "docket: nobody watches any more")
+            await cancel_and_wait([listener], "docket: the live view closes")
 
-    def hear(self, key: str, message: bytes) -> None:
+    def on_event(self, key: str, message: bytes) -> None:
         event = json.loads(message)
         if event["type"] == "progress":
             self._progress[key] = event["current"], event["total"], event["message"]
@@ -153,8 +154,8 @@ class Observer:
             self._unnamed.append(failure)
 
     async def refresh(self) -> None:
-        """Asks the server how things are. A server that does
-        not answer is noted; the view stays as it was."""
+        """Reads the state from the server. If the server does not answer, `trouble` has the error
+        and the other values do not change."""
         try:
             await self._read()
             self.state.trouble = None
@@ -164,8 +165,7 @@ class Observer:
         self._note_rates()
 
     async def _revive(self) -> None:
-        """An embedded engine that died is started again; for
-        any other server there is nothing we could do."""
+        """Restarts an embedded server that died. Does nothing for any other server."""
         with contextlib.suppress(DocketError):
             await self._docket.server.revive()
 
@@ -176,7 +176,7 @@ class Observer:
             docket.ledger.count(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
         )
         state.unknown = await unknown_functions(docket.ledger) if state.census.unknown else []
-        await asyncio.gather(*(self._learn_progress(row) for row in listing.rows))
+        await asyncio.gather(*(self._read_progress(row) for row in listing.rows))
         state.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
         await self._name_failures()
 
@@ -188,9 +188,9 @@ class Observer:
         task.current, task.total, task.message = self._progress.get(row.key, (None, 100, None))
         return task
 
-    async def _learn_progress(self, row: TaskRow) -> None:
-        """Of a task that made progress before we listened.
-        One that runs for a moment only is not asked for."""
+    async def _read_progress(self, row: TaskRow) -> None:
+        """Reads the progress of a task that may have made progress before the observer listened.
+        Tasks that started less than a second ago are skipped."""
         assert row.run is not None
         assert self.state.census is not None
         if row.key in self._progress or self.state.census.server_ms - row.run.started_ms < 1000:
@@ -200,11 +200,11 @@ class Observer:
         self._progress[row.key] = known.get("current"), known.get("total", 100), known.get("message")
 
     async def _name_failures(self) -> None:
-        """Events tell the key only. Of many failures, the last ones are of interest."""
+        """Adds the function names to the last failures, because events have only the key."""
         unnamed, self._unnamed = self._unnamed[-SHOWN_FAILURES:], []
-        looks = await asyncio.gather(*(self._docket.ledger.get(failure.key) for failure in unnamed))
-        for failure, look in zip(unnamed, looks, strict=True):
-            record = look.task or (look.finished.task if look.finished else None)
+        statuses = await asyncio.gather(*(self._docket.ledger.get(failure.key) for failure in unnamed))
+        for failure, status in zip(unnamed, statuses, strict=True):
+            record = status.task or (status.finished.task if status.finished else None)
             if record is not None:
                 failure.function = record.function_name
 

@@ -1,4 +1,4 @@
-"""What a docket holds at one moment."""
+"""A snapshot of a docket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class WorkerInfo:
-    """A worker that runs now, when it was last seen and which tasks it knows."""
+    """A live worker: its name, the time when it was last seen, and the tasks that it knows."""
 
     name: str
     last_seen: datetime
@@ -32,7 +32,7 @@ class WorkerInfo:
 
 
 class RunningExecution(Execution):
-    """A task that runs: where, and since when."""
+    """A running task, with its worker and the time of its start."""
 
     started: datetime
 
@@ -46,7 +46,7 @@ class RunningExecution(Execution):
 
 @dataclass
 class DocketSnapshot:
-    """What waits, what runs and who works, at one moment."""
+    """The waiting tasks, the running tasks and the workers of a docket at one moment."""
 
     taken: datetime
     total_tasks: int
@@ -58,8 +58,8 @@ class DocketSnapshot:
 
 
 class WaitingExecutions(Sequence[Execution]):
-    """What waits, by due time. An execution is made, and
-    its arguments are read, when somebody looks at it."""
+    """The waiting tasks, in the order of their due times. Each execution is created, and its
+    arguments decoded, on first access."""
 
     def __init__(self, docket: Docket, rows: list[TaskRow]) -> None:
         self._docket = docket
@@ -93,8 +93,8 @@ class WaitingExecutions(Sequence[Execution]):
 
 
 async def take_snapshot(docket: Docket) -> DocketSnapshot:
-    """Reads in pages, so the server is never held up; a task
-    that moves meanwhile is shown once, as last seen."""
+    """Reads the docket page by page, so that the server is never blocked. A task that changes its
+    state in the meantime appears once, with its last state."""
     taken = docket.now()
     rows: dict[str, TaskRow] = {}
     async for page in find_all(docket.ledger, Query(), with_calls=True):
@@ -115,7 +115,7 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
 
 
 async def read_workers(ledger: Ledger, task: str | None = None) -> list[WorkerInfo]:
-    """Workers by name; two of one name are shown as one."""
+    """The workers by name. Workers of the same name are combined."""
     found: dict[str, WorkerInfo] = {}
     for row in await ledger.list_workers(task):
         name, seen = worker_name(row.id), from_ms(row.last_seen_ms)

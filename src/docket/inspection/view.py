@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @dataclass
 class View:
     """The state of a docket at one moment. `stats` counts the
-    tasks of each function; None if nobody asked for it."""
+    tasks of each function. It is None if it was not requested."""
 
     taken: datetime
     census: TaskCounts
@@ -46,8 +46,8 @@ async def read_view(
     after: Cursor | None = None,
     stats: bool = False,
 ) -> View:
-    """Reads a page of at most about `limit` tasks
-    (all without a limit) and everything around it."""
+    """Reads a page of about `limit` tasks (all tasks without
+    a limit), the counts, the workers and the strikes."""
     ledger = docket.ledger
     listing, census, workers = await asyncio.gather(
         list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),

@@ -1,4 +1,4 @@
-"""Metrics, traces and the ports that show them."""
+"""Metrics, traces, and the HTTP ports for metrics and health."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from .instruments import (
     TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
     UNKNOWN_FUNCTION_TASKS,
+    has_receiver,
     is_measured,
     meter,
-    somebody_listens,
 )
 from .tracing import (
     caller_span,
@@ -55,7 +55,7 @@ _SERVERS = ("healthcheck_server", "metrics_server")
 
 
 def __getattr__(name: str) -> Any:
-    """The servers are loaded on first use: most processes never serve."""
+    """Imports the servers on first use, because most processes do not need them."""
     if name in _SERVERS:
         return getattr(importlib.import_module("docket.instrumentation.http"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -89,6 +89,7 @@ __all__ = [
     "TASK_PUNCTUALITY",
     "UNKNOWN_FUNCTION_TASKS",
     "caller_span",
+    "has_receiver",
     "healthcheck_server",
     "inject_context",
     "is_measured",
@@ -99,7 +100,6 @@ __all__ = [
     "meter",
     "metrics_server",
     "run_span",
-    "somebody_listens",
     "suppress_traces",
     "tracer",
 ]

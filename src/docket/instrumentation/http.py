@@ -1,4 +1,5 @@
-"""Health and metrics over HTTP, from a thread: they answer also while the event loop is blocked."""
+"""Health and metrics over HTTP. The server has its own
+thread, so it answers even if the event loop is blocked."""
 
 from __future__ import annotations
 
@@ -13,20 +14,19 @@ from typing import Any
 
 from docket.errors import MissingPackage
 
-# A path's answer: status and text.
+# Returns the status and the body of an answer.
 Page = Callable[[], tuple[int, bytes]]
 
 
-# A client that sends nothing for this long loses its
-# connection, and with it the thread that serves it.
+# A client that sends nothing for this long is disconnected, which frees its thread.
 IDLE_SECONDS = 5.0
 
-# The page of every path that has none of its own.
+# The page for all paths without a page of their own.
 ELSEWHERE = "*"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET; tells nothing else, and logs nothing."""
+    """Answers GET and HEAD. It does not reveal versions, and it logs nothing."""
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """Clients come and go: one that leaves before its answer is nobody's error."""
+    """A server that ignores clients that disconnect before they get an answer."""
 
     daemon_threads = True
 
@@ -79,7 +79,7 @@ def _serving(host: str, port: int, pages: dict[str, Page], content_type: str, wh
         thread.join()
 
 
-# Why something is not well, or None if it is.
+# Returns the problem, or None if all is well.
 Verdict = Callable[[], str | None]
 
 
@@ -99,24 +99,23 @@ def healthcheck_server(
     health: Verdict | None = None,
     ready: Verdict | None = None,
 ) -> Generator[int | None]:
-    """Serves `/ready`, and on any other path the health: 200 while all is well, else 503 with the
-    reason. Without a port, nothing.
+    """Serves the readiness on `/ready` and the health on every other path: 200 while all is well,
+    otherwise 503 with the reason. Does nothing without a port.
 
-    Raises OSError if the port is taken. Port 0 picks
-    a free one; the port is the value of the context.
+    The context yields the port; port 0 selects a free port. Raises OSError if the port is taken.
     """
     if port is None:
         yield None
         return
     well = _verdict_page(health)
-    # Probes ask for whatever path their owners are used to.
+    # Probes of different platforms use different paths.
     pages = {ELSEWHERE: well, "/ready": _verdict_page(ready or health)}
     with _serving(host, port, pages, "text/plain; charset=utf-8", "health") as bound:
         yield bound
 
 
 def _prometheus_mirror() -> Any:
-    """Loaded by name: only those who serve metrics need the library, and pay for it."""
+    """Imports prometheus-client only here, because only processes that serve metrics need it."""
     try:
         return importlib.import_module("docket.instrumentation.prometheus").PrometheusMirror()
     except ModuleNotFoundError as error:
@@ -127,8 +126,8 @@ def _prometheus_mirror() -> Any:
 
 @contextlib.contextmanager
 def metrics_server(host: str = "0.0.0.0", port: int | None = None) -> Generator[int | None]:
-    """Serves `/metrics` (and `/`) for Prometheus. Without a port, nothing. Raises as
-    healthcheck_server, and MissingPackage without prometheus-client."""
+    """Serves `/metrics` (and `/`) for Prometheus. Does nothing without a port. Raises the same
+    errors as healthcheck_server, and MissingPackage without prometheus-client."""
     if port is None:
         yield None
         return

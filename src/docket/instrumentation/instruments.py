@@ -1,4 +1,5 @@
-"""Every metric docket keeps. Each goes to OpenTelemetry, and to Prometheus where that is served."""
+"""All metrics of docket. Their values go to OpenTelemetry,
+and to Prometheus if the metrics port is open."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ Attributes = Mapping[str, str]
 Record = Callable[[Any, Attributes], None]
 
 _all: list[_Instrument] = []
-# Whether an instrument has another function than OpenTelemetry's:
-# one with a mirror, or one that a test has put there.
+# Whether an instrument has another function than
+# OpenTelemetry's: a mirror's, or one that a test has set.
 _is_rewired = False
-# The module that has the provider of metrics, as `tracing` finds that of spans.
+# The module that has the meter provider (see is_measured).
 _providers: Any = getattr(metrics, "_internal", None)
 
 
 class _Instrument:
-    """A metric by name; `mirror` passes every value on to a second place, once there is one."""
+    """A metric. `mirror`, if set, also gets every value."""
 
     kind = ""
     _telemetry: Record
@@ -54,8 +55,8 @@ class _Instrument:
 
 
 def _both(first: Record, second: Record | None) -> Record:
-    """OpenTelemetry's own function where there is not a
-    mirror: runs call several of them, and each call counts."""
+    """A function that records with both. Without a mirror it is OpenTelemetry's own function,
+    because every run calls several of these."""
     if second is None:
         return first
 
@@ -67,7 +68,7 @@ def _both(first: Record, second: Record | None) -> Record:
 
 
 class Counter(_Instrument):
-    """Counts what happened."""
+    """Counts events."""
 
     kind = "counter"
     add: Record
@@ -82,7 +83,7 @@ class Counter(_Instrument):
 
 
 class UpDownCounter(_Instrument):
-    """Counts what is going on."""
+    """Counts things that begin and end."""
 
     kind = "gauge"
     add: Record
@@ -97,7 +98,7 @@ class UpDownCounter(_Instrument):
 
 
 class Histogram(_Instrument):
-    """Keeps a distribution."""
+    """Records a distribution of values."""
 
     kind = "histogram"
     record: Record
@@ -112,7 +113,7 @@ class Histogram(_Instrument):
 
 
 class Gauge(_Instrument):
-    """Shows a value for as long as somebody vouches for it: `clear` takes it back."""
+    """Shows the last value that was set, until `clear` removes it."""
 
     kind = "gauge"
 
@@ -137,35 +138,37 @@ class Gauge(_Instrument):
 
 
 TASKS_ADDED = Counter("docket_tasks_added", "Tasks added")
-TASKS_REPLACED = Counter("docket_tasks_replaced", "Tasks written in place of others, or where there was none")
-TASKS_SCHEDULED = Counter("docket_tasks_scheduled", "Tasks written down, added or replaced")
-TASKS_CANCELLED = Counter("docket_tasks_cancelled", "Tasks that ended cancelled: by order, struck, dropped or cleared")
+TASKS_REPLACED = Counter("docket_tasks_replaced", "Tasks scheduled with replace")
+TASKS_SCHEDULED = Counter("docket_tasks_scheduled", "Tasks scheduled, by add or replace")
+TASKS_CANCELLED = Counter(
+    "docket_tasks_cancelled", "Tasks that ended as cancelled: on request, struck, dropped or cleared"
+)
 TASKS_STARTED = Counter("docket_tasks_started", "Runs started")
-TASKS_REDELIVERED = Counter("docket_tasks_redelivered", "Runs of tasks that lost a worker before")
+TASKS_REDELIVERED = Counter("docket_tasks_redelivered", "Runs of tasks whose earlier run was lost or requeued")
 TASKS_STRICKEN = Counter("docket_tasks_stricken", "Tasks blocked by a strike")
 TASKS_SUPERSEDED = Counter("docket_tasks_superseded", "Runs that no longer counted when they ended")
-TASKS_COMPLETED = Counter("docket_tasks_completed", "Runs that ended, well or not")
+TASKS_COMPLETED = Counter("docket_tasks_completed", "Runs that ended, in success or failure")
 TASKS_FAILED = Counter("docket_tasks_failed", "Runs that failed")
 TASKS_SUCCEEDED = Counter("docket_tasks_succeeded", "Runs that succeeded")
 TASKS_RETRIED = Counter("docket_tasks_retried", "Failed runs that are followed by a retry")
-TASKS_PERPETUATED = Counter("docket_tasks_perpetuated", "Runs that are followed by their successor")
-TASK_DURATION = Histogram("docket_task_duration", "How long runs take", "s")
-TASK_PUNCTUALITY = Histogram("docket_task_punctuality", "How late runs start", "s")
-TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs going on in this worker")
-REDIS_DISRUPTIONS = Counter("docket_redis_disruptions", "Failed steps of a service because of the server")
+TASKS_PERPETUATED = Counter("docket_tasks_perpetuated", "Runs that are followed by the next run of a perpetual task")
+TASK_DURATION = Histogram("docket_task_duration", "Duration of runs", "s")
+TASK_PUNCTUALITY = Histogram("docket_task_punctuality", "Delay between due time and start of a run", "s")
+TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs in progress in this worker")
+REDIS_DISRUPTIONS = Counter("docket_redis_disruptions", "Steps of the worker that failed because of the server")
 STRIKES_IN_EFFECT = UpDownCounter("docket_strikes_in_effect", "Strikes in effect")
-QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a worker, or for a limit")
-SCHEDULE_DEPTH = Gauge("docket_schedule_depth", "Tasks that wait for their time")
-FLEET_RUNNING = Gauge("docket_fleet_running", "Tasks that run, on all workers")
-OLDEST_WAITING_AGE = Gauge("docket_oldest_waiting_age", "How long the first ready task has waited", "s")
+QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a worker or a limit")
+SCHEDULE_DEPTH = Gauge("docket_schedule_depth", "Tasks that wait for their due time")
+FLEET_RUNNING = Gauge("docket_fleet_running", "Running tasks of all workers")
+OLDEST_WAITING_AGE = Gauge("docket_oldest_waiting_age", "Waiting time of the oldest ready task", "s")
 DEAD_LETTERS = Gauge(
-    "docket_dead_letters", "Tasks given up after they took their worker down too often, or could not be read"
+    "docket_dead_letters", "Tasks that docket buried because they took their workers down or could not be read"
 )
 UNKNOWN_FUNCTION_TASKS = Gauge(
     "docket_unknown_function_tasks", "Tasks that wait for a worker that knows their function"
 )
-SLOTS_IN_USE = Gauge("docket_slots_in_use", "Slots of concurrency limits that are taken")
-CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's own caches")
+SLOTS_IN_USE = Gauge("docket_slots_in_use", "Slots of concurrency limits in use")
+CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's caches")
 
 
 def instruments() -> list[Any]:
@@ -173,18 +176,18 @@ def instruments() -> list[Any]:
 
 
 def is_measured() -> bool:
-    """Whether the values of instruments go anywhere. Asked for
-    every task, which is spared the rest if they do not."""
-    # Without a provider OpenTelemetry's instruments do nothing.
-    # If it keeps that elsewhere one day, they are all called.
+    """Whether any receiver gets the values of instruments. If not, runs skip all measurements. It
+    is called for every task."""
+    # Without a provider, OpenTelemetry's instruments do nothing. If a future release moves this
+    # attribute, all instruments are called.
     try:
         return _is_rewired or _providers._METER_PROVIDER is not None
     except AttributeError:
         return True
 
 
-def somebody_listens() -> bool:
-    """Whether a value that is costly to find is worth
-    it: an SDK is set up, or Prometheus is served."""
+def has_receiver() -> bool:
+    """Whether values that are costly to read have a receiver:
+    an SDK is configured, or the metrics port is open."""
     provider = metrics.get_meter_provider()
     return type(provider).__module__.partition(".")[2].startswith("sdk") or any(i.mirror is not None for i in _all)

@@ -1,4 +1,4 @@
-"""The same metrics for Prometheus, without any set-up of OpenTelemetry."""
+"""The same metrics for Prometheus. They need no OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class PrometheusMirror:
-    """Collects every instrument's values. A metric's labels are those of its first value."""
+    """Collects the values of all instruments. The first
+    value of a metric determines its label names."""
 
     def __init__(self) -> None:
         self.registry: prometheus.CollectorRegistry = prometheus.CollectorRegistry()
@@ -23,7 +24,7 @@ class PrometheusMirror:
                 instrument.forget = self._forgetter(instrument)
 
     def detach(self) -> None:
-        """Nobody is served any more: the instruments stop passing their values on."""
+        """Stops collecting values, when the metrics port closes."""
         for instrument in instruments():
             instrument.mirror = None
             if isinstance(instrument, Gauge):

@@ -1,4 +1,4 @@
-"""Spans and the context they travel in. Next to nothing while no SDK is set up."""
+"""Spans and their context. They cost almost nothing if no SDK is configured."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 tracer: trace.Tracer = trace.get_tracer("docket")
 
 Message = dict[bytes, bytes]
-# For an attribute that it does not show.
+# Untyped, to read a private attribute.
 _trace: Any = trace
 
-# Instrumentations of clients respect this key; it keeps our own traffic out of the user's traces.
+# Instrumentations of clients respect this key. It
+# keeps docket's own requests out of the user's traces.
 _SUPPRESS = "suppress_instrumentation"
 
 
@@ -43,9 +44,9 @@ message_setter: MessageSetter = MessageSetter()
 
 
 def is_tracing() -> bool:
-    """Whether anybody has set up a tracer."""
-    # Asked for every task: the public function looks into the environment each time, which costs
-    # more than all the rest.
+    """Whether a tracer provider is configured."""
+    # This is called for every task. The public function
+    # reads the environment each time, which is too slow.
     try:
         return _trace._TRACER_PROVIDER is not None
     except AttributeError:
@@ -53,7 +54,7 @@ def is_tracing() -> bool:
 
 
 def inject_context() -> dict[str, str] | None:
-    """The current trace context to be stored with a task, or None if there is none."""
+    """The current trace context, to store it with a task, or None."""
     if not trace.get_current_span().get_span_context().is_valid:
         return None
     carrier: MutableMapping[str, str] = {}
@@ -63,7 +64,7 @@ def inject_context() -> dict[str, str] | None:
 
 @contextlib.contextmanager
 def caller_span(name: str, attributes: Mapping[str, Any]) -> Generator[Span]:
-    """A span round something a caller asks of the docket."""
+    """A span around a caller's request to the docket."""
     kind = SpanKind.PRODUCER if name in ("docket.add", "docket.replace", "docket.schedule") else SpanKind.INTERNAL
     with tracer.start_as_current_span(name, kind=kind, attributes=dict(attributes)) as span:
         yield span
@@ -71,11 +72,11 @@ def caller_span(name: str, attributes: Mapping[str, Any]) -> Generator[Span]:
 
 @contextlib.contextmanager
 def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> Generator[Span]:
-    """The consumer's span of one run: it begins a trace of
-    its own and links to the span that scheduled the task.
+    """The consumer span of one run. It begins a new
+    trace and links to the span that scheduled the task.
 
-    As a child of that span, each run of a perpetual task would add to a trace that never ends.
-    Exceptions are not recorded by themselves: a task that is put off or cancelled is not an error.
+    If it were a child of that span, a perpetual task would extend one trace without end. The span
+    does not record exceptions itself, because a task that is delayed or cancelled is not an error.
     """
     scheduled_in = propagate.extract(dict(stored), context.Context()) if stored else context.Context()
     caller = trace.get_current_span(scheduled_in).get_span_context()

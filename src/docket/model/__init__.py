@@ -1,1 +1,1 @@
-"""Plain values: states, errors, clocks. No I/O."""
+"""Values without I/O: states, times, keys, clocks."""

@@ -1,4 +1,4 @@
-"""Time as tasks see it: the clock on the wall, or one that a test holds in its hand."""
+"""The clock for due times: real time, or a time that a test sets."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from .times import from_ms
 
 
 class TaskClock:
-    """Says when things are due. Leases and heartbeats go by real time, whatever it says."""
+    """The clock for due times. Leases and heartbeats always use real time."""
 
     def __init__(self) -> None:
         self._held_ms: int | None = None
-        # Whether it stands still. Not a property: it is read for every task.
+        # Whether a test controls the time. It is an attribute,
+        # not a property, because it is read for every task.
         self.is_held: bool = False
         self._skip: Callable[[], Awaitable[bool]] | None = None
-        # An additional key for every script, which tells
-        # it the time; none while the clock runs by itself.
+        # An additional key for every script, which passes the
+        # held time. Empty while the clock shows real time.
         self.script_keys: tuple[bytes, ...] = ()
 
     def now_ms(self) -> float:
@@ -30,8 +31,8 @@ class TaskClock:
         return datetime.now(UTC) if self._held_ms is None else from_ms(self._held_ms)
 
     def hold(self, ms: int, skip: Callable[[], Awaitable[bool]]) -> None:
-        """Stops the clock at a time. `skip` moves it on
-        when everybody waits, and says whether it could."""
+        """Stops the clock at a time. `skip` moves the clock to the next due time and returns
+        whether there was one."""
         self._held_ms, self._skip, self.is_held = ms, skip, True
         self.script_keys = (b"\0%d" % ms,)
 
@@ -41,7 +42,7 @@ class TaskClock:
         self.script_keys = ()
 
     async def idle(self, seconds: float) -> None:
-        """Lets time pass for somebody who waits; a clock that is held passes it at once."""
+        """Waits for some seconds of real time, or moves a held clock to the next due time."""
         if self._skip is None or not await self._skip():
             await asyncio.sleep(seconds)
 

@@ -1,4 +1,4 @@
-"""The life of a task, in names and numbers."""
+"""The states of a task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import enum
 
 
 class ExecutionState(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
-    """Where a task is in its life. Equal to its value, so that stored and shown states compare."""
+    """The state of a task. Each state equals its
+    value, so it can be compared with plain strings."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -24,13 +25,13 @@ class ExecutionState(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as i
 
 FINISHED = frozenset({ExecutionState.COMPLETED, ExecutionState.FAILED, ExecutionState.CANCELLED})
 
-# As stored in finished records; lua/parts/records.lua has the same numbers.
+# The numbers in finished records. lua/parts/records.lua has the same numbers.
 STATE_NUMBERS = {ExecutionState.COMPLETED: 3, ExecutionState.FAILED: 4, ExecutionState.CANCELLED: 5}
 STATES_BY_NUMBER = {number: state for state, number in STATE_NUMBERS.items()}
 
 
 class Disposition(enum.Enum):
-    """What became of a request to schedule."""
+    """The result of scheduling a task."""
 
     SCHEDULED = "scheduled"
     ALREADY_SCHEDULED = "already_scheduled"

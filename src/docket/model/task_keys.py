@@ -1,22 +1,22 @@
-"""Keys for tasks that were given none."""
+"""Keys for tasks that are scheduled without a key."""
 
 from __future__ import annotations
 
 import os
 import time
 
-# The variant of a UUID takes two bits of its digit.
+# The variant of a UUID occupies two bits of this digit.
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _latest = (0, "")
 
 
 def new_key() -> str:
-    """A fresh UUIDv7: keys sort by the time they were made."""
+    """A new UUIDv7. Keys sort by the time of their creation."""
     global _latest
     ms = time.time_ns() // 1_000_000
     latest, beginning = _latest
     if ms != latest:
-        # Many keys are made within a millisecond, and what they have in common is written once.
+        # Many keys are created within a millisecond, so format their common part once.
         text = f"{ms:012x}"
         beginning = f"{text[:8]}-{text[8:]}-7"
         _latest = ms, beginning

@@ -1,4 +1,4 @@
-"""Datetimes at the surface, milliseconds inside."""
+"""Converts between datetimes, which users see, and milliseconds, which docket stores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def to_ms(when: datetime) -> float:
-    """A moment as Unix milliseconds. A naive datetime is taken as local time, as Python does."""
-    # Through whole microseconds: a moment that came from milliseconds must not end up a hair later.
+    """A datetime as Unix milliseconds. A naive datetime is local time, as in Python."""
+    # Round to whole microseconds, so that a datetime made
+    # from milliseconds converts back to the same value.
     return round(when.timestamp() * 1_000_000) / 1000
 
 
 def from_ms(ms: float) -> datetime:
-    """The moment; one beyond the calendar is its last (also `datetime.max` itself, which does not
-    survive the rounding)."""
+    """The datetime of Unix milliseconds. Values outside the range of datetime become its first or
+    last value. This includes `datetime.max`, which rounding pushes out of the range."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError):
@@ -23,7 +24,7 @@ def from_ms(ms: float) -> datetime:
 
 
 def check_durations(owner: str, **durations: object) -> None:
-    """Raises TypeError for a number, of which nobody knows whether it means seconds."""
+    """Raises TypeError for a value that is not a timedelta. A plain number would be ambiguous."""
     for name, duration in durations.items():
         if not isinstance(duration, timedelta):
             raise TypeError(
@@ -36,7 +37,7 @@ def duration_ms(duration: timedelta) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for people, in at most six characters or so: `5ms`, `1.5s`, `3m`, `2h`."""
+    """A duration as short text: `5ms`, `1.5s`, `3m`, `2h`."""
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
     if seconds < 0.1:

@@ -1,4 +1,4 @@
-"""Rules that block tasks, shared by every process of a docket."""
+"""Strikes: rules that cancel matching tasks, shared by all processes of a docket."""
 
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 from .strikelist import StrikeList

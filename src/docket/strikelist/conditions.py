@@ -1,4 +1,4 @@
-"""Which calls the strikes in force are about; quick however many there are."""
+"""Matches calls against the strikes in force. It is fast for any number of strikes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 
 class TaskToMatch(Protocol):
-    """A task as far as strikes look at it."""
+    """The part of a task that strikes examine."""
 
     @property
     def function_name(self) -> str: ...
@@ -48,8 +48,8 @@ _COMPARISONS: dict[Operator, Callable[[Any, Any], Any]] = {
 
 
 def are_equal(a: Any, b: Any) -> bool:
-    """Values of users compare as they like: what fails, or
-    answers with something that is no truth, is not equal."""
+    """Whether two values of users are equal. Values whose
+    comparison fails, or has no truth value, are not equal."""
     try:
         return a is b or bool(a == b)
     except Exception:
@@ -62,26 +62,26 @@ def is_same(a: StrikeInstruction, b: StrikeInstruction) -> bool:
 
 @dataclass(slots=True)
 class Conditions:
-    """The strikes on one parameter. Those for equality,
-    of which there may be thousands, cost one look-up."""
+    """The strikes on one parameter. Strikes with `==`, of
+    which there may be thousands, cost one dict lookup."""
 
     equals: dict[Any, set[str]] = field(default_factory=dict[Any, set[str]])
     others: dict[str, Strike] = field(default_factory=dict[str, Strike])
-    _told: set[str] = field(default_factory=set[str])
+    _logged: set[str] = field(default_factory=set[str])
 
     def add(self, id: str, strike: Strike) -> None:
         if strike.operator is Operator.EQUAL:
             try:
                 self.equals.setdefault(strike.value, set()).add(id)
             except Exception:
-                # A value that cannot be hashed is compared one by one.
+                # A value that cannot be hashed is compared on its own.
                 pass
             else:
                 return
         self.others[id] = strike
 
     def remove(self, id: str, strike: Strike) -> None:
-        self._told.discard(id)
+        self._logged.discard(id)
         if self.others.pop(id, None) is not None:
             return
         ids = self.equals[strike.value]
@@ -106,10 +106,10 @@ class Conditions:
         try:
             return bool(_COMPARISONS[strike.operator](value, strike.value))
         except Exception as error:
-            if id not in self._told:
-                self._told.add(id)
+            if id not in self._logged:
+                self._logged.add(id)
                 logger.warning(
-                    "strike on %s: it cannot be compared with %s of type %s, so that does not match (%s)",
+                    "strike on %s: the value %s of type %s cannot be compared and does not match (%s)",
                     strike.call_repr(),
                     shown(value),
                     type(value).__name__,
@@ -119,7 +119,7 @@ class Conditions:
 
 
 class Index:
-    """The strikes in force, by what they are about."""
+    """The strikes in force, by function and parameter."""
 
     def __init__(self) -> None:
         self._functions: dict[str, set[str]] = {}
@@ -150,7 +150,7 @@ class Index:
         return name in self._functions
 
     def match_values(self, values: Mapping[str, Any]) -> bool:
-        """Whether a strike on a parameter, whatever the function, is about one of these."""
+        """Whether a strike on a parameter of every function matches one of these values."""
         return _any_match(self._parameters.get(None), values)
 
     def match_call(self, call: TaskToMatch) -> bool:
@@ -170,9 +170,10 @@ def _any_match(parameters: Mapping[str, Conditions] | None, values: Mapping[str,
 
 
 def arguments_of(call: TaskToMatch) -> dict[str, Any]:
-    """The arguments by name, defaults included; what docket provides itself is no argument.
+    """The arguments by name, including defaults but no dependencies.
 
-    Never fails: a call that does not fit its signature is the task's own failure, later.
+    It never raises an error. A call that does not fit
+    its signature fails later, when the task runs.
     """
     try:
         parameters = get_signature(call.function).parameters

@@ -1,4 +1,4 @@
-"""The strikes that this process applies, in step with those on the server."""
+"""The strikes that this process applies. They follow the strikes on the server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 
 class StrikesInForce:
-    """Each change has a version, so that a change is applied
-    once, whether it comes as an answer, a message or both.
+    """The strikes in force. Each change has a version, so that a change that arrives as a reply and
+    as a message is applied once.
 
     `changed` is called after every change.
     """
@@ -33,7 +33,8 @@ class StrikesInForce:
         self._changed_while_loading: set[str] | None = None
 
     def ids(self, instruction: StrikeInstruction) -> tuple[list[str], bytes | None]:
-        """The strikes an instruction is about, and what to write there: None takes them back."""
+        """The ids of the strikes that an instruction changes,
+        and the bytes to store. None removes the strikes."""
         id, stored = encode(instruction)
         ids = [id]
         if id not in self.by_id:
@@ -49,8 +50,8 @@ class StrikesInForce:
         self._changed()
 
     def apply(self, version: int, changes: Iterable[tuple[str, Strike | None]]) -> None:
-        """Our own change is applied when it is acknowledged; the
-        message about it, and older ones, then do nothing."""
+        """Applies a change of this version. A change of the same or an older version has no effect,
+        such as the message about a change that this process has made itself."""
         for id, strike in changes:
             if version <= self._versions.get(id, self._loaded_version):
                 continue
@@ -65,13 +66,13 @@ class StrikesInForce:
         version, changes = read_message(message)
         self.apply(version, [(id, None if stored is None else self._open(stored)) for id, stored in changes])
         if self._changed_while_loading is None:
-            # Messages come in order: whatever is older than this one has been heard.
+            # Messages arrive in order, so all older changes have been applied.
             self._versions = {id: known for id, known in self._versions.items() if known > version}
             self._loaded_version = max(self._loaded_version, version)
 
     @contextmanager
     def loading(self) -> Generator[set[str]]:
-        """While the strikes are read: collects the ids that change meanwhile."""
+        """Collects the ids of the strikes that change while the strikes are read."""
         self._changed_while_loading = changed = set[str]()
         try:
             yield changed
@@ -79,8 +80,8 @@ class StrikesInForce:
             self._changed_while_loading = None
 
     def replace_all(self, version: int, stored: Mapping[str, bytes], keep: Collection[str] = ()) -> None:
-        """Applies what the server has. Strikes that changed
-        while that was read are known better here."""
+        """Applies the strikes from the server. Ids in `keep` changed while these were read, so this
+        process has their newer state."""
         for id in list(self.by_id):
             if id not in stored and id not in keep:
                 self._set(id, None)
@@ -111,7 +112,7 @@ class StrikesInForce:
 
 
 def as_strike(instruction: StrikeInstruction) -> Strike | None:
-    """What is in force after the instruction."""
+    """The strike that is in force after the instruction, or None."""
     if isinstance(instruction, Restore):
         return None
     return Strike(instruction.function, instruction.parameter, instruction.operator, instruction.value)

@@ -1,4 +1,4 @@
-"""What an operator orders: strike this, restore that."""
+"""The instructions of operators: strike and restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 200
 
 
 class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
-    """How an argument is compared with the value of a strike."""
+    """The comparison of an argument with the value of a strike."""
 
     EQUAL = "=="
     NOT_EQUAL = "!="
@@ -38,13 +38,13 @@ class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bar
             return cls(text)
         except ValueError:
             known = ", ".join(operator.value for operator in cls)
-            raise ValueError(f"{text!r} is no operator of a strike: use one of {known}") from None
+            raise ValueError(f"{text!r} is not an operator of a strike: use one of {known}") from None
 
 
 @dataclass
 class StrikeInstruction:
-    """An order about a function (all its tasks), a parameter (of any function), or a parameter of
-    one function. An empty name means the same as None."""
+    """An instruction about a function (all its tasks), a parameter (of any function), or a
+    parameter of one function. An empty name means the same as None."""
 
     function: str | None = None
     parameter: str | None = None
@@ -57,7 +57,7 @@ class StrikeInstruction:
         self.operator = Operator.read(self.operator)
         self.function, self.parameter = self.function or None, self.parameter or None
         if self.parameter is None:
-            # Without a parameter there is nothing to compare: equal orders must look equal.
+            # Without a parameter there is no comparison. Equal instructions must have equal fields.
             self.operator, self.value = Operator.EQUAL, None
 
     @property
@@ -66,16 +66,16 @@ class StrikeInstruction:
 
     @property
     def is_void(self) -> bool:
-        """It names nothing, so it is about no task."""
+        """Whether it names neither a function nor a parameter, and so matches no task."""
         return self.function is None and self.parameter is None
 
     def check(self) -> None:
-        """Raises ValueError for an order that cannot be meant."""
+        """Raises ValueError if the instruction is not valid."""
         if self.is_void:
-            raise ValueError(f"a {self.direction} names a function, a parameter, or both")
+            raise ValueError(f"a {self.direction} needs a function, a parameter, or both")
 
     def call_repr(self) -> str:
-        """The calls it is about: `function(parameter > 5)`."""
+        """The calls that it matches, as text: `function(parameter > 5)`."""
         function = self.function or "*"
         if self.parameter is None:
             return f"{function}(...)"
@@ -94,19 +94,19 @@ class StrikeInstruction:
 
 @dataclass
 class Strike(StrikeInstruction):
-    """Blocks what it names."""
+    """Cancels matching tasks instead of running them."""
 
     direction: ClassVar[Literal["strike", "restore"]] = "strike"
 
     def check(self) -> None:
         super().check()
         if self.operator is Operator.BETWEEN and not _is_pair(self.value):
-            raise ValueError(f"strike {self.call_repr()}: the value of 'between' is a pair, as in (1, 5)")
+            raise ValueError(f"strike {self.call_repr()}: the value of 'between' must be a pair such as (1, 5)")
 
 
 @dataclass
 class Restore(StrikeInstruction):
-    """Takes back an equal strike."""
+    """Removes an equal strike."""
 
     direction: ClassVar[Literal["strike", "restore"]] = "restore"
 
@@ -117,8 +117,8 @@ def _is_pair(value: Any) -> bool:
 
 @dataclass(slots=True)
 class StoredStrike:
-    """A strike as it is written down. People are shown
-    `shown`: nothing is unpickled to be displayed."""
+    """A strike as it is stored. `shown` is the text of the
+    value, so that displaying a strike unpickles nothing."""
 
     function: str | None
     parameter: str | None
@@ -137,7 +137,7 @@ class StoredStrike:
 
 
 def encode(strike: StrikeInstruction) -> tuple[str, bytes]:
-    """The field a strike is kept under, and its bytes. Raises
+    """The hash field and the bytes of a strike. Raises
     Unserializable for a value that cannot be stored."""
     try:
         value = seal(strike.value)
@@ -154,7 +154,7 @@ def encode(strike: StrikeInstruction) -> tuple[str, bytes]:
 
 
 def decode(stored: bytes) -> StoredStrike:
-    """Raises Undecodable for bytes that are no strike."""
+    """Raises Undecodable for bytes that are not a strike."""
     try:
         version, function, parameter, operator, value, display = unpack(stored)
     except (ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""The list of strikes that every process of a docket holds."""
+"""The strike list of a process."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LONGEST_PAUSE = 1.0
 class StrikeList:
     """The strikes in force. An async context manager.
 
-    With a `url` it follows the docket of that name: what one process strikes, all others know
-    within milliseconds. Without one it belongs to this process alone. `strike` and `restore` return
-    when the server has the change and this process applies it.
+    With a `url` the list follows the docket of that name: all processes apply a strike within
+    milliseconds. Without a `url` the list is local to this process. `strike` and `restore` return
+    when the server has stored the change and this process applies it.
     """
 
     def __init__(
@@ -56,16 +56,15 @@ class StrikeList:
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
         self._in_force = StrikesInForce(name, self._note_emptiness)
         self._conditions: list[Condition] = []
-        self._book: StrikeStore | None = None
+        self._store: StrikeStore | None = None
         self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
         self._following: asyncio.Task[None] | None = None
 
-    # Life
+    # Connecting
 
     async def connect(self) -> None:
-        """Opens a connection of its own and loads what is in
-        force. Does nothing for a list of this process alone."""
+        """Opens a connection and loads the strikes in force. Does nothing for a local list."""
         if self.url is None:
             return
         async with AsyncExitStack() as stack:
@@ -78,25 +77,26 @@ class StrikeList:
             self._stack = stack.pop_all()
 
     async def follow(self, server: Server, subscriptions: Subscriptions, keys: Keys) -> None:
-        """Follows the strikes of a docket over connections that are open already.
+        """Follows the strikes of a docket over existing connections.
 
-        Returns after the first attempt to load; one that fails in passing is repeated until it
-        succeeds. A server that is known to be away is not waited for.
+        Returns after the first attempt to load the strikes. After a transient error the attempt is
+        repeated in the background until it succeeds. If the server is known to be unreachable, this
+        method does not wait for it.
         """
         assert self._following is None, "this strike list is already connected"
-        self._book, self._subscriptions = StrikeStore(server, keys), subscriptions
+        self._store, self._subscriptions = StrikeStore(server, keys), subscriptions
         self._loading = asyncio.Lock()
         self._stale, self._loaded, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_listening = False
         self._stale.set()
         subscriptions.on_gap(self, self._stale.set)
         self._following = asyncio.create_task(self._keep_loaded(server.outages), name=f"{self.name} - strikes")
-        self._following.add_done_callback(_look)
+        self._following.add_done_callback(_retrieve_exception)
         if server.is_reached:
             await self._wait_for(self._tried)
 
     async def close(self) -> None:
-        """Stops following. What is in force stays in force on the server."""
+        """Closes the connection. The strikes stay in force on the server."""
         stack, self._stack = self._stack, None
         if stack is not None:
             await stack.aclose()
@@ -109,12 +109,12 @@ class StrikeList:
             return
         with contextlib.suppress(asyncio.CancelledError):
             await cancel_and_wait([following], "docket: the strike list closes")
-        book, subscriptions = self._book, self._subscriptions
-        self._book = self._subscriptions = None
+        store, subscriptions = self._store, self._subscriptions
+        self._store = self._subscriptions = None
         self._in_force.replace_all(0, {})
-        if book is not None and subscriptions is not None:
+        if store is not None and subscriptions is not None:
             subscriptions.forget_gap(self)
-            subscriptions.unlisten(book.channel, self._in_force.receive)
+            subscriptions.unlisten(store.channel, self._in_force.receive)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -124,11 +124,11 @@ class StrikeList:
         await self.close()
 
     async def wait_for_strikes_loaded(self) -> None:
-        """Returns when everything that was in force at the start is applied here."""
+        """Returns when this process applies all strikes that were in force at the start."""
         if self._following is not None:
             await self._wait_for(self._loaded)
 
-    # Orders
+    # Instructions
 
     async def strike(
         self,
@@ -137,10 +137,10 @@ class StrikeList:
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
     ) -> None:
-        """Blocks a function, a parameter's values, or both together.
+        """Strikes a function, values of a parameter, or values of a parameter of one function.
 
-        Raises ValueError if neither is named, the operator is unknown or the value of `between` is
-        not a pair, Unserializable if the value cannot be stored.
+        Raises ValueError if both names are missing, the operator is unknown or the value of
+        `between` is not a pair. Raises Unserializable if the value cannot be stored.
         """
         await self.send_instruction(Strike(function, parameter, Operator.read(operator), value))
 
@@ -151,39 +151,38 @@ class StrikeList:
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
     ) -> None:
-        """Takes back the strike that was made with equal
-        arguments; if there is none, nothing happens."""
+        """Removes the strike with equal arguments. Does nothing if there is no such strike."""
         await self.send_instruction(Restore(function, parameter, Operator.read(operator), value))
 
     async def send_instruction(self, instruction: StrikeInstruction) -> None:
-        """Tells every process of the docket, and applies it here."""
+        """Sends an instruction to all processes of the docket, and applies it in this process."""
         instruction.check()
         if self.url is None:
             self.update(instruction)
             return
-        book = self._book
-        if book is None:
+        store = self._store
+        if store is None:
             raise RuntimeError("this strike list is not connected: use `async with`, or connect() first")
         ids, stored = self._in_force.ids(instruction)
-        version, touched = await book.write([(id, stored) for id in ids])
-        if not touched:
-            # It may have been struck by a process that we have not heard yet.
+        version, changed = await store.write([(id, stored) for id in ids])
+        if not changed:
+            # Another process may have made the strike, and its message has not arrived yet.
             await self._load()
             ids, stored = self._in_force.ids(instruction)
-            version, touched = await book.write([(id, stored) for id in ids])
-        if touched:
+            version, changed = await store.write([(id, stored) for id in ids])
+        if changed:
             strike = as_strike(instruction)
             self._in_force.apply(version, [(id, strike) for id in ids])
 
     def update(self, instruction: StrikeInstruction) -> None:
-        """Applies an instruction here, and nowhere else."""
+        """Applies an instruction in this process only."""
         if not instruction.is_void:
             self._in_force.update(instruction)
 
-    # Answers
+    # Matching
 
     def is_stricken(self, target: TaskToMatch | Mapping[str, Any] | str) -> bool:
-        """Whether a task, some values by parameter, or a function as a whole is blocked."""
+        """Whether a task, a mapping of parameters to values, or a whole function is struck."""
         if isinstance(target, str):
             return self._in_force.index.has_function(target)
         if isinstance(target, Mapping):
@@ -193,18 +192,18 @@ class StrikeList:
         )
 
     def add_condition(self, condition: Condition) -> None:
-        """Blocks, in this process alone, the tasks for which the condition is true."""
+        """Strikes the tasks for which the condition is true, in this process only."""
         self._conditions.append(condition)
         self._note_emptiness()
 
     def remove_condition(self, condition: Condition) -> None:
-        """Takes a condition back. Raises ValueError if it was not added."""
+        """Removes a condition. Raises ValueError if it was not added."""
         self._conditions.remove(condition)
         self._note_emptiness()
 
     @property
     def in_effect(self) -> list[Strike]:
-        """The strikes this process applies."""
+        """The strikes that this process applies."""
         return list(self._in_force.by_id.values())
 
     @property
@@ -212,7 +211,7 @@ class StrikeList:
         """The strikes on single functions, as a copy:
         `{function: {parameter: {(operator, value), …}}}`.
 
-        A function that is struck as a whole has an empty
+        A function that is struck completely has an empty
         mapping. Values that cannot be hashed are left out.
         """
         return by_function(self._in_force.by_id.values())
@@ -229,13 +228,13 @@ class StrikeList:
 
     @property
     def strike_key(self) -> str:
-        """Where the strikes are kept on the server."""
+        """The server key that stores the strikes."""
         return self._keys.strikes
 
-    # Following
+    # Following the server
 
     async def _keep_loaded(self, outages: Outages) -> None:
-        """Loads at the start, and again whenever messages may have been missed."""
+        """Loads the strikes at the start, and again whenever messages may be missing."""
         backoff = Backoff(most=_LONGEST_PAUSE)
         while True:
             await self._stale.wait()
@@ -254,17 +253,17 @@ class StrikeList:
                 self._tried.set()
 
     async def _load(self) -> None:
-        """Listens first and reads then, so that nothing falls between."""
-        book, subscriptions = self._book, self._subscriptions
-        assert book is not None
+        """Subscribes first and then reads, so that no change is missed in between."""
+        store, subscriptions = self._store, self._subscriptions
+        assert store is not None
         assert subscriptions is not None
         async with self._loading:
             if not self._is_listening:
-                await subscriptions.listen(book.channel, self._in_force.receive)
+                await subscriptions.listen(store.channel, self._in_force.receive)
                 self._is_listening = True
-            with self._in_force.loading() as changed:
-                version, stored = await book.read()
-            self._in_force.replace_all(version, stored, keep=changed)
+            with self._in_force.loading() as changed_ids:
+                version, stored = await store.read()
+            self._in_force.replace_all(version, stored, keep=changed_ids)
 
     async def _wait_for(self, event: asyncio.Event) -> None:
         following = self._following
@@ -275,7 +274,7 @@ class StrikeList:
         finally:
             waiting.cancel()
         if following.done() and not event.is_set():
-            # It only ends when nothing can be done about it, and then says why.
+            # The task ends only with a permanent error. Raise that error.
             following.result()
 
     def _note_emptiness(self) -> None:
@@ -290,8 +289,8 @@ def _holds(condition: Condition, target: Any) -> bool:
         return False
 
 
-def _look(following: asyncio.Task[None]) -> None:
-    """Those who wait for strikes are told its failure;
-    asyncio shall not complain if nobody does."""
+def _retrieve_exception(following: asyncio.Task[None]) -> None:
+    """Marks the exception of the task as retrieved. Callers that wait for strikes raise it; without
+    such a caller, asyncio must not log it."""
     if not following.cancelled():
         following.exception()

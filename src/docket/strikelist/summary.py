@@ -1,4 +1,4 @@
-"""The strikes in force, arranged for a reader."""
+"""The strikes in force, grouped by function and by parameter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ParameterStrikes = dict[str, set[tuple[Operator, Any]]]
 
 
 def by_function(strikes: Iterable[Strike]) -> dict[str, ParameterStrikes]:
-    """Strikes on one function each; one that is struck as a whole has no parameters."""
+    """The strikes on single functions. A function that is struck completely has no parameters."""
     found: dict[str, ParameterStrikes] = {}
     for strike in strikes:
         if strike.function is not None:
@@ -20,7 +20,7 @@ def by_function(strikes: Iterable[Strike]) -> dict[str, ParameterStrikes]:
 
 
 def by_parameter(strikes: Iterable[Strike]) -> ParameterStrikes:
-    """Strikes on a parameter of every function."""
+    """The strikes on a parameter of every function."""
     found: ParameterStrikes = {}
     for strike in strikes:
         if strike.function is None:
@@ -35,5 +35,5 @@ def _note(parameters: ParameterStrikes, strike: Strike) -> None:
     try:
         values.add((strike.operator, strike.value))
     except Exception:
-        # A value that cannot be hashed is left out; the parameter is still shown.
+        # Leave out a value that cannot be hashed, but keep the parameter.
         return

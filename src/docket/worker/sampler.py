@@ -14,7 +14,7 @@ from docket.instrumentation import (
     SCHEDULE_DEPTH,
     SLOTS_IN_USE,
     UNKNOWN_FUNCTION_TASKS,
-    somebody_listens,
+    has_receiver,
 )
 from docket.ledger import Ledger, TaskCounts
 
@@ -52,7 +52,7 @@ class Sampler(Service):
         self._identity = identity
 
     async def step(self) -> None:
-        if somebody_listens():
+        if has_receiver():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
             if await self._ledger.lead("sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
                 self._show(await self._ledger.count())
