@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from docket.ledger import Seed, SettleResult, ending_its_chain, requeue
+from docket.ledger import Seed, SettleResult, as_chain_end, requeue
 
 from .ledger_client import LedgerClient, completed
 
@@ -60,7 +60,7 @@ async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_
 async def test_a_chain_that_ends_itself_is_left_alone(seeded: LedgerClient) -> None:
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")
-    assert await seeded.settle(ending_its_chain(completed(run))) == [SettleResult.DONE]
+    assert await seeded.settle(as_chain_end(completed(run))) == [SettleResult.DONE]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
     assert (await seeded.ledger.get("chain")).finished is not None
     assert not seeded.checked_state().dead
@@ -79,7 +79,7 @@ async def test_what_is_no_automatic_task_leaves_no_mark(seeded: LedgerClient) ->
     await seeded.add("plain")
     await seeded.ledger.cancel("plain")
     run = await seeded.start(await seeded.hire(), "plain")
-    await seeded.settle(ending_its_chain(completed(run)))
+    await seeded.settle(as_chain_end(completed(run)))
     assert seeded.client.hlen(seeded.ledger.keys.key("cancelled-chains")) == 0
 
 
@@ -99,7 +99,7 @@ async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_schedule
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE]
-    await seeded.settle(ending_its_chain(completed(run)))
+    await seeded.settle(as_chain_end(completed(run)))
     (receipt,) = await seeded.add("chain", seed=True)
     assert not receipt.scheduled
     assert (await seeded.ledger.get("chain")).task is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from docket.ledger import Delivery, SettleResult, Taken, giving_back, requeue, reschedule
+from docket.ledger import Delivery, SettleResult, Taken, as_blocked, requeue, reschedule
 from docket.ledger.limits import Decision, Limits, Verdict
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
@@ -68,7 +68,7 @@ async def test_a_worker_that_was_held_up_does_not_give_back_the_window_of_the_ne
     run = await woken(ledger_client, worker, holder)
     took(await cool(ledger_client, run))
 
-    blocked = giving_back(ended(held_up, ExecutionState.CANCELLED), taken)
+    blocked = as_blocked(ended(held_up, ExecutionState.CANCELLED), taken)
     assert await ledger_client.settle(blocked) == [SettleResult.LOST]
 
     other = await ledger_client.start(worker, "other")
@@ -96,7 +96,7 @@ async def test_a_run_that_settles_as_blocked_gives_back_what_it_took(
     taken = took(await cool(ledger_client, run), await pace(ledger_client, run))
     later = reschedule("k", run.epoch, attempt=1, delay_ms=WINDOW_MS, is_delayed=True)
     settlement = later if comes_back else ended(run, ExecutionState.CANCELLED)
-    assert await ledger_client.settle(giving_back(settlement, taken)) == [SettleResult.DONE]
+    assert await ledger_client.settle(as_blocked(settlement, taken)) == [SettleResult.DONE]
 
     other = await ledger_client.start(worker, "other")
     assert (await cool(ledger_client, other)).verdict is Verdict.ADMIT
@@ -111,7 +111,7 @@ async def test_a_run_that_was_replaced_gives_back_what_its_replacement_needs(led
     await ledger_client.add("k", replace=True)
     assert await ledger_client.acquire("k", run.epoch, [("L", 1)], taken=taken) == 0
     later = reschedule("k", run.epoch, attempt=1, is_delayed=True)
-    assert await ledger_client.settle(giving_back(later, taken)) == [SettleResult.LOST]
+    assert await ledger_client.settle(as_blocked(later, taken)) == [SettleResult.LOST]
 
     (replacement,) = await ledger_client.take(worker)
     assert (await cool(ledger_client, replacement)).verdict is Verdict.ADMIT
@@ -321,7 +321,7 @@ async def test_a_stale_run_does_not_close_the_window_in_which_its_redelivery_ran
     await ledger_client.settle(completed(run))
     again = await ledger_client.start(other, "k")
 
-    late = giving_back(reschedule("k", stale.epoch, attempt=1, is_delayed=True), taken)
+    late = as_blocked(reschedule("k", stale.epoch, attempt=1, is_delayed=True), taken)
     assert await ledger_client.settle(late) == [SettleResult.LOST]
     assert (await cool(ledger_client, again)).verdict is Verdict.DROP
     assert (await pace(ledger_client, again, drop=True)).verdict is Verdict.DROP

@@ -162,9 +162,9 @@ async def test_bounds_that_are_not_a_pair_are_refused(docket: Docket, bounds: An
 
 
 async def test_a_strike_must_name_something(docket: Docket) -> None:
-    with pytest.raises(ValueError, match="names a function"):
+    with pytest.raises(ValueError, match="needs a function"):
         await docket.strike()
-    with pytest.raises(ValueError, match="names a function"):
+    with pytest.raises(ValueError, match="needs a function"):
         await docket.restore()
 
 

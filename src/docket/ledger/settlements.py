@@ -146,7 +146,7 @@ def finish(
     return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60, payload)
 
 
-def ending_its_chain(ending: Settlement) -> Settlement:
+def as_chain_end(ending: Settlement) -> Settlement:
     """The same ending for an automatic task that workers must
     not schedule again until a newer deployment starts."""
     if isinstance(ending.item, FinishItem) and ending.item.purpose == PLAIN:
@@ -216,7 +216,7 @@ def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Se
     return Settlement(key, epoch, UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
 
 
-def giving_back(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
+def as_blocked(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
     """The same settlement for a run that has not begun. It
     also gives back what the run took from its limits."""
     item = settlement.item

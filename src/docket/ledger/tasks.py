@@ -25,19 +25,19 @@ _FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
 class TaskVerbs(ScriptCalls):
     """The part of the ledger that deals with tasks."""
 
-    async def enqueue(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         reply = await self.ask(
             "enqueue",
             [
                 (
-                    text_bytes(o.key),
-                    o.due_ms,
-                    _mode(o),
-                    text_bytes(o.function_name),
-                    o.call,
-                    o.attempt,
+                    text_bytes(task.key),
+                    task.due_ms,
+                    _mode(task),
+                    text_bytes(task.function_name),
+                    task.call,
+                    task.attempt,
                 )
-                for o in orders
+                for task in tasks
             ],
         )
         return [
@@ -99,16 +99,16 @@ class TaskVerbs(ScriptCalls):
         reply = await self.ask("progress", [change.row() for change in changes])
         return [answer if isinstance(answer, bytes) else Unwritten(answer) for answer in reply]
 
-    async def claim_by_key(self, key: str, worker: str, hand: str, lease_ms: int) -> tuple[float, int]:
+    async def claim_by_key(self, key: str, worker: str, lease_id: str, lease_ms: int) -> tuple[float, int]:
         """Claims a task by key for a caller that runs it without a
         worker, and gives the run a lease. Returns the server's time
         in ms and the epoch, which is 0 if the task is not waiting."""
-        now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(hand), as_json(worker), lease_ms))
+        now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(lease_id), as_json(worker), lease_ms))
         return now, epoch
 
-    async def extend_claims(self, hands: Sequence[str], lease_ms: int) -> None:
+    async def extend_claims(self, lease_ids: Sequence[str], lease_ms: int) -> None:
         """Extends the leases of runs that were claimed by key."""
-        await self.ask("extend_claims", (lease_ms, [text_bytes(hand) for hand in hands]))
+        await self.ask("extend_claims", (lease_ms, [text_bytes(lease_id) for lease_id in lease_ids]))
 
     async def get(self, key: str) -> TaskStatus:
         task, run, progress, finished = await self.ask("get", (text_bytes(key),))
@@ -138,14 +138,14 @@ class TaskVerbs(ScriptCalls):
         return busy, None if float(due) < 0 else float(due)
 
 
-def _mode(order: NewTask) -> int:
-    mode = _NOW if order.now else 0
-    if order.payload is not None:
+def _mode(task: NewTask) -> int:
+    mode = _NOW if task.now else 0
+    if task.payload is not None:
         mode |= _STORED
-    if order.seed:
+    if task.seed:
         mode |= _SEED
-    if order.unanswered:
+    if task.unanswered:
         return mode | _UNANSWERED
-    if order.replace:
+    if task.replace:
         mode |= _REPLACE
-    return mode | _FRESH if order.fresh else mode
+    return mode | _FRESH if task.fresh else mode

@@ -19,7 +19,7 @@ from docket.dependencies import (
 )
 from docket.execution import Execution
 from docket.execution.execution import NextRun
-from docket.ledger import RunEnding, Settlement, ending_its_chain, giving_back, requeue, reschedule
+from docket.ledger import RunEnding, Settlement, as_blocked, as_chain_end, requeue, reschedule
 from docket.model.times import duration_ms
 
 from .endings import Endings
@@ -101,7 +101,7 @@ class Decisions:
             self._runs.let_go(run, execution)
             return
         if next_run is None and _ends_chain(resolved.completion_handler):
-            settlement = ending_its_chain(settlement)
+            settlement = as_chain_end(settlement)
         goes_on = next_run is not None
         self._report.log_end(execution, outcome, goes_on or again or (retried and not cut_off))
         counts = RunCounts(
@@ -135,7 +135,7 @@ class Decisions:
                 # Where it was replaced or cancelled this changes nothing; one that nobody has put
                 # away must not stay as running.
                 ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
-                self._runs.settle(run, None, giving_back(ended, execution.taken))
+                self._runs.settle(run, None, as_blocked(ended, execution.taken))
         elif blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
@@ -166,7 +166,7 @@ class Decisions:
         self, run: Run, execution: Execution, settlement: Settlement, counts: RunCounts | None = None
     ) -> None:
         """The run has not begun: what it took of its limits is given back with its end."""
-        self._runs.settle(run, execution, giving_back(settlement, execution.taken), counts)
+        self._runs.settle(run, execution, as_blocked(settlement, execution.taken), counts)
 
     def cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
         """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a
