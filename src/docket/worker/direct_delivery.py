@@ -1,5 +1,5 @@
-"""The slot that the server may fill by itself while the fetcher waits
-(docs/design/lease-protocol.md, Hand-over)."""
+"""Reserves a slot that the server may fill while the fetcher waits
+(docs/design/lease-protocol.md, Direct delivery)."""
 
 from __future__ import annotations
 
