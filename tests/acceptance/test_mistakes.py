@@ -284,5 +284,5 @@ def test_a_url_that_was_not_set_is_told() -> None:
 
 
 def test_a_database_is_a_number() -> None:
-    with pytest.raises(UnknownScheme, match="the database in 'redis://localhost:6379/orders' is no number"):
+    with pytest.raises(UnknownScheme, match="the database in 'redis://localhost:6379/orders' is not a number"):
         Docket(url="redis://localhost:6379/orders")

@@ -134,7 +134,7 @@ def test_a_server_that_finds_the_disk_full(harness: Any, monkeypatch: pytest.Mon
 
 def test_settings_that_make_no_sense(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "soon")
-    assert "DOCKET_ENGINE_LINGER=soon is no number" in message_of(lambda: FolderEngine(harness.folder))
+    assert "DOCKET_ENGINE_LINGER=soon is not a number" in message_of(lambda: FolderEngine(harness.folder))
     monkeypatch.setenv("DOCKET_ENGINE_LINGER", "1")
     monkeypatch.setenv("DOCKET_ENGINE_FSYNC", "never")
     assert "DOCKET_ENGINE_FSYNC=never is unknown" in message_of(lambda: FolderEngine(harness.folder))

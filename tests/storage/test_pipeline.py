@@ -14,7 +14,7 @@ from redis.exceptions import MovedError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from docket.storage.connection import Connection, open_pipeline
-from docket.storage.pipeline import stay
+from docket.storage.pipeline import keep_listening
 from docket.storage.scripts import Script
 from tests.waiting import eventually
 
@@ -290,7 +290,7 @@ async def test_a_listening_connection_that_is_silent_is_pinged_and_given_up(scri
     scripted_server.manners = [lambda words: b"" if words == [b"PING"] else plainly(words)]
     pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
     with pytest.raises(RedisTimeoutError, match="does not answer"):
-        await stay(pipeline, 0.02)
+        await keep_listening(pipeline, 0.02)
     assert [b"PING"] in scripted_server.heard
     pipeline.close()
 
@@ -300,7 +300,7 @@ async def test_a_listening_connection_that_is_cut_says_so(scripted_server: Scrip
     pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
     pipeline.tell("SUBSCRIBE", "a")
     with pytest.raises(RedisConnectionError, match="the server closed the connection"):
-        await stay(pipeline, SECONDS)
+        await keep_listening(pipeline, SECONDS)
 
 
 async def test_a_listener_that_fails_ends_the_connection_with_its_error(scripted_server: ScriptedServer) -> None:
@@ -310,7 +310,7 @@ async def test_a_listener_that_fails_ends_the_connection_with_its_error(scripted
     pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, fail)
     pipeline.tell("SUBSCRIBE", "a")
     with pytest.raises(KeyError, match="a"):
-        await stay(pipeline, SECONDS)
+        await keep_listening(pipeline, SECONDS)
 
 
 # What was once wrong
@@ -325,7 +325,7 @@ async def test_words_that_cannot_be_sent_do_not_shift_the_answers_of_others(line
 
 async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server: ScriptedServer) -> None:
     pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
-    staying = asyncio.create_task(stay(pipeline, 0.1))
+    staying = asyncio.create_task(keep_listening(pipeline, 0.1))
     await asyncio.sleep(0)
     time.sleep(0.3)
     await eventually(lambda: [b"PING"] in scripted_server.heard, "the server has heard a ping")

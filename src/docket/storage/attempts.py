@@ -1,4 +1,4 @@
-"""One attempt at a time, however many callers wait for it."""
+"""Attempts that several callers share: at most one is under way."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class SharedAttempt(Generic[T]):
-    """All who join while an attempt is under way get its result, or its failure. A caller that is
-    cancelled ends only its own wait. An attempt ends after so many seconds."""
+    """Every caller that joins while an attempt is under way gets its result or its error. A
+    cancelled caller ends only its own wait. An attempt ends after `seconds`."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], seconds: float, name: str) -> None:
         self._make = make
@@ -50,7 +50,7 @@ class SharedAttempt(Generic[T]):
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._task = None
         if not task.cancelled():
-            # Those who wait have it; if nobody does, nobody needs to know.
+            # The waiting callers have the error. Without a caller nothing needs to be reported.
             task.exception()
 
 
@@ -75,9 +75,9 @@ class SharedAttempts(Generic[K, T]):
 
 
 class Turns:
-    """Calls are made one after another. If one cannot even connect in time, those that wait for
-    their turn share its failure: their own attempts would take as long. On a slow link, where a
-    call is sent and its answer is late, each has its own."""
+    """Makes calls one after another. If a call cannot even connect in time, the calls that wait for
+    their turn fail with it: their own attempts would take as long. On a slow link, where a call is
+    sent and its answer is late, each call gets its own attempt."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""A connection for commands that block on the server, whose wait can be ended from outside."""
+"""A connection for commands that block on the server. Another task can interrupt them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from docket.errors import DocketError
 from .connection import Connection
 from .pipeline import Pipeline
 
-# The command may not have reached the server when
-# its end is asked for: so long that is tried again.
+# The command may not have reached the server yet when it is interrupted, so the interruption is
+# repeated for a while.
 _PAUSE_SECONDS = 0.01
 _TRIES = 25
 
@@ -23,8 +23,8 @@ _TRIES = 25
 class BlockingConnection:
     """One blocking command at a time. `interrupt` ends it as if its time were over.
 
-    The server ends the wait (`CLIENT UNBLOCK`); where it refuses that, the connection is closed.
-    What the server sent in that moment is lost then, which `was_cut` tells.
+    The server ends the wait (`CLIENT UNBLOCK`). If the server refuses, the connection is closed.
+    The answer that was under way at that moment is lost; then `was_cut` is true.
     """
 
     def __init__(self, connection: Connection, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
@@ -33,16 +33,16 @@ class BlockingConnection:
         self._identified: Pipeline | None = None
         self._id: int | None = None
         self._commands = 0
-        self._asked = self._waiting = self._unwanted = False
+        self._asked = self._waiting = self._is_interrupted = False
         self._interrupting: asyncio.Task[None] | None = None
         self.was_cut: bool = False
 
     async def ask(self, *words: bytes | str | int, patience: float) -> Any:
-        """The answer, or None if the wait was ended."""
-        self._asked, self._unwanted, self.was_cut = True, False, False
+        """The answer, or None if the command was interrupted."""
+        self._asked, self._is_interrupted, self.was_cut = True, False, False
         try:
             await self._identify()
-            if self._unwanted:
+            if self._is_interrupted:
                 return None
             self._commands += 1
             self._waiting = True
@@ -56,14 +56,14 @@ class BlockingConnection:
 
     @property
     def waiting_id(self) -> int | None:
-        """By which the server knows the connection, while a
-        command waits on it. Safe to read from any thread."""
+        """The server's id of this connection while a command waits on it. Safe to read from any
+        thread."""
         return self._id if self._waiting else None
 
     def interrupt(self) -> None:
-        """Ends the command that was asked for and is not answered, if there is one."""
+        """Ends the unanswered command, if there is one."""
         if self._asked and not self._waiting:
-            self._unwanted = True
+            self._is_interrupted = True
         elif self._waiting and self._interrupting is None:
             self._interrupting = asyncio.create_task(self._interrupt(self._commands), name="docket - interrupting")
             self._interrupting.add_done_callback(self._interrupted)
@@ -74,14 +74,14 @@ class BlockingConnection:
         await self._connection.aclose()
 
     async def _identify(self) -> None:
-        """Once per connection."""
+        """Asks for the id, once per connection."""
         pipeline = self._connection.pipeline
         if pipeline is not None and pipeline is self._identified and pipeline.trouble is None:
             return
         try:
             self._id = await self._connection.ask("CLIENT", "ID")
         except ResponseError:
-            # Forbidden here.
+            # This server forbids the command.
             self._id = None
         self._identified = self._connection.pipeline
 

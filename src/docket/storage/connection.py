@@ -1,5 +1,4 @@
-"""The line to one node: a connection that is opened
-when it is needed, and again when it was lost."""
+"""A connection to one node. It opens when it is needed, and again after it was lost."""
 
 from __future__ import annotations
 
@@ -20,53 +19,53 @@ from .scripts import Script
 
 
 class Connection:
-    """All calls to a node go over one connection, in the order in which they are made."""
+    """All calls to a node go over one connection, in the order of the calls."""
 
     def __init__(self, client: Any, answer_seconds: float) -> None:
         self._client = client
         self._answer_seconds = answer_seconds
         self._pipeline: Pipeline | None = None
         self._connecting = SharedAttempt(self._connect, answer_seconds, "docket - connecting")
-        self._given_up = self._closed = False
+        self._is_outdated = self._closed = False
 
     @property
     def pipeline(self) -> Pipeline | None:
-        """The connection that is open now."""
+        """The open connection, or None."""
         return self._pipeline
 
     async def run(
         self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], patience: float | None = None
     ) -> Any:
-        """Runs a script, which is loaded first where the server does not know it."""
+        """Runs a script. If the server does not know the script, sends its source."""
         try:
             return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args, patience=patience)
         except NoScriptError:
             return await self.ask("EVAL", script.source, len(keys), *keys, *args, patience=patience)
 
     async def ask(self, *words: bytes | str | int, patience: float | None = None) -> Any:
-        """One command, answered as the server answers it."""
+        """Sends one command and returns the server's answer."""
         pipeline = self._pipeline
         if pipeline is None or pipeline.trouble is not None:
             pipeline = await self.connect()
         try:
             return await pipeline.ask(words, patience or self._answer_seconds)
         except ReadOnlyError:
-            # A master that became a replica: a new connection
-            # may find the new one behind the same name.
+            # The master became a replica: a new connection may find the new master behind the same
+            # name.
             self._retire(pipeline)
             raise
 
     async def connect(self) -> Pipeline:
-        """The connection, which is opened if there is none. All callers share one attempt."""
+        """The open connection; opens one if there is none. All callers share one attempt."""
         pipeline = self._pipeline
         if pipeline is None or pipeline.trouble is not None:
             pipeline = await self._connecting.join()
         return pipeline
 
     async def ask_alone(self, *words: bytes | str | int, patience: float = 1.0) -> Any:
-        """One command with a large value, or for one, with so many times the
-        usual patience. If the caller gives it up, so does the connection:
-        the rest of it is not sent, and nobody waits behind it."""
+        """Sends one command with a large argument or answer, with `patience` times the usual time
+        limit. If the caller is cancelled, the connection is closed: the rest of the command is not
+        sent, and no other call waits behind it."""
         try:
             return await self.ask(*words, patience=self._answer_seconds * patience)
         except asyncio.CancelledError:
@@ -76,7 +75,7 @@ class Connection:
             raise
 
     async def move(self, host: str, port: int) -> None:
-        """From now on calls go to that node; those under way end where they began."""
+        """Further calls go to that node. Calls under way end on the old one."""
         options = self._client.connection_pool.connection_kwargs
         if (options.get("host"), options.get("port")) == (host, port):
             return
@@ -92,7 +91,7 @@ class Connection:
 
     def disconnect(self) -> None:
         """The next call opens a new connection."""
-        self._given_up = True
+        self._is_outdated = True
         if self._pipeline is not None:
             self._retire(self._pipeline)
 
@@ -103,13 +102,14 @@ class Connection:
 
     async def _connect(self) -> Pipeline:
         while self._pipeline is None or self._pipeline.trouble is not None:
-            self._given_up = False
+            self._is_outdated = False
             pipeline = await open_pipeline(self._client, self._answer_seconds)
             if self._closed:
                 pipeline.close()
                 raise RedisConnectionError("the connection was closed")
-            if self._given_up:
-                # Moved or hung up meanwhile: it may lead to the wrong address.
+            if self._is_outdated:
+                # The connection was moved or disconnected meanwhile: this one may lead to the wrong
+                # address.
                 pipeline.close()
             else:
                 self._pipeline = pipeline
@@ -119,10 +119,10 @@ class Connection:
 async def open_pipeline(
     client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None
 ) -> Pipeline:
-    """A connection as that client makes them."""
+    """Opens a connection with the settings of that client."""
     connection = client.connection_pool.make_connection()
-    # In a task of its own: it ends in time for the
-    # caller, also where a single cancel does not end it.
+    # In a task of its own: the wait ends in time for the caller, even if a single cancel does not
+    # end the attempt.
     connecting = asyncio.ensure_future(connection.connect())
     try:
         await asyncio.wait([connecting], timeout=answer_seconds)

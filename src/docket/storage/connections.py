@@ -1,8 +1,9 @@
-"""redis-py's connections as docket uses them. All private
-names of redis-py that docket overrides are in this module.
+"""docket's subclasses of redis-py's connections. This module has all private names of redis-py that
+docket overrides.
 
-Names are looked up in a thread of docket's own, and their addresses are tried in order; TLS
-verifies the name, not the address. Connections for threads have a deadline for all they do.
+Host names are resolved in a thread of docket's own, and their addresses are tried in order. TLS
+verifies the name, not the address. Connections for threads have one deadline for everything they
+do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .credentials import BoundedCredentials, TimedCredentials
 from .hosts import addresses, addresses_within
 from .urls import Address
 
-# The least that a step of a connection gets: a time-out of zero would mean that it does not block.
+# The least time for a step of a connection: a time-out of zero would make the socket non-blocking.
 _LEAST_SECONDS = 0.001
 
 
@@ -54,7 +55,7 @@ class AsyncTLSConnection(AsyncConnection, aio.SSLConnection):
 
 
 class _Timed(blocking.AbstractConnection):
-    """Whatever it does ends at the deadline, on the monotonic clock."""
+    """Every operation ends at the deadline, on the monotonic clock."""
 
     deadline = 0.0
 
@@ -67,7 +68,7 @@ class _Timed(blocking.AbstractConnection):
         if self._sock is None:
             self.socket_timeout = self.socket_connect_timeout = self.left
             if isinstance(self.credential_provider, BoundedCredentials):
-                # The rest is for the server.
+                # The other half is for the server.
                 self.credential_provider = TimedCredentials(self.credential_provider, self.left / 2)
             super().connect()
 
@@ -89,9 +90,9 @@ class _Timed(blocking.AbstractConnection):
 class _TimedTCP(_Timed, blocking.Connection):
     def _connect(self) -> Any:
         name, trouble = self.host, None
-        # Most of the time is for connecting: a resolver that is silent may not use it up.
+        # Most of the time is for the connection: a silent resolver may not use it up.
         for address in addresses_within(name, self.port, self.left / 3):
-            # The name is back before TLS verifies it, which is around this.
+            # The name is restored before TLS verifies it, which happens in the caller.
             self.host, self.socket_timeout, self.socket_connect_timeout = address, self.left, self.left
             try:
                 return super()._connect()
@@ -109,8 +110,8 @@ class _TimedUnix(_Timed, blocking.UnixDomainSocketConnection): ...
 
 
 class ThreadedClient:
-    """Sends commands from a thread, one at a time. Each, with
-    all that connecting takes, ends within its patience."""
+    """Sends commands from a thread, one at a time. Each command, with everything that connecting
+    takes, ends within its patience."""
 
     def __init__(
         self,
@@ -124,15 +125,16 @@ class ThreadedClient:
         self._patience = patience
         self._outages = outages
         self._connection: Any = None
-        # How many outages there were when it was opened.
+        # The number of outages when the connection was opened.
         self._opened_after = 0
 
     def execute_command(self, *words: Any) -> Any:
-        """The answer. Raises what redis-py raises; after a failure of the connection the next
-        command opens a new one."""
+        """Sends a command and returns its answer. Raises the errors of redis-py. After an error of
+        the connection the next command opens a new one."""
         deadline = time.monotonic() + self._patience()
         if self._connection is not None and self._opened_after != self._outages():
-            # It may be as dead as the connection that failed, which would look like another outage.
+            # The connection may be as dead as the one that failed, which would look like another
+            # outage.
             self.close()
         connection: Any = self._connection
         try:

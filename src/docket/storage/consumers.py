@@ -1,5 +1,5 @@
-"""Who is a consumer of a stream, asked by plain commands:
-a script would hold the server up for longer."""
+"""Finds consumers of the streams. It uses plain commands: a script would block the server for
+longer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PAGE = 500
 def consumers_without_lease(
     server: Server, client: Any, streams: Sequence[str], group: str, leases: str
 ) -> list[bytes]:
-    """The consumers of the streams that are not among
-    the leases, on a client of `threaded_client()`."""
+    """The consumers of the streams that have no lease. `client` is a client of
+    `threaded_client()`."""
     try:
         names: set[bytes] = set()
         for stream in streams:
-            # Without the stream or its group there are none.
+            # Without the stream or its group there are no consumers.
             with contextlib.suppress(ResponseError):
                 # Each row is a list: b"name", the name, and more.
                 names.update(row[1] for row in client.execute_command("XINFO", "CONSUMERS", stream, group))

@@ -1,4 +1,4 @@
-"""A user's credential provider, asked so that it can neither block nor hang a docket."""
+"""Calls a user's credential provider so that it can neither block nor hang a docket."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from . import threads
 
 Login = tuple[str] | tuple[str, str]
 
-# For threads that have no deadline of their own.
+# For threads without a deadline of their own.
 USUAL_SECONDS = 2.0
-# A provider that hangs is asked again and again, and must not use up threads: after so many calls
-# that have not returned the pauses between two calls double, up to a minute.
+# Each new connection calls a provider that hangs again, which must not use up threads: after this
+# many calls without a return, the pauses between two calls double, up to a minute.
 _MOST_HUNG = 4
 _LONGEST_PAUSE = 60.0
 # Since redis-py 5.3.
@@ -30,12 +30,12 @@ _Streaming: Any = getattr(redis_credentials, "StreamingCredentialProvider", None
 
 
 class BoundedCredentials(CredentialProvider):
-    """Asks a provider in the event loop or in a thread,
-    as it can be asked, for connections of either kind.
+    """Calls a provider in the event loop or in a thread, depending on its methods, for connections
+    of either kind.
 
-    A call that takes longer than `seconds` is given up, with an error of redis-py that counts as an
-    outage. The next connection asks again. If the event loop does not answer a thread in time,
-    because a task blocks it, the thread gets the credentials that the provider gave last.
+    A call that takes longer than `seconds` is abandoned with an error of redis-py that counts as an
+    outage. The next connection calls again. If a task blocks the event loop, so that it does not
+    answer a thread in time, the thread gets the credentials that the provider gave last.
     """
 
     def __init__(self, provider: Any, seconds: float) -> None:
@@ -44,8 +44,8 @@ class BoundedCredentials(CredentialProvider):
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._last: Login | None = None
-        # Calls that have not returned, when the last one began,
-        # and whether the one that ended last gave an answer.
+        # The number of calls without a return, the start of the last call, and whether the call
+        # that ended last gave an answer.
         self._hung = 0
         self._works = True
         self._began_at = 0.0
@@ -71,20 +71,20 @@ class BoundedCredentials(CredentialProvider):
 
     def within(self, seconds: float) -> Login:
         if threading.get_ident() == self._loop_thread:
-            return self._earlier()
+            return self._last_known()
         if self.in_threads:
             found = self._answer_in_thread(min(seconds, self._seconds))
             if found is not None:
                 return found
             self.in_threads = False
         if self._loop.is_closed():
-            return self._earlier()
+            return self._last_known()
         asked = asyncio.run_coroutine_threadsafe(self.get_credentials_async(), self._loop)
         try:
             return asked.result(seconds)
         except concurrent.futures.TimeoutError:
             asked.cancel()
-            return self._earlier()
+            return self._last_known()
 
     async def _answer(self, asking: asyncio.Future[Login]) -> Login | None:
         """None if the method is not implemented."""
@@ -92,7 +92,7 @@ class BoundedCredentials(CredentialProvider):
             await asyncio.wait([asking], timeout=self._seconds)
         finally:
             if not asking.done():
-                # A call that ignores its cancel is left to itself: nobody waits for it.
+                # A call that ignores its cancel goes on, and its result is ignored.
                 asking.cancel()
         return self._found(asking)
 
@@ -140,17 +140,17 @@ class BoundedCredentials(CredentialProvider):
         with self._lock:
             self._hung -= 1
         if not asking.cancelled():
-            # Of a call that was given up nobody asks for the outcome.
+            # Marks the error of an abandoned call as retrieved, so that asyncio does not log it.
             asking.exception()
 
-    def _earlier(self) -> Login:
+    def _last_known(self) -> Login:
         if self._last is None:
             raise RedisTimeoutError("the credential provider does not answer: its event loop is blocked or closed")
         return self._last
 
 
 class TimedCredentials(CredentialProvider):
-    """The same for one connection, within so many seconds."""
+    """The same for one connection, within `seconds`."""
 
     def __init__(self, credentials: BoundedCredentials, seconds: float) -> None:
         self._credentials = credentials
@@ -161,8 +161,8 @@ class TimedCredentials(CredentialProvider):
 
 
 def bounded(provider: Any, seconds: float) -> BoundedCredentials:
-    """The provider as connections ask it. Of a provider that
-    streams, redis-py still hears about new credentials."""
+    """Wraps a provider for docket's connections. redis-py still receives new credentials from a
+    streaming provider."""
     if _Streaming is None or not isinstance(provider, _Streaming):
         return BoundedCredentials(provider, seconds)
     listening = {name: staticmethod(getattr(provider, name)) for name in ("on_next", "on_error", "is_streaming")}

@@ -1,5 +1,5 @@
-"""The embedded engine where it can run. It is loaded when
-a URL asks for it: other servers need nothing of it."""
+"""Loads the embedded engine when a URL asks for it: dockets on other servers do not need its
+modules."""
 
 from __future__ import annotations
 

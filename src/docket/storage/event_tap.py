@@ -1,4 +1,4 @@
-"""Hearing the events of all tasks of a docket, for those who watch over it."""
+"""Receives the events of all tasks of a docket, for displays and metrics."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from .keys import Keys, bytes_text
-from .pipeline import stay
+from .pipeline import keep_listening
 from .server import Server
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
-# After this much silence the connection has to prove that it lives.
+# After this many seconds without a message the connection has to answer a PING.
 SILENCE_SECONDS = 10.0
 PAUSE_SECONDS = 1.0
 
-Hear = Callable[[str, bytes], None]
+OnEvent = Callable[[str, bytes], None]
 
 
-async def tap_events(server: Server, keys: Keys, hear: Hear, ready: asyncio.Event) -> None:
-    """Calls `hear(task key, event)` for every event,
-    until cancelled; `ready` is set once that is so.
+async def tap_events(server: Server, keys: Keys, on_event: OnEvent, ready: asyncio.Event) -> None:
+    """Calls `on_event(task key, event)` for every event until cancelled. Sets `ready` once the
+    subscription is confirmed.
 
-    A lost connection is opened again. What was said meanwhile is not heard: this is for rates and
-    for the curious, not for those who must know.
+    A lost connection is opened again. Events sent in between are lost: this is for rates and
+    displays, not for code that needs every event.
     """
     beginning, pattern = keys.any_task_channel
 
@@ -35,7 +35,7 @@ async def tap_events(server: Server, keys: Keys, hear: Hear, ready: asyncio.Even
         if isinstance(message, Exception):
             raise message
         if message[0] == b"pmessage":
-            hear(bytes_text(message[2][len(beginning) :]), message[3].partition(b"\n")[0])
+            on_event(bytes_text(message[2][len(beginning) :]), message[3].partition(b"\n")[0])
         elif message[0] == b"psubscribe":
             ready.set()
 
@@ -44,10 +44,10 @@ async def tap_events(server: Server, keys: Keys, hear: Hear, ready: asyncio.Even
         try:
             pipeline = await server.subscription_pipeline(on_message)
             pipeline.tell("PSUBSCRIBE", pattern)
-            await stay(pipeline, SILENCE_SECONDS)
+            await keep_listening(pipeline, SILENCE_SECONDS)
         except (TimeoutError, RedisError, OSError, ValueError) as error:
-            # ValueError: somebody else says things on our channels that are no events.
-            logger.debug("overhearing: %s; connecting again", error)
+            # ValueError: another program publishes messages on our channels that are not events.
+            logger.debug("event tap: %s; connecting again", error)
             await asyncio.sleep(PAUSE_SECONDS)
         finally:
             if pipeline is not None:

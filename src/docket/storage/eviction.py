@@ -1,4 +1,4 @@
-"""The warning about servers that may delete work."""
+"""Warns of servers that may delete tasks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _VOLATILE_RISK = (
 
 
 async def warn_of_eviction(server: Server, key: bytes) -> None:
-    """A server that may evict keys may delete work: said loudly, once per worker."""
+    """Warns, once per worker, if the server may evict keys: it could delete tasks."""
     try:
         found = await server.ask(key, "CONFIG", "GET", "maxmemory-policy")
     except DocketError:
-        # Managed servers often forbid CONFIG; then there is nothing to say.
+        # Managed servers often forbid CONFIG, so the policy is unknown.
         return
     policy = found[1].decode() if len(found) > 1 else ""
     if policy and policy != "noeviction":
-        # The others delete only keys that expire.
+        # The volatile policies delete only keys that expire.
         risk = _VOLATILE_RISK if policy.startswith("volatile") else "tasks that wait"
         logger.warning(
             "%s has maxmemory-policy %s: when memory runs short it will delete %s. Set maxmemory-policy to noeviction",

@@ -1,5 +1,5 @@
-"""What a failure of the server means: passing ones
-are waited out, final ones are told to the user."""
+"""Translates errors of redis-py: docket repeats a request after a transient error, and reports a
+final error to the user."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from docket.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsu
 
 
 class ServerGone(RedisConnectionError, ServerUnreachable):
-    """ServerUnreachable for callers who catch the client
-    library's error, as they do round its own calls."""
+    """ServerUnreachable, for callers that catch the client library's error as they do around its
+    own calls."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -46,7 +46,7 @@ class ServerUnavailable(ServerGone):
     """The server answers, but cannot serve right now (loading, read-only, failing over)."""
 
 
-# In what a server says, wherever a command came from: nothing but a change of settings helps.
+# Texts of server errors after which only a change of settings helps.
 _FINAL_TEXTS = (
     "WRONGTYPE",
     "NOPERM",
@@ -65,8 +65,7 @@ _FINAL_TEXTS = (
     "can't access at least one of the keys",
 )
 
-# In what a script's error says: the script and the
-# data do not fit, and will not the next time either.
+# Texts of script errors: the script and the data do not fit, and a repeat would fail the same way.
 _SCRIPT_TEXTS = ("user_script:", "Error compiling script")
 _IN_SCRIPT = re.compile(r" script: \w+, on @user_script:\d+\.?\s*$")
 
@@ -87,7 +86,7 @@ _TRANSIENT_PREFIXES = (
 )
 _KILLED = "Script killed by user"
 
-# Everything redis-py raises about a server. Its cluster exceptions are no RedisError.
+# All errors that redis-py raises about a server. Its cluster exceptions are not RedisErrors.
 SERVER_ERRORS = (RedisError, RedisClusterException, OSError, EOFError)
 
 
@@ -96,7 +95,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     text = f"{where}: {error}"
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return ServerUnsuitable(text)
-    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in _said(error)[:60]):
+    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in _server_text(error)[:60]):
         return ServerFull(f"{text} (raise maxmemory or let workers catch up; nothing was stored)")
     if isinstance(
         error,
@@ -111,7 +110,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
         ),
     ):
         return ServerUnavailable(text)
-    if isinstance(error, ResponseError) and _is_transient_text(_said(error)):
+    if isinstance(error, ResponseError) and _is_transient_text(_server_text(error)):
         return ServerUnavailable(text)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, EOFError)):
         is_late = isinstance(error, (RedisTimeoutError, TimeoutError))
@@ -121,8 +120,8 @@ def translate(error: BaseException, where: str) -> DocketError | None:
     if isinstance(error, DataError) or (isinstance(error, ResponseError) and _is_final_text(str(error))):
         return ServerUnsuitable(text)
     if isinstance(error, RedisError):
-        # Unknown words may be those of a proxy, or of a server
-        # that is being worked on; what it did before is not known.
+        # An unknown text may come from a proxy, or from a server under maintenance. Whether the
+        # request took effect is not known.
         unknown = ServerUnavailable(text)
         unknown.maybe_stored = True
         return unknown
@@ -130,7 +129,7 @@ def translate(error: BaseException, where: str) -> DocketError | None:
 
 
 def mark_sent(error: Exception) -> Exception:
-    """The request that fails with this error was sent: only its answer is missing."""
+    """Marks the error of a request that was sent: only its answer is missing."""
     vars(error)["was_sent"] = True
     return error
 
@@ -140,8 +139,8 @@ def was_sent(error: BaseException) -> bool:
 
 
 def is_from_the_wrong_node(error: BaseException) -> bool:
-    """Whether another node of a cluster, or another
-    master behind sentinels, may be the one to ask."""
+    """Whether another node of the cluster, or another master behind the sentinels, may be the right
+    one."""
     return isinstance(
         error,
         (
@@ -158,10 +157,10 @@ def is_from_the_wrong_node(error: BaseException) -> bool:
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Whether the network is gone for us: no connection can be made at all.
+    """Whether the network is down for this process: it cannot connect at all.
 
-    A server that refuses, or accepts and stays silent, is
-    down for everybody; nobody else can take our work then.
+    A server that refuses, or accepts and stays silent, is down for all workers, so no other worker
+    can take over the work.
     """
     for seen in _chain(error):
         if isinstance(seen, (TimeoutError, RedisTimeoutError)) and "connecting" in str(seen):
@@ -176,8 +175,7 @@ def is_cut_off(error: BaseException) -> bool:
 
 
 def is_about_certificates(error: BaseException) -> bool:
-    """Whether the server cannot prove who it is: waiting does not change that, unless somebody just
-    changes the certificate."""
+    """Whether the server's certificate is not valid. Only a change of the certificate helps."""
     return any(isinstance(seen, ssl.SSLCertVerificationError) for seen in _chain(error))
 
 
@@ -187,19 +185,19 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _said(error: ResponseError) -> str:
-    """What the server said. Redis before 7 tells first in which
-    script and line, when a script's command was refused."""
+def _server_text(error: ResponseError) -> str:
+    """The server's own text. If a command of a script was refused, Redis before 7 puts the script
+    and the line before it."""
     text = str(error)
     return text.rpartition(": -")[2] if "user_script" in text[:100] else text
 
 
 def _is_final_text(text: str) -> bool:
-    said, is_in_script = _IN_SCRIPT.subn("", text)
-    if any(words in said for words in _FINAL_TEXTS) or any(words in said[:200] for words in _SCRIPT_TEXTS):
+    text, is_in_script = _IN_SCRIPT.subn("", text)
+    if any(words in text for words in _FINAL_TEXTS) or any(words in text[:200] for words in _SCRIPT_TEXTS):
         return True
-    # Since Redis 7: a command that a script of ours may not call like this, or with these data.
-    return bool(is_in_script) and said.startswith("ERR ")
+    # Since Redis 7: the script may not call this command in this way, or with this data.
+    return bool(is_in_script) and text.startswith("ERR ")
 
 
 def _is_transient_text(text: str) -> bool:

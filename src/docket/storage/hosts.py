@@ -1,5 +1,5 @@
-"""Host names: looked up in a thread of docket's own,
-with the last known addresses for when that fails."""
+"""Resolves host names in a thread of docket's own. The last known addresses are used if that
+fails."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from . import threads
 
 Name = tuple[str, int]
-# Entered again by the callback of a look-up that is already done.
+# Re-entrant, because the callback of a lookup that is already done runs at once.
 _lock = threading.RLock()
 _under_way: dict[Name, Future[list[str]]] = {}
 _last_known: dict[Name, list[str]] = {}
 _MOST_NAMES = 1000
-# Then the last known addresses will do.
+# After this time the last known addresses are used.
 PATIENCE_SECONDS = 2.0
 
 
@@ -25,28 +25,28 @@ async def addresses(host: str, port: int) -> list[str]:
     """The addresses to try, in order. Raises OSError if there are none."""
     if _is_address(host):
         return [host]
-    looking = asyncio.wrap_future(_look_up(host, port))
+    resolving = asyncio.wrap_future(_resolve_once(host, port))
     try:
         async with asyncio.timeout(PATIENCE_SECONDS if (host, port) in _last_known else None):
-            return await looking
+            return await resolving
     except OSError as error:
         return _fallback(host, port, error)
 
 
 def addresses_within(host: str, port: int, seconds: float) -> list[str]:
-    """The same for code outside the event loop. Raises
-    TimeoutError, an OSError, if the answer takes too long."""
+    """The same for code outside of the event loop. Raises TimeoutError, an OSError, if the lookup
+    takes too long."""
     if _is_address(host):
         return [host]
     try:
-        return _look_up(host, port).result(max(seconds, 0.0))
+        return _resolve_once(host, port).result(max(seconds, 0.0))
     except OSError as error:
         return _fallback(host, port, error)
 
 
-def _look_up(host: str, port: int) -> Future[list[str]]:
-    """One look-up of a name at a time, however many wait for
-    it: a resolver that is silent keeps one thread busy."""
+def _resolve_once(host: str, port: int) -> Future[list[str]]:
+    """One lookup of a name at a time, for any number of callers: a silent resolver occupies one
+    thread."""
     name = (host, port)
     with _lock:
         found = _under_way.get(name)
@@ -71,7 +71,8 @@ def _note(name: Name, future: Future[list[str]]) -> None:
 
 
 def _fallback(host: str, port: int, error: OSError) -> list[str]:
-    """A resolver that fails or is silent must not cut off a worker whose server is where it was."""
+    """If the resolver fails or is silent, the worker must still reach a server whose address has
+    not changed."""
     known = _last_known.get((host, port))
     if known is None:
         raise error

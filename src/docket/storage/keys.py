@@ -1,11 +1,11 @@
-"""The only place that builds a key or a channel name (docs/design/key-layout.md)."""
+"""Builds all names of keys and channels (docs/design/key-layout.md). No other module does."""
 
 from __future__ import annotations
 
 GROUP = "docket-workers"
 
-# All that there is. A test compares this with docs/design/key-layout.md, and with
-# lua/parts/keys.lua, which has the names that scripts build themselves.
+# All keys. A test compares them with docs/design/key-layout.md and with lua/parts/keys.lua, which
+# has the names that scripts build themselves.
 _FIXED = (
     "stream",
     "scheduled",
@@ -57,7 +57,7 @@ _FIXED = (
 
 
 def segment(text: str) -> str:
-    """A user's text as the last segment of a key: it cannot contain a separator."""
+    """A user's text as the last segment of a key. The result contains no separator."""
     if "%" in text or ":" in text:
         return text.replace("%", "%25").replace(":", "%3A")
     return text
@@ -73,18 +73,18 @@ def bytes_text(data: bytes) -> str:
 
 
 class Keys:
-    """The names of everything one docket stores."""
+    """The names of everything that one docket stores."""
 
     def __init__(self, name: str, *, database: int = 0, cluster: bool = False) -> None:
         self.prefix: str = f"{{{name}}}" if cluster else name
         self.database = database
         self.all: list[bytes] = [text_bytes(self.key(suffix)) for suffix in _FIXED]
-        # What they all begin with: the one key that scripts are given. It has the slot of them all,
-        # and nothing is stored there.
+        # The prefix of all keys, and the one key that scripts get. All keys share its hash slot,
+        # and nothing is stored under it.
         self.root: bytes = text_bytes(self.key(""))
         self.stream: str = self.key("stream")
         self.front: str = self.key("front")
-        # Not plain "queue": pydocket keeps its own there (docs/design/foreign-tasks.md).
+        # Not "queue": pydocket keeps its scheduled tasks there (docs/design/foreign-tasks.md).
         self.queue: str = self.key("scheduled")
         self.leases: str = self.key("leases")
         self.offers: str = self.key("offers")
@@ -92,8 +92,7 @@ class Keys:
         self.running: str = self.key("running")
         self.dead: str = self.key("dead")
         self.dead_records: str = self.key("dead-records")
-        # Not plain "strikes": a docket of that name that
-        # another client has used before keeps a stream there.
+        # Not "strikes": if another client has used a docket of that name, it keeps a stream there.
         self.strikes: str = self.key("strike-rules")
         self.results: str = self.key("results")
         self.channels: str = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
@@ -102,7 +101,7 @@ class Keys:
         return f"{self.prefix}:{suffix}"
 
     def named(self, family: str, text: str) -> str:
-        """A key of which a user's text is a part."""
+        """A key that ends with a user's text."""
         return f"{self.prefix}:{family}:={segment(text)}"
 
     def run(self, key: str) -> str:
@@ -112,7 +111,7 @@ class Keys:
         return f"{self.prefix}:payload:={id}"
 
     def kept(self, collection: str, key: str) -> str:
-        """Both are texts of users: the length tells where the first ends."""
+        """Both parts are users' texts: the length shows where the first one ends."""
         return self.named("kept", f"{len(collection)}:{collection}{key}")
 
     def worker_tasks(self, worker: str) -> str:
@@ -138,11 +137,11 @@ class Keys:
 
     @property
     def any_task_channel(self) -> tuple[bytes, bytes]:
-        """What the channels of all tasks begin with, and
-        the pattern that matches them and no others."""
-        beginning = f"{self.channels}task/"
-        pattern = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in beginning)
-        return text_bytes(beginning), text_bytes(f"{pattern}*")
+        """The prefix of the channels of all tasks, and the pattern that matches exactly these
+        channels."""
+        prefix = f"{self.channels}task/"
+        pattern = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in prefix)
+        return text_bytes(prefix), text_bytes(f"{pattern}*")
 
     def worker_channel(self, worker: str) -> bytes:
         return text_bytes(f"{self.channels}worker/{worker}")

@@ -1,4 +1,4 @@
-"""The fixed part of a record: named fields, one after the other, little-endian."""
+"""The fixed part of a record: named fields in sequence, little-endian."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Layout:
-    """The fields by their names and formats. The scripts have the same in lua/parts/records.lua,
-    and a test compares the two.
+    """The names and formats of the fields. The scripts have the same in lua/parts/records.lua; a
+    test compares the two.
 
-    `texts` are fields that follow, each with its length before it (2 bytes).
+    `texts` are further fields, each with its length before it (2 bytes).
     """
 
     format: str
@@ -32,5 +32,5 @@ class Layout:
         return self.struct.size
 
     def at(self, name: str) -> int:
-        """Where a field begins, counted from 0."""
+        """The offset of a field, counted from 0."""
         return struct.calcsize("<" + self.format[: self.fields.index(name)])

@@ -1,9 +1,9 @@
-"""Which node to talk to: the one that has a docket's
-slot in a cluster, or the master that sentinels name.
+"""Finds the node to connect to: the node that serves a docket's hash slot in a cluster, or the
+master that the sentinels name.
 
-All of a docket lives in one slot, so docket keeps plain connections to one
-node and asks again when that node turns out to be the wrong one. These
-questions are rare and block; code in the event loop asks them from a thread.
+All keys of a docket are in one hash slot, so docket keeps plain connections to one node and
+searches again when that node is the wrong one. These searches are rare and block; code in the event
+loop runs them in a thread.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 class Nodes(Protocol):
-    """Raises what redis-py raises."""
+    """Finds nodes. The methods raise the errors of redis-py."""
 
     def slot(self, key: bytes) -> int:
-        """Keys of one slot are on one node."""
+        """The hash slot of a key. All keys of a slot are on one node."""
         ...
 
     def locate(self, patience: float) -> NodeAddress:
@@ -41,16 +41,16 @@ class Nodes(Protocol):
         ...
 
     def find(self, slot: int, patience: float) -> NodeAddress:
-        """The node that has a slot."""
+        """The node that serves a hash slot."""
         ...
 
     def any(self) -> NodeAddress | None:
-        """A node that was there once, if one is known."""
+        """A node that has answered before, or None."""
         ...
 
 
 def nodes_of(address: Address, options: Mapping[str, Any]) -> Nodes | None:
-    """None if the address is that of the one server there is."""
+    """None if the address is that of a single server."""
     if address.kind is Kind.CLUSTER:
         return ClusterNodes(options, tls=address.tls)
     if address.kind is Kind.SENTINEL:
@@ -64,7 +64,7 @@ class ClusterNodes:
         self._options = {k: v for k, v in options.items() if k in _LOGIN or k.startswith("ssl_")}
         self._tls = tls
         self._known: list[NodeAddress] = [(options.get("host") or "localhost", int(options.get("port") or 6379))]
-        # As the server shows them: first slot, last slot, primary, replicas.
+        # The answer of CLUSTER SLOTS: first slot, last slot, primary, replicas.
         self._slots: list[list[Any]] = []
 
     def slot(self, key: bytes) -> int:
@@ -93,13 +93,13 @@ class ClusterNodes:
         return random.choice(self._known)
 
     def _learn(self, asked: NodeAddress) -> None:
-        """The one that answered first, then all the others; those that are gone are tried last,
+        """Remembers the node that answered, then all other nodes. Nodes that are gone come last,
         since they may come back."""
         found = [self._address(node, asked) for _, _, *nodes in self._slots for node in nodes]
         self._known = list(dict.fromkeys([asked, *found, *self._known]))[:100]
 
     def _address(self, node: Sequence[Any], asked: NodeAddress) -> NodeAddress:
-        """A node that does not know its own address has the one we reached it at."""
+        """A node that does not know its own host gets the host at which it answered."""
         return _text(node[0] or b"") or asked[0], int(node[1])
 
 
@@ -131,7 +131,7 @@ class SentinelNodes:
         except NoAnswer as error:
             trouble = error.__cause__
             raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}") from trouble
-        # Ask the one that knew first next time.
+        # Next time the sentinel that answered goes first.
         self._sentinels = [address, *(other for other in self._sentinels if other != address)]
         return _text(found[0]), int(found[1])
 
@@ -144,7 +144,7 @@ _FINAL = (AuthenticationError, AuthorizationError, ResponseError)
 
 
 class NoAnswer(Exception):
-    """Nobody answered in time; the cause is what the last one failed with."""
+    """No address answered in time. The cause is the last error."""
 
 
 def first_answer(
@@ -153,10 +153,11 @@ def first_answer(
     patience: float,
     final: type[Exception] | tuple[type[Exception], ...],
 ) -> tuple[NodeAddress, T]:
-    """The address that answered first, and its answer, within the patience however many are silent.
+    """Returns the first address that answers, and its answer, within `patience` seconds even if
+    several addresses are silent.
 
-    The next address is asked when one has failed, or was silent
-    for its share of the time. An error that is final is raised.
+    It asks the next address when one has failed or was silent for its share of the time. It raises
+    an error of the `final` types at once.
     """
     deadline = time.monotonic() + patience
     share = patience / (len(addresses) + 1)
@@ -165,7 +166,8 @@ def first_answer(
     while (waiting or asked) and (left := deadline - time.monotonic()) > 0:
         if waiting:
             address = waiting.pop(0)
-            # Connecting and the answer; each tells better than we could that it takes too long.
+            # Half for the connection and half for the answer: their own time-out errors say more
+            # than ours would.
             asked[threads.start(question, address, left * 0.45)] = address
         done, _ = wait(asked, share if waiting else left, FIRST_COMPLETED)
         for answer in done:

@@ -1,4 +1,4 @@
-"""Outages of a server, told once when they begin and once when they are over."""
+"""Outages of a server. The log has one line for the beginning and one for the end."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ logger: logging.Logger = logging.getLogger("docket.storage")
 
 
 class Outages:
-    """The services that cannot reach the server now. Threads may share it.
+    """The services that cannot reach the server now. Threads may share this object.
 
-    The first failure is a warning, those that follow are for debugging. The outage is over when
+    The first failure is logged as a warning, further ones at debug level. The outage ends when
     every service that failed has had an answer. The first answer also wakes the services that pause
     before their next attempt.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # How many outages have begun.
+        # The number of outages that have begun.
         self.count: int = 0
         self._failing: set[Any] = set()
-        self._told: set[type] = set()
+        self._logged: set[type] = set()
         self._began_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pausing: set[asyncio.Future[None]] = set()
@@ -36,22 +36,22 @@ class Outages:
         return bool(self._failing)
 
     def open(self) -> None:
-        """From now on services of this event loop may pause. What failed before is forgotten."""
+        """Services of this event loop may pause from now on. Earlier failures are forgotten."""
         self._loop = asyncio.get_running_loop()
         with self._lock:
             self._failing.clear()
-            self._told.clear()
+            self._logged.clear()
 
     def failed(self, who: Any, what: str, error: BaseException) -> None:
-        """`who` tells one service from another, `what` is its name in the log."""
+        """`who` identifies the service, `what` is its name in the log."""
         with self._lock:
             if not self._failing:
                 self._began_at = time.monotonic()
                 self.count += 1
             self._failing.add(who)
             kind = type(self) if isinstance(error, TRANSIENT) else type(error)
-            is_news = kind not in self._told
-            self._told.add(kind)
+            is_news = kind not in self._logged
+            self._logged.add(kind)
         if not is_news:
             logger.debug("%s: %s; trying again", what, error)
         elif isinstance(error, TRANSIENT):
@@ -71,12 +71,12 @@ class Outages:
         self._wake_all()
 
     def forget(self, who: Any) -> None:
-        """The service does not try any more."""
+        """The service has stopped trying."""
         if who in self._failing:
             self._leave(who)
 
     async def pause(self, seconds: float) -> None:
-        """Until the time is over, or another service has had an answer."""
+        """Waits until the time is over, or another service has had an answer."""
         pausing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pausing.add(pausing)
         try:
@@ -85,14 +85,14 @@ class Outages:
             self._pausing.discard(pausing)
 
     def _leave(self, who: Any) -> float | None:
-        """How long the outage took, if this ends it."""
+        """The length of the outage, if this service was the last one."""
         with self._lock:
             if who not in self._failing:
                 return None
             self._failing.discard(who)
             if self._failing:
                 return None
-            self._told.clear()
+            self._logged.clear()
             return time.monotonic() - self._began_at
 
     def _wake_all(self) -> None:

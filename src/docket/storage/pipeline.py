@@ -1,9 +1,9 @@
-"""A connection on which many calls may be under way:
-requests go out as they come, answers arrive in that order.
+"""A connection with many calls under way: requests go out at once, and answers arrive in the same
+order.
 
-redis-py opens the connection (TLS, login, database, protocol) and gives its transport away. Its own
-way of reading costs more turns of the event loop, a time-out per command, and a connection per
-command under way (docs/design/performance.md).
+redis-py opens the connection (TLS, login, database, protocol), and this class takes over its
+transport. redis-py's own reader needs more turns of the event loop, a time-out per command, and one
+connection per call under way (docs/design/performance.md).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .faults import mark_sent
 from .replies import error_parser
 
 Words = tuple[bytes | str | int, ...]
-# Its stub knows commands of one word only.
+# The stub of hiredis accepts only commands of one word.
 _pack = cast(Callable[[Words], bytes], cast(Any, hiredis).pack_command)
 _NOTHING = object()
-# A link that carries less counts as dead, unless something is seen to move on it.
+# A slower link counts as dead, unless bytes are seen to move on it.
 SLOWEST_BYTES_PER_SECOND = 256 * 1024
-# Of larger requests it is noted how much of them still waits in this process.
+# For larger requests the pipeline watches how many of their bytes are still unsent.
 _LARGE = 64 * 1024
-# After code that blocked the event loop both an answer and
-# the end of our patience are there: the answer counts.
+# After code that blocked the event loop, both an answer and the end of the patience may be there.
+# The answer counts.
 _LATE_SECONDS = 0.1
 
 
 class Pipeline(asyncio.Protocol):
-    """Takes over a redis-py connection. `on_message` gets what the server says unasked, on a
-    connection that listens."""
+    """Takes over a redis-py connection. `on_message` gets the messages of a connection with
+    subscriptions."""
 
     def __init__(self, connection: Any, on_message: Callable[[list[Any]], None] | None = None) -> None:
         self._on_message = on_message
@@ -49,36 +49,34 @@ class Pipeline(asyncio.Protocol):
             replyError=error_parser(connection._parser),
             notEnoughData=_NOTHING,
         )
-        # Per request: when its answer counts as late, on the loop's clock, who waits for it, its
-        # bytes, the caller's patience.
+        # Per request: the loop's time at which its answer counts as late, the caller's future, the
+        # size in bytes, the caller's patience.
         self._open: deque[tuple[float, asyncio.Future[Any], int, float]] = deque()
-        # Bytes of the requests that are not answered yet, and
-        # how many of them waited here when we last looked.
+        # Bytes of unanswered requests, and how many of them were unsent at the last check.
         self._unanswered = self._unsent = 0
         self._watch: asyncio.TimerHandle | None = None
-        self.heard_at: float = self._loop.time()
+        self.received_at: float = self._loop.time()
         self._closing = False
         self.trouble: Exception | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        # It closes its transport when it is forgotten.
+        # Kept, because the writer closes its transport when it is garbage-collected.
         self._writer = connection._writer
         self._transport: asyncio.Transport = self._writer.transport
         self._before: asyncio.BaseProtocol = self._transport.get_protocol()
         self._transport.set_protocol(self)
-        # It is ours now; redis-py's object shall neither use nor close it.
+        # The transport belongs to the pipeline now; redis-py's object must neither use nor close
+        # it.
         connection._reader = connection._writer = None
         if self._transport.is_closing():
             self._end(RedisConnectionError("the server closed the connection"))
 
     def ask(self, words: Words, patience: float) -> asyncio.Future[Any]:
-        """Sends a command. An answer that is an error is
-        raised; one that is late ends the connection."""
+        """Sends a command. An error in the answer is raised. A late answer ends the connection."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.trouble is not None:
             future.set_exception(type(self.trouble)(*self.trouble.args))
             return future
-        # First of all: words that cannot be packed must not
-        # leave somebody behind who waits for an answer.
+        # Pack before queuing the future: a packing error must not leave a waiter behind.
         packed = _pack(words)
         size = len(packed)
         self._unanswered += size
@@ -91,16 +89,16 @@ class Pipeline(asyncio.Protocol):
             self._watch.cancel()
             self._watch = None
         if self._watch is None:
-            self._watch = self._loop.call_at(deadline, self._look_at_clock)
+            self._watch = self._loop.call_at(deadline, self._check_deadline)
         return future
 
     def tell(self, *words: bytes | str | int) -> None:
-        """Sends a command whose answer, if there is one, is a message."""
+        """Sends a command whose answer, if any, is a message."""
         if self.trouble is None:
             self._transport.write(_pack(words))
 
     def close(self) -> None:
-        """What is under way is not answered any more."""
+        """Closes the connection. Calls under way get no answer."""
         self._end(RedisConnectionError("the connection was closed"))
 
     def close_when_idle(self) -> None:
@@ -108,11 +106,11 @@ class Pipeline(asyncio.Protocol):
         if not self._open:
             self.close()
 
-    # What the transport calls
+    # Called by the transport
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
-        self.heard_at = self._loop.time()
+        self.received_at = self._loop.time()
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not _NOTHING:
@@ -121,8 +119,8 @@ class Pipeline(asyncio.Protocol):
                 else:
                     self._answer(reply)
         except Exception as error:
-            # A listener tells why it does not go on; an answer
-            # that cannot be read is the connection's fault.
+            # An error of a listener ends the connection as it is. An answer that cannot be read
+            # counts as an error of the connection.
             listens = self._on_message is not None
             self._end(error if listens else RedisConnectionError(f"an answer cannot be read: {error}"))
 
@@ -137,7 +135,7 @@ class Pipeline(asyncio.Protocol):
 
     def resume_writing(self) -> None: ...
 
-    # Inside
+    # Private
 
     def _answer(self, reply: Any) -> None:
         _, future, size, _ = self._open.popleft()
@@ -150,23 +148,23 @@ class Pipeline(asyncio.Protocol):
         if self._closing and not self._open:
             self.close()
 
-    def _look_at_clock(self, late: bool = False) -> None:
+    def _check_deadline(self, late: bool = False) -> None:
         self._watch = None
         if not self._open:
             return
         left = self._seconds_left()
         if left > 0:
-            self._watch = self._loop.call_later(left, self._look_at_clock)
+            self._watch = self._loop.call_later(left, self._check_deadline)
         elif not late:
-            self._watch = self._loop.call_later(_LATE_SECONDS, self._look_at_clock, True)
+            self._watch = self._loop.call_later(_LATE_SECONDS, self._check_deadline, True)
         else:
             self._end(RedisTimeoutError("no answer in time"))
 
     def _seconds_left(self) -> float:
-        """Until the first request counts as late: not while its
-        answer arrives, nor while bytes leave this process."""
+        """Seconds until the first request counts as late. It does not while its answer arrives, or
+        while bytes leave this process."""
         deadline, _, _, patience = self._open[0]
-        left = max(deadline, self.heard_at + patience) - self._loop.time()
+        left = max(deadline, self.received_at + patience) - self._loop.time()
         if left <= 0 and self._unsent:
             before, self._unsent = self._unsent, self._transport.get_write_buffer_size()
             if self._unsent < before:
@@ -180,7 +178,7 @@ class Pipeline(asyncio.Protocol):
         if self._open:
             self._drop_unsent()
         if self._loop.is_closed():
-            # Nobody waits any more, and the connection goes with its transport.
+            # No caller waits any more, and the transport ends with the loop.
             return
         if self._watch is not None:
             self._watch.cancel()
@@ -188,31 +186,30 @@ class Pipeline(asyncio.Protocol):
             future = self._open.popleft()[1]
             if not future.done():
                 future.set_exception(mark_sent(type(trouble)(*trouble.args)))
-                # One that was given up by its caller must not be complained about.
+                # Marks the error as retrieved: if the caller has gone, asyncio must not log it.
                 future.exception()
         self._transport.abort()
         if not self.ended.done():
             self.ended.set_result(None)
 
     def _drop_unsent(self) -> None:
-        """What is still on its way in this machine is not delivered
-        any more: it must not arrive after a repeat of it."""
+        """Discards unsent bytes: they must not reach the server after a repeat of the request."""
         connection = self._transport.get_extra_info("socket")
         if connection is not None:
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def stay(pipeline: Pipeline, silence: float) -> None:
-    """Raises what ended a connection that listens. After so many seconds without a word it has to
-    prove that it lives, within the same time."""
+async def keep_listening(pipeline: Pipeline, silence: float) -> None:
+    """Waits on a connection with subscriptions and raises the error that ends it. After `silence`
+    seconds without a message it sends a PING, which the server must answer within the same time."""
     loop = asyncio.get_running_loop()
     while pipeline.trouble is None:
-        heard_at = pipeline.heard_at
-        await asyncio.wait([pipeline.ended], timeout=max(heard_at + silence - loop.time(), 0))
-        if pipeline.trouble is None and pipeline.heard_at == heard_at:
+        received_at = pipeline.received_at
+        await asyncio.wait([pipeline.ended], timeout=max(received_at + silence - loop.time(), 0))
+        if pipeline.trouble is None and pipeline.received_at == received_at:
             pipeline.tell("PING")
             await asyncio.wait([pipeline.ended], timeout=silence)
-            if pipeline.trouble is None and pipeline.heard_at == heard_at:
+            if pipeline.trouble is None and pipeline.received_at == received_at:
                 raise RedisTimeoutError("the subscription connection does not answer")
     raise pipeline.trouble

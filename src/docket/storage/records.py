@@ -1,4 +1,4 @@
-"""Records as the scripts pack them (lua/parts/records.lua)."""
+"""The records of tasks, runs and finished tasks (lua/parts/records.lua packs the same bytes)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
 from .layouts import Layout
 
-# Then the function's name, and the call.
+# The function's name and the call follow.
 TASK_HEADER = Layout(
     "BBBIBIIddIH",
     "version, location, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, name_length",
 )
 RUN = Layout("dddIB", "epoch, started, entry_ms, entry_seq, flags", texts="worker, limits")
-# Then the task record, the size of the progress, the progress, and the ending.
+# The task record, the size of the progress, the progress and the ending follow.
 FINISHED_HEADER = Layout("BBdddI", "version, state, epoch, started, completed, task_size")
 _TASK, _RUN, _FINISHED = TASK_HEADER.struct, RUN.struct, FINISHED_HEADER.struct
 _DUE = struct.Struct("<d")
@@ -26,11 +26,11 @@ _TEXT_LENGTH = struct.Struct("<H")
 
 RECORD_VERSION = 1
 SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
-# In the byte that counts the lost workers: the body has begun before.
+# A bit of the byte that counts the losses: the body has begun before.
 BEGUN = 128
-# A flag of task records: the call part refers to a payload.
+# A flag of task records: the call is the reference to a payload.
 STORED_APART = 1
-# In the byte that tells the state of a finished record: its result is a payload.
+# A bit of the state of a finished record: the result is a payload.
 _RESULT_APART = 128
 SUSPECT_AFTER = 2
 CANCEL_ASKED = 1
@@ -49,7 +49,7 @@ class Reference:
 
 
 def read_reference(data: bytes) -> Reference | None:
-    """None if these bytes are no reference."""
+    """The reference, or None if these bytes are not one."""
     if len(data) <= _LENGTH.size:
         return None
     return Reference(_LENGTH.unpack_from(data)[0], data[_LENGTH.size :].decode("ascii", "replace"))
@@ -57,7 +57,7 @@ def read_reference(data: bytes) -> Reference | None:
 
 @dataclass(slots=True)
 class TaskRecord:
-    """An unfinished task as it is written down."""
+    """The record of an unfinished task."""
 
     location: int
     attempt: int
@@ -75,7 +75,7 @@ class TaskRecord:
 
     @property
     def reference(self) -> Reference | None:
-        """Where the call is, if it is not in this record."""
+        """The payload of the call, or None if this record has the call itself."""
         return read_reference(self.call) if self.flags & STORED_APART else None
 
     @property
@@ -85,13 +85,12 @@ class TaskRecord:
 
     @property
     def entry(self) -> str | None:
-        """The id of its stream entry."""
+        """The id of the task's stream entry."""
         return f"{self.entry_ms:.0f}-{self.entry_seq}" if self.entry_ms else None
 
     @property
     def redelivered(self) -> bool:
-        """Whether an earlier run of this attempt was
-        lost or handed back after its body had begun."""
+        """Whether an earlier run of this attempt was lost, or requeued after its body had begun."""
         return self.has_begun or self.losses > 0
 
     @property
@@ -101,7 +100,7 @@ class TaskRecord:
 
 @dataclass(slots=True)
 class RunRecord:
-    """A running task: who runs it, since when, under which epoch."""
+    """A running task: its worker, its start and its epoch."""
 
     epoch: int
     started_ms: float
@@ -123,8 +122,8 @@ class FinishedRecord:
 
 
 def read_task(data: bytes) -> TaskRecord:
-    """The record. All versions share the header, so that one of another release can be shown; bytes
-    that are none at all make a record without a call, as they do in the scripts."""
+    """Reads a task record. All versions share the header, so that a record of another release can
+    be shown. Bytes that are not a record become a record without a call, as in the scripts."""
     if len(data) < _TASK.size:
         return _broken()
     (version, location, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, length) = (
@@ -162,18 +161,17 @@ def _broken() -> TaskRecord:
 
 
 def is_stored_apart(data: bytes) -> bool:
-    """Whether the call of this task record has to be fetched."""
+    """Whether the call of this task record is a payload."""
     return len(data) >= _TASK.size and bool(data[_FLAGS_AT] & STORED_APART)
 
 
 def read_due(data: bytes) -> float:
-    """The due time alone; 0 if these bytes are no task record."""
+    """Reads only the due time; 0 if these bytes are not a task record."""
     return _DUE.unpack_from(data, _DUE_AT)[0] if len(data) >= _TASK.size else 0.0
 
 
 def is_suspect(data: bytes) -> bool:
-    """Whether the task lost so many workers that it is a suspect
-    (docs/design/lease-protocol.md)."""
+    """Whether the task has so many losses that it is a suspect (docs/design/lease-protocol.md)."""
     return len(data) >= _TASK.size and data[_LOSSES_AT] % BEGUN >= SUSPECT_AFTER
 
 
@@ -196,7 +194,7 @@ class FinishedHead:
 
 
 def read_finished_head(data: bytes) -> FinishedHead:
-    """From the first bytes of a finished record, up to the function's name."""
+    """Reads the first bytes of a finished record, up to the function's name."""
     _, state, _, started, completed, _ = _FINISHED.unpack_from(data)
     return FinishedHead(STATES_BY_NUMBER[state % _RESULT_APART], started, completed, read_task(data[_FINISHED.size :]))
 

@@ -1,4 +1,4 @@
-"""Errors that a server answers with, as exceptions."""
+"""Turns the errors that a server answers with into exceptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _OF_CLUSTERS: dict[str, Callable[[str], Exception]] = {
 
 
 def error_parser(parser: Any) -> ParseError:
-    """Turns the text of an error into an exception, in every release of redis-py alike."""
+    """A parser that turns the text of an error into an exception, the same for every release of
+    redis-py."""
     parse: ParseError = parser.parse_error
     return parse if "MOVED" in parser.EXCEPTION_CLASSES else _with_clusters(parse)
 

@@ -1,10 +1,9 @@
-"""Loads the Lua scripts, each with those definitions
-of the shared parts that it needs and no others.
+"""Loads the Lua scripts. Each gets only the definitions of the shared parts that it needs.
 
-Every script and every part names the parts it uses in its header (`-- uses: keys, records`); a name
-means a definition in one of those. A call of a script runs all of it, and making a function takes
-the server longer than most commands: a script with all of its parts would spend most of its time on
-functions that it does not call.
+The header of every script and part names the parts that it uses (`-- uses: keys, records`). A name
+in the code means a definition in one of those parts. Each call of a script runs its whole source,
+and the server needs more time to create a function than for most commands: with all definitions of
+its parts, a script would spend most of its time on functions that it does not call.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from importlib.resources import files
 
 _USES = re.compile(r"^-- uses: ([\w, ]+)$", re.MULTILINE)
 _NOTHING = "nothing"
-# In an indented block: what only this block needs is defined here, so that it costs nothing where
+# In an indented block: definitions that only this block needs go here, so that they cost nothing if
 # the block is not reached.
-_HERE = re.compile(r"^( +)--- parts$")
+_MARK = re.compile(r"^( +)--- parts$")
 _HIDDEN = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _LOCAL = re.compile(r"local (?:function )?([\w, ]+)")
@@ -28,8 +27,7 @@ _LOCAL = re.compile(r"local (?:function )?([\w, ]+)")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script's name, its source with all it needs,
-    and the digest by which the server knows it."""
+    """A script's name, its complete source, and the digest by which the server knows it."""
 
     name: str
     source: str
@@ -38,8 +36,8 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One `local …` of a part, and the names that occur in it
-    outside of blocks that define what they need themselves."""
+    """One `local …` of a part, and the names in it, except those in blocks with definitions of
+    their own."""
 
     part: str
     lines: tuple[str, ...]
@@ -48,7 +46,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The parts that this one uses, and its definitions by their names, in their order."""
+    """The parts that this part uses, and its definitions by name, in their order."""
 
     uses: tuple[str, ...]
     definitions: Mapping[str, Definition]
@@ -64,7 +62,7 @@ def load(name: str) -> Script:
 
 
 def used_parts(name: str, text: str) -> tuple[str, ...]:
-    """The parts that a header names. Raises ValueError if it names none."""
+    """The parts that a header names. Raises ValueError if the header has no such line."""
     found = _USES.search(text)
     if found is None:
         raise ValueError(f"{name}: its header does not say which parts it uses")
@@ -86,8 +84,8 @@ def part(name: str) -> Part:
 
 
 def _linked(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[Definition]) -> list[str]:
-    """The lines, and before them what they need of these parts and do not know yet; blocks that ask
-    for it are linked in turn."""
+    """The lines, preceded by the definitions that they need and that are not `known` yet. Marked
+    blocks get their own definitions in the same way."""
     needed = [definition for definition in _needed(_names(lines), uses) if definition not in known]
     known = known.union(needed)
     linked: list[str] = []
@@ -111,20 +109,20 @@ def _with_blocks(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[D
 
 
 def _block_end(lines: Sequence[str], at: int) -> int:
-    """Where a block ends that asks for parts at this line: at the first line that is less indented.
-    `at` if it does not ask."""
-    asking = _HERE.match(lines[at])
-    if asking is None:
+    """The end of the block that is marked at this line: the first line with less indentation. `at`
+    if the line is not a mark."""
+    mark = _MARK.match(lines[at])
+    if mark is None:
         return at
     end = at + 1
-    while end < len(lines) and (not lines[end].strip() or lines[end].startswith(asking[1])):
+    while end < len(lines) and (not lines[end].strip() or lines[end].startswith(mark[1])):
         end += 1
     return end
 
 
 def _needed(names: frozenset[str], uses: tuple[str, ...]) -> list[Definition]:
-    """What these parts define under these names, and what
-    those definitions need, in the order of the parts."""
+    """The definitions of these names in these parts, and the definitions that those need, in the
+    order of the parts."""
     found = set[Definition]()
     unread = [(name, uses) for name in names]
     while unread:
@@ -138,7 +136,7 @@ def _needed(names: frozenset[str], uses: tuple[str, ...]) -> list[Definition]:
 
 @cache
 def _scope(name: str) -> tuple[str, ...]:
-    """Where the names in a part's definitions are looked up."""
+    """The parts in which the names of a part's definitions are searched."""
     return (name, *part(name).uses)
 
 
@@ -149,8 +147,8 @@ def _definitions(name: str) -> tuple[Definition, ...]:
 
 @cache
 def _in_order(uses: tuple[str, ...]) -> tuple[str, ...]:
-    """These parts and those that they use, each after those that it uses. Raises ValueError for
-    parts that use each other."""
+    """These parts and the parts that they use, each after the parts that it uses. Raises ValueError
+    if parts use each other."""
     ordered: list[str] = []
 
     def add(name: str, users: tuple[str, ...]) -> None:
@@ -167,7 +165,8 @@ def _in_order(uses: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _statements(text: str) -> list[tuple[str, ...]]:
-    """What begins at the margin goes on until the next line there that is not its `end`."""
+    """The statements of a part. A statement starts at the margin and ends before the next line at
+    the margin that is not its `end`."""
     found: list[list[str]] = []
     for line in text.splitlines():
         if line.startswith("--") or not line.strip():

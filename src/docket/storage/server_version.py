@@ -1,4 +1,4 @@
-"""What a server says of itself when it is greeted."""
+"""Reads the name and version of a server."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ OLDEST_SERVER = (6, 2)
 
 
 def server_version(text: bytes, where: str) -> tuple[str, str]:
-    """Its name and version, from the answer to `INFO server`.
-    Raises ServerUnsuitable if docket cannot use it."""
+    """The server's name and version, from the answer to `INFO server`. Raises ServerUnsuitable if
+    docket cannot use it."""
     lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
     info = {name: value for name, colon, value in lines if colon}
     name = "valkey" if "valkey_version" in info else "redis"

@@ -1,4 +1,4 @@
-"""One subscription connection per docket, shared by all who listen."""
+"""One subscription connection per docket, shared by all listeners."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from redis.exceptions import RedisError, ResponseError
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import DocketError, NotOpen, ServerUnsuitable
 
-from .pipeline import Pipeline, stay
+from .pipeline import Pipeline, keep_listening
 from .server import ANSWER_SECONDS, Server
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
 Listener = Callable[[bytes], None]
 
-# After this much silence the connection has to prove that it lives, within the same time.
+# After this many seconds without a message the connection has to answer a PING, within the same
+# time.
 SILENCE_SECONDS = 5.0
 _LONGEST_PAUSE = 2.0
 
 
 class Subscriptions:
-    """Channels, and who listens to them. Opened on first use.
+    """Channels and their listeners. The connection opens on first use.
 
-    A lost connection is opened again with all channels; messages sent meanwhile are gone, so
-    everybody who listens is told through `on_gap` to look for itself.
+    A lost connection is opened again with all channels. Messages sent in between are lost, so every
+    `on_gap` listener is called and reads the state itself.
     """
 
     def __init__(self, server: Server, name: str) -> None:
@@ -38,8 +39,8 @@ class Subscriptions:
         self._gap_listeners: dict[int, Callable[[], None]] = {}
         self._pipeline: Pipeline | None = None
         self._reader: asyncio.Task[None] | None = None
-        # Per channel: subscribe commands that are not answered
-        # yet, and the future of those who wait for the answer.
+        # Per channel: the number of unanswered SUBSCRIBE commands, and the future that callers wait
+        # on for the answer.
         self._asked: dict[bytes, int] = {}
         self._confirmed: dict[bytes, asyncio.Future[None]] = {}
         self._missed: set[bytes] = set()
@@ -47,8 +48,8 @@ class Subscriptions:
         self._trouble: Exception = ConnectionError("not connected")
 
     async def listen(self, channel: bytes, listener: Listener) -> None:
-        """Returns when the server has confirmed the
-        subscription: whatever is published later is heard.
+        """Returns when the server has confirmed the subscription: the listener gets every later
+        message.
 
         Raises NotOpen once the docket is closed.
         """
@@ -82,7 +83,7 @@ class Subscriptions:
         if not listeners:
             del self._listeners[channel]
             self._confirmed.pop(channel, None)
-            self._heard_again(channel)
+            self._resubscribed(channel)
             self._ask("UNSUBSCRIBE", channel)
 
     def on_gap(self, owner: object, listener: Callable[[], None]) -> None:
@@ -107,8 +108,8 @@ class Subscriptions:
             self._reader = asyncio.create_task(self._read_forever(), name=f"{self._name} - subscriptions")
 
     def _ask(self, command: str, *channels: bytes) -> None:
-        """Sends a command if there is a connection; else the
-        reader, once it has one, asks for all that is wanted."""
+        """Sends a command if there is a connection. Otherwise the reader subscribes to all channels
+        once it has one."""
         pipeline = self._pipeline
         if pipeline is None or pipeline.trouble is not None:
             return
@@ -123,9 +124,9 @@ class Subscriptions:
             try:
                 pipeline = await self._open()
                 backoff.reset()
-                await stay(pipeline, SILENCE_SECONDS)
+                await keep_listening(pipeline, SILENCE_SECONDS)
             except Exception as error:
-                # Whatever it was, the answer is a new connection.
+                # After any error the reader opens a new connection.
                 self._note_trouble(error)
             finally:
                 self._disconnect()
@@ -133,8 +134,7 @@ class Subscriptions:
 
     async def _open(self) -> Pipeline:
         pipeline = await self._server.subscription_pipeline(self._dispatch)
-        # Nothing may happen between these: who comes
-        # later finds the connection and asks for itself.
+        # No await between these lines: a later caller finds the connection and subscribes itself.
         self._pipeline, self._asked = pipeline, {}
         channels = list(self._listeners)
         self._missed = {channel for channel in channels if channel not in self._confirmed}
@@ -150,8 +150,8 @@ class Subscriptions:
             for listener in list(self._listeners.get(channel, ())):
                 listener(message[2])
         elif kind == b"subscribe":
-            # One that was given up and asked for again
-            # meanwhile has two answers; the last one counts.
+            # A channel that was unsubscribed and subscribed again has two answers. The last one
+            # counts.
             self._asked[channel] = self._asked.get(channel, 1) - 1
             if self._asked[channel] <= 0:
                 del self._asked[channel]
@@ -161,11 +161,10 @@ class Subscriptions:
         confirmation = self._confirmed.pop(channel, None)
         if confirmation is not None and not confirmation.done():
             confirmation.set_result(None)
-        self._heard_again(channel)
+        self._resubscribed(channel)
 
-    def _heard_again(self, channel: bytes) -> None:
-        """Once all channels of the lost connection are heard
-        again, those who listen look for what they missed."""
+    def _resubscribed(self, channel: bytes) -> None:
+        """Calls the gap listeners once all channels of the lost connection are subscribed again."""
         if channel in self._missed:
             self._missed.discard(channel)
             if not self._missed:
@@ -176,7 +175,8 @@ class Subscriptions:
         self._trouble = error
         logger.debug("subscriptions: %s; connecting again", error)
         if isinstance(error, (ResponseError, ServerUnsuitable)):
-            # The server refuses to be listened to: trying again would not help those who wait.
+            # The server refuses the subscription: another attempt would not help the waiting
+            # callers.
             for confirmation in self._confirmed.values():
                 _fail(confirmation, error)
 
@@ -186,9 +186,9 @@ class Subscriptions:
             pipeline.close()
 
 
-async def may_be_heard(server: Server, channel: bytes) -> bool:
-    """Whether somebody may listen to a channel: also if
-    the server cannot be asked, or does not let us ask."""
+async def may_have_listeners(server: Server, channel: bytes) -> bool:
+    """Whether a channel may have listeners. Also true if the server cannot answer or forbids the
+    command."""
     if server.is_cluster:
         # A node knows only its own listeners.
         return True
@@ -201,5 +201,5 @@ async def may_be_heard(server: Server, channel: bytes) -> bool:
 def _fail(confirmation: asyncio.Future[None], error: Exception) -> None:
     if not confirmation.done() and not confirmation.get_loop().is_closed():
         confirmation.set_exception(error)
-        # Those who wait have their own copy; if nobody does, nobody needs to know.
+        # The waiting callers get the error. Without a caller it needs no report.
         confirmation.exception()

@@ -1,7 +1,7 @@
 """Threads of docket's own for work that blocks.
 
-asyncio's default executor belongs to users: with all
-its threads busy, docket would wait for their tasks.
+asyncio's default executor belongs to users: if their tasks used all of its threads, docket would
+have to wait.
 """
 
 from __future__ import annotations
@@ -32,5 +32,6 @@ def start(function: Callable[..., T], *args: Any) -> Future[T]:
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """The result of a blocking call. A caller that is cancelled leaves the thread to itself."""
+    """Runs a blocking call in a thread and returns its result. If the caller is cancelled, the
+    thread goes on."""
     return await asyncio.wrap_future(start(function, *args))

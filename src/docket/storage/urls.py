@@ -1,4 +1,4 @@
-"""What a docket URL means: which kind of server, where, with which options."""
+"""Parses the URL of a docket's server: its kind, its address and its options."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """What the URL names. Raises UnknownScheme if it cannot be read, TypeError if there is none."""
+    """Parses a URL. Raises UnknownScheme if it cannot be read, TypeError if it is not a string."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance] - an environment variable that is not set
         raise TypeError(f"url={url!r}: the URL of a server is text, for instance 'redis://localhost:6379/0'")
     scheme = url.partition("://")[0].lower() if "://" in url else ""
@@ -71,17 +71,17 @@ def parse(url: str) -> Address:
     options = _options(plain)
     path = urlsplit(plain).path.strip("/")
     if path and not path.isdigit() and not plain.startswith("unix:"):
-        raise UnknownScheme(f"the database in {hide_password(url)!r} is no number")
+        raise UnknownScheme(f"the database in {hide_password(url)!r} is not a number")
     database = int(options.pop("db", 0) or 0)
     return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=scheme.startswith(("rediss", "valkeys")))
 
 
 def hide_password(url: str) -> str:
-    """The URL as it may be shown to people."""
+    """The URL without its passwords, for people."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        # Not even its parts can be told from each other, so none of them is shown.
+        # The parts cannot be told apart, so none of them is shown.
         return f"{url.partition('://')[0]}://…"
     if "@" not in parts.netloc and not parts.query:
         return url
@@ -106,7 +106,7 @@ def _options(url: str) -> dict[str, Any]:
         options: dict[str, Any] = dict(cast(Any, redis_connection).parse_url(url))
     except ValueError as error:
         raise UnknownScheme(f"cannot read the URL {hide_password(url)!r}: {error}") from None
-    # docket works on bytes; a client that decodes would break on payloads.
+    # docket works on bytes: a client that decodes would fail on payloads.
     options.pop("decode_responses", None)
     options.pop("protocol", None)
     options.pop("connection_class", None)
@@ -133,7 +133,7 @@ def _parse_sentinel(url: str) -> Address:
         ]
         database = int(path[1]) if len(path) > 1 else 0
     except ValueError:
-        raise UnknownScheme(f"a port or the database in {hide_password(url)!r} is no number") from None
+        raise UnknownScheme(f"a port or the database in {hide_password(url)!r} is not a number") from None
     return Address(
         Kind.SENTINEL,
         options,

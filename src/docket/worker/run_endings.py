@@ -10,7 +10,7 @@ from docket.ledger import Ending, RunEnding
 from docket.ledger.endings import APART, ERROR, VALUE, run_ending
 from docket.ledger.payloads import LARGEST_RESULT, published_payload
 from docket.model.states import ExecutionState
-from docket.storage.subscriptions import may_be_heard
+from docket.storage.subscriptions import may_have_listeners
 
 from .results import Results
 from .runs import Run
@@ -54,6 +54,6 @@ class RunEndings:
         listens: every run of a chain would leave one."""
         payload = published_payload(run.epoch, ending.payload)
         channel = self._docket.keys.task_channel(run.key)
-        if await may_be_heard(self._docket.server, channel):
+        if await may_have_listeners(self._docket.server, channel):
             await self._results.store(run, payload)
         ending.kind, ending.payload = APART, payload.reference

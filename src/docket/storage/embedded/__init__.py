@@ -1,8 +1,8 @@
-"""The embedded engine: a Valkey or Redis server that docket starts and stops by itself.
+"""The embedded engine: a Valkey or Redis server that docket starts and stops.
 
-`memory_engine(name)` serves `memory://name`: throw-away, gone with this process.
+`memory_engine(name)` serves `memory://name`: it is temporary and ends with this process.
 `FolderEngine(folder)` serves `embedded:///folder`: it keeps its data and is shared by every process
-that names the folder. Both give an address; talking to it is the business of whoever asked.
+that names the folder. Both return an address to which the caller connects.
 """
 
 from docket.storage.embedded.address import EngineAddress

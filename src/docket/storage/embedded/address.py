@@ -1,4 +1,4 @@
-"""Where an engine listens, in few enough bytes for a unix socket."""
+"""The address of an engine, short enough for a unix socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from docket.storage.embedded.errors import EngineError
 
-# The kernel takes 107 bytes on Linux and 103 on macOS.
+# The kernel's limit is 107 bytes on Linux and 103 on macOS.
 LONGEST_SOCKET_PATH = 100
 
 
@@ -26,7 +26,7 @@ def fits_a_socket(path: Path) -> bool:
 
 
 def short_temporary_folder(longest_name: str) -> Path:
-    """A new private folder in which a socket may be called `longest_name`."""
+    """A new private folder for a socket with the name `longest_name`."""
     for parent in (tempfile.gettempdir(), "/tmp"):
         # mkdtemp adds eight random characters to the prefix.
         if fits_a_socket(Path(parent, "docket-12345678", longest_name)):

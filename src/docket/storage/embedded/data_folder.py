@@ -1,5 +1,5 @@
-"""The folder of a folder engine: private, writable,
-with room on its disk, and a way to its socket."""
+"""Checks the data folder of a folder engine: private, writable, with free space and a short path to
+its socket."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LONGEST_LOG = 1024 * 1024
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make it private. One that holds other things is
-    left as it is, unless others may write there."""
+    """Makes the folder private. A folder with other files stays as it is, unless other users may
+    write there."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & 0o077:
@@ -36,12 +36,12 @@ def prepare_folder(folder: Path) -> None:
 
 
 def check_space(folder: Path) -> None:
-    """Raise OSError if the disk is full. The server's
-    words on it would be lost: its log is on that disk."""
+    """Raises OSError if the disk is full. The server could not report that: its log is on the same
+    disk."""
     probe = folder / _SPACE_PROBE
     try:
         with probe.open("wb") as file:
-            # Noise, because a file system may store zeros without using space.
+            # Random bytes, because a file system may store zeros without using space.
             file.write(os.urandom(_SPACE_NEEDED))
             file.flush()
             os.fsync(file.fileno())
@@ -50,19 +50,19 @@ def check_space(folder: Path) -> None:
 
 
 def open_log(folder: Path) -> int:
-    """The server's log, for appending; a long one is set aside first."""
+    """Opens the server's log for appending. A long log is renamed first."""
     log = folder / LOG
     if log.exists() and log.stat().st_size > _LONGEST_LOG:
         log.replace(folder / f"{LOG}.old")
     return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-def way_to_socket(folder: Path) -> Path:
-    """A path to the socket that is short enough to connect to. Call it with the start lock held.
+def short_socket_path(folder: Path) -> Path:
+    """A path to the socket that is short enough to connect to. The caller holds the start lock.
 
-    For a long folder name it leads through a link in a temporary folder.
-    The link is recorded in the folder, so that all processes share it,
-    and removed by the keeper; a lost or foreign one is replaced.
+    For a long folder name the path leads through a link in a temporary folder. The folder records
+    the link, so that all processes share it, and the keeper removes it. A lost or foreign link is
+    replaced.
     """
     if fits_a_socket(folder / SOCKET):
         return folder / SOCKET

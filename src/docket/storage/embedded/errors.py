@@ -1,4 +1,4 @@
-"""What a user reads when no engine can be had: one line that says what to do."""
+"""Errors of the embedded engine: one line that says what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EngineError(DocketError, RuntimeError):
 
 
 def explained(error: OSError, folder: Path) -> EngineError:
-    """The same failure in words that name the folder and the remedy."""
+    """The same error with the name of the folder and the remedy."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         return disk_full(folder)
@@ -37,7 +37,7 @@ def disk_full(folder: Path) -> EngineError:
 
 
 def failed_to_start(binary: Path, folder: Path, last_words: str) -> EngineError:
-    """The server ended before it answered; its own last lines are the best explanation there is."""
+    """The server ended before it answered. The last lines of its log explain it best."""
     if "No space left on device" in last_words:
         return disk_full(folder)
     return EngineError(f"{binary} did not start in {folder}; its last words: {last_words or '(none)'}")

@@ -1,4 +1,4 @@
-"""`embedded:///folder`: one server for every process that names the folder, and data that stays."""
+"""`embedded:///folder`: one server with durable data for all processes that name the folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from docket.storage.embedded import keeper
 from docket.storage.embedded.address import EngineAddress
 from docket.storage.embedded.binary import find_server
-from docket.storage.embedded.data_folder import check_space, open_log, prepare_folder, way_to_socket
+from docket.storage.embedded.data_folder import check_space, open_log, prepare_folder, short_socket_path
 from docket.storage.embedded.errors import EngineError, explained, failed_to_start
 from docket.storage.embedded.locks import alone, is_open_at, try_lock, try_lock_folder
 from docket.storage.embedded.processes import no_forks, python_program, spawn_detached
@@ -19,19 +19,19 @@ from docket.storage.embedded.server_commands import LOG, Answer, Patience, ask, 
 Fsync = Literal["everysec", "always"]
 
 _DEFAULT_LINGER_SECONDS = 10.0
-# More than one, because a server that was killed while it started deserves another chance.
+# More than one, because a server may have been killed while it started.
 _LAUNCHES = 3
 
 
 class FolderEngine:
-    """A server that keeps its data in a folder, shared by
-    the processes of this machine that name the folder.
+    """A server that keeps its data in a folder, shared by the processes of this machine that name
+    the folder.
 
-    The first to `start` it launches it, later ones join. It stops some seconds
-    (`DOCKET_ENGINE_LINGER`, 10) after the last of them has called `stop` or has ended. A forked
-    child counts as using it while it lives. Writes reach the disk every second, or before the reply
-    with `fsync="always"` (`DOCKET_ENGINE_FSYNC`). The folder must be on a local disk. Every method
-    raises EngineError with a line that says what to do.
+    The first process that calls `start` launches the server, later ones join. The server stops some
+    seconds (`DOCKET_ENGINE_LINGER`, 10) after the last process has called `stop` or has ended. A
+    forked child counts as a user of the engine while it lives. Writes reach the disk every second,
+    or before the reply with `fsync="always"` (`DOCKET_ENGINE_FSYNC`). The folder must be on a local
+    disk. Every method raises EngineError with a line that says what to do.
     """
 
     def __init__(self, folder: Path, *, fsync: Fsync | None = None) -> None:
@@ -44,33 +44,32 @@ class FolderEngine:
         self._address: EngineAddress | None = None
 
     def start(self) -> EngineAddress:
-        """Launch the server or join it, and wait until
-        it answers. Calling it again does no harm."""
+        """Launches the server or joins it, and waits until it answers. Safe to repeat."""
         try:
             prepare_folder(self._folder)
             address = self._wait_until_serving()
         except BaseException as error:
-            # Nothing came of it, so nobody should wait for this process to leave.
+            # The start failed, so the keeper must not wait for this process.
             self._leave()
             if isinstance(error, OSError):
                 raise explained(error, self._folder) from error
             raise
         if self._fsync == "always":
-            # Whoever launched the server may have asked for less.
+            # The process that launched the server may have set a weaker mode.
             ask(address.socket_path, b"CONFIG SET appendfsync always")
         return address
 
     def ensure(self) -> EngineAddress:
-        """For a client that lost its connection: the
-        address; starts the server again if it is gone."""
+        """The address, for a client that lost its connection. Starts the server again if it is
+        gone."""
         address = self._address
         if address is not None and ask(address.socket_path) is Answer.SERVING:
             return address
         return self.start()
 
     def stop(self) -> None:
-        """This process leaves; the server stays for the
-        others, or for the linger time. May be repeated."""
+        """This process stops using the engine. The server goes on for other processes, or for the
+        linger time. Safe to repeat."""
         if self._presence is None:
             return
         try:
@@ -104,7 +103,7 @@ class FolderEngine:
             patience.pause()
 
     def _enter(self) -> EngineAddress:
-        """Be counted as a client, before anything is launched for this process."""
+        """Registers this process as a client, before it launches anything."""
         clients = self._folder / keeper.CLIENTS_LOCK
         if self._presence is not None and not is_open_at(self._presence, clients):
             self._leave()
@@ -112,7 +111,7 @@ class FolderEngine:
             self._presence = try_lock(clients, shared=True)
         if self._presence is None:
             raise EngineError(f"a foreign program has locked {clients}: see which (lsof {clients}) and end it")
-        self._address = EngineAddress(str(way_to_socket(self._folder)), 0)
+        self._address = EngineAddress(str(short_socket_path(self._folder)), 0)
         return self._address
 
     def _leave(self) -> None:
@@ -124,15 +123,16 @@ class FolderEngine:
                 os.close(presence)
 
     def _launch(self, server_lock: int, earlier: list[int]) -> int:
-        """Launch the server, which takes over the lock.
-        Returns where its part of the log begins."""
+        """Launches the server, which takes over the lock. Returns the size of the log before the
+        launch."""
         try:
             binary = find_server()
             if len(earlier) == _LAUNCHES:
                 raise failed_to_start(binary, self._folder, last_words(self._folder / LOG, earlier[-1]))
             check_space(self._folder)
             command = server_command(binary, "--appendonly", "yes", "--appendfsync", self._fsync)
-            # First the keeper: there is never a server without one, even if we are killed now.
+            # The keeper comes first: no server runs without one, even if this process is killed
+            # now.
             self._ensure_keeper(launching=True)
             return self._spawn("run_server.sh", command, server_lock)
         finally:
@@ -144,7 +144,7 @@ class FolderEngine:
             return
         try:
             group = self._folder / keeper.SERVER_GROUP
-            # What an earlier server left there is no longer true.
+            # At a launch the record is still that of an earlier server.
             server_group = group.read_text().strip() if group.exists() and not launching else ""
             script = os.path.abspath(keeper.__file__)
             command = [python_program(), "-I", "-S", script, str(self._linger_seconds), str(keeper_lock)]
@@ -171,4 +171,4 @@ def _linger_seconds() -> float:
     try:
         return max(float(text), 0.0)
     except ValueError:
-        raise EngineError(f"DOCKET_ENGINE_LINGER={text} is no number: give it in seconds") from None
+        raise EngineError(f"DOCKET_ENGINE_LINGER={text} is not a number: give it in seconds") from None

@@ -1,19 +1,20 @@
-"""The keeper of a folder engine: stops the server a while after the last client has left.
+"""The keeper of a folder engine: stops the server some time after the last client has left.
 
-A process of its own, run in the engine's folder as
-`python -I -S keeper.py <linger seconds> <its own lock>`. It imports only the standard library, so
-that it starts at once and does not depend on what is installed. It is not the server's parent: it
-may be killed and replaced while the server runs, and the other way round.
+It is a process of its own, run in the engine's folder as `python -I -S keeper.py <linger seconds>
+<its own lock>`. It imports only the standard library, so that it starts fast and does not depend on
+installed packages. It is not the server's parent: each of the two may be killed and replaced while
+the other runs.
 
-Who uses the folder is known from locks, which the kernel drops when a process ends in whatever way:
+Locks show which processes use the folder. The kernel drops a lock when its process ends, in
+whatever way:
 
-- `clients.lock`: shared by every process that uses the engine; nobody there when it can be had exclusively;
-- the folder itself: held by the server from start to end, so that no second one can open the same data;
+- `clients.lock`: shared by every process that uses the engine; unused if an exclusive lock succeeds;
+- the folder itself: held by the server from start to end, so that no second server can open the same data;
 - `keeper.lock`: held by the keeper; its text is the keeper's process id, for people;
-- `start.lock`: held for a moment by whoever starts or stops something.
+- `start.lock`: held for a moment by a process that starts or stops something.
 
-`server.group` has the server's process group, written before the server starts. It is only used
-while the folder is locked: then that group exists, so that its number cannot be another program's.
+`server.group` has the server's process group, written before the server starts. It is used only
+while the folder is locked: then that group exists, so its number cannot belong to another program.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ SOCKET = "socket"
 ALIAS = "socket.alias"
 SERVER_GROUP = "server.group"
 
-_LOOK_AGAIN_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _SHUTDOWN_SECONDS = 20.0
-# A server that is just starting has no socket yet.
+# A server that has just started has no socket yet.
 _UNREACHABLE_SECONDS = 5.0
 
 
@@ -42,9 +43,9 @@ class Keeper:
     def __init__(self, linger_seconds: float, lock: int, server_group: int | None) -> None:
         self._linger_seconds = linger_seconds
         self._lock = lock
-        # Remembered, for the case that the folder is removed and these cannot
-        # be found any more. The record of the group is kept open: a server
-        # that was started again just before has written its own there.
+        # Kept in case the folder is removed and these can no longer be read. The record of the
+        # group stays open: a server that was started again just before has written its own group
+        # there.
         self._server_group = server_group
         self._group_record: int | None = None
         self._alias: str | None = None
@@ -52,13 +53,13 @@ class Keeper:
         self._unreachable_since: float | None = None
 
     def keep(self) -> None:
-        """TaskStatus after the server until it has ended."""
+        """Watches the server until it has ended."""
         self._read_records()
-        while not self._look():
-            time.sleep(min(_LOOK_AGAIN_SECONDS, max(self._linger_seconds / 4, 0.05)))
+        while not self._check():
+            time.sleep(min(_CHECK_SECONDS, max(self._linger_seconds / 4, 0.05)))
 
-    def _look(self) -> bool:
-        """One look round; whether the work is done."""
+    def _check(self) -> bool:
+        """Checks the folder once. Returns whether the keeper's work is done."""
         try:
             with open(START_LOCK, "rb") as start, open(CLIENTS_LOCK, "rb") as clients:
                 if not _can_lock(start.fileno()):
@@ -68,12 +69,12 @@ class Keeper:
                     return True
                 done = self._decide(in_use=not _can_lock(clients.fileno()))
                 if done:
-                    # Before the start lock goes: whoever gets
-                    # that next must see that there is no keeper.
+                    # Before the start lock is released: the next process that gets it must see that
+                    # there is no keeper.
                     self._leave()
                 return done
         except FileNotFoundError:
-            # The folder is gone or on its way: nobody can find this server any more.
+            # The folder is gone or being removed, so no client can find this server any more.
             self._read_records()
             if not self._stop_server() and self._server_group is not None:
                 return False
@@ -91,8 +92,7 @@ class Keeper:
         self._alias = _text_of(ALIAS) or self._alias
 
     def _is_replaced(self) -> bool:
-        """Whether somebody removed our lock, and there
-        is another keeper with a lock of that name."""
+        """Whether our lock file was removed, and another keeper has a lock of that name."""
         return os.path.exists(KEEPER_LOCK) and not os.path.samestat(os.fstat(self._lock), os.stat(KEEPER_LOCK))
 
     def _decide(self, in_use: bool) -> bool:
@@ -115,10 +115,11 @@ class Keeper:
         return self._stop_server()
 
     def _stop_server(self) -> bool:
-        """Have the server save and end; whether there is none any more."""
+        """Makes the server save and end. Returns whether it has ended."""
         patience = time.monotonic() + _SHUTDOWN_SECONDS
         if self._server_group is not None and _folder_has_server():
-            # As long as the folder is locked the group exists, and its number is nobody else's.
+            # While the folder is locked the group exists, so its number belongs to no other
+            # program.
             with contextlib.suppress(OSError):
                 os.killpg(self._server_group, signal.SIGTERM)
         while _folder_has_server():
@@ -130,7 +131,7 @@ class Keeper:
     def _leave(self) -> None:
         if self._alias:
             _remove_alias(self._alias)
-        # Closing would not do: the shell that restarts a killed keeper has a copy.
+        # Closing is not enough: the shell that restarts a killed keeper has a copy.
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
 
@@ -159,13 +160,12 @@ def _text_of(name: str) -> str | None:
 
 
 def _group(text: str | None) -> int | None:
-    # Never 0 or 1: these would mean the keeper itself, or init.
+    # Never 0 or 1, which would mean the keeper itself or init.
     return int(text) if text and text.isdecimal() and int(text) > 1 else None
 
 
 def _remove_alias(alias: str) -> None:
-    """The short way to the socket: a link in a temporary
-    folder of its own. Nothing else is ever removed."""
+    """Removes the link to the socket and its temporary folder, and nothing else."""
     with contextlib.suppress(OSError):
         os.unlink(ALIAS)
     with contextlib.suppress(OSError):

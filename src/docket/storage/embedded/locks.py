@@ -1,5 +1,5 @@
-"""File locks. The kernel drops them with the last
-process that has the file open, so none is ever stale."""
+"""File locks. The kernel drops a lock with the last process that has the file open, so no lock is
+ever stale."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from docket.storage.embedded.server_commands import Patience
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """An open file that holds the lock, or None if
-    another has it. Closing it gives the lock back."""
+    """An open file that holds the lock, or None if another process has it. Closing the file
+    releases the lock."""
     opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _locked(opened, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def try_lock_folder(path: Path) -> int | None:
-    """The same on a folder itself: no file that somebody could take for stale and remove."""
+    """The same for the folder itself: there is no lock file that a user could take for stale and
+    remove."""
     return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY), path, fcntl.LOCK_EX)
 
 
@@ -41,8 +42,8 @@ def _locked(opened: int, path: Path, kind: int) -> int | None:
 
 
 def is_open_at(opened: int, path: Path) -> bool:
-    """Whether the open file is still the one of that
-    name: a lock on a removed file excludes nobody."""
+    """Whether the open file is still the file of that name: a lock on a removed file excludes no
+    other process."""
     try:
         return os.path.samestat(os.fstat(opened), path.stat())
     except FileNotFoundError:
@@ -51,7 +52,8 @@ def is_open_at(opened: int, path: Path) -> bool:
 
 @contextmanager
 def alone(lock: Path) -> Generator[None]:
-    """One process, and in it one thread, at a time. Only for moments: forks wait meanwhile."""
+    """Lets one process, and one thread of it, in at a time. Hold it only briefly: forks have to
+    wait."""
     patience = Patience()
     while True:
         with no_forks():

@@ -1,4 +1,4 @@
-"""`memory://name`: one private, throw-away server for this process."""
+"""`memory://name`: one private, temporary server for this process."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class _Server:
     def socket_path(self) -> str:
         return str(self.folder / SOCKET)
 
-    def let_go(self) -> None:
-        """The keeper, if this was the last copy of the
-        lifeline, stops the server and removes the folder."""
+    def close_lifeline(self) -> None:
+        """Closes the lifeline. If this was its last copy, the keeper stops the server and removes
+        the folder."""
         # A program that became a daemon may have closed all its files.
         with contextlib.suppress(OSError):
             os.close(self.lifeline)
 
 
 class _ThisProcess:
-    """The server of this process, and which database each name has there."""
+    """The server of this process, and the database of each name."""
 
     def __init__(self) -> None:
         self.server: _Server | None = None
@@ -67,10 +67,11 @@ class _ThisProcess:
     def forget(self) -> None:
         server, self.server = self.server, None
         if server is not None:
-            server.let_go()
+            server.close_lifeline()
 
     def begin_in_forked_child(self) -> None:
-        # The copy of the lifeline goes too, else the parent's server would outlive the parent.
+        # Also closes the copy of the lifeline: otherwise the parent's server would outlive the
+        # parent.
         self.forget()
         self.databases.clear()
 
@@ -82,10 +83,10 @@ os.register_at_fork(after_in_child=_this_process.begin_in_forked_child)
 def memory_engine(name: str) -> EngineAddress:
     """The address of the in-memory engine of that name; equal names share data within a process.
 
-    The first call starts the server, which takes some tens of milliseconds and
-    blocks. It ends with this process, however that ends. A forked child gets its own.
-    If the server was killed, the next call starts an empty one at another address.
-    Raises EngineError if there is no server to run, or if it does not start.
+    The first call starts the server, which blocks for some tens of milliseconds. The server ends
+    with this process, in whatever way that ends. A forked child gets a server of its own. If the
+    server was killed, the next call starts an empty one at another address. Raises EngineError if
+    there is no server to run, or if it does not start.
     """
     with no_forks():
         database = _this_process.database(name)
@@ -102,7 +103,7 @@ def _start_server() -> _Server:
         spawn_detached("keep_memory.sh", [str(folder), *command], folder, stdin=owner_lives, log=subprocess.DEVNULL)
         _wait_until_serving(server, binary)
     except BaseException as error:
-        server.let_go()
+        server.close_lifeline()
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):
             raise explained(error, folder) from error
@@ -115,7 +116,8 @@ def _start_server() -> _Server:
 def _wait_until_serving(server: _Server, binary: Path) -> None:
     patience = Patience()
     while ask(server.socket_path) is not Answer.SERVING:
-        # A server that ended will never answer: say so now, and not when patience ends.
+        # A server that has ended will never answer, so fail now instead of at the end of the
+        # patience.
         if patience.exhausted() or (server.folder / _EXIT_STATUS).exists():
             raise failed_to_start(binary, server.folder, last_words(server.folder / LOG))
         patience.pause()

@@ -1,5 +1,4 @@
-"""Starting processes that outlive this one, and
-keeping forks away from what they must not inherit."""
+"""Starts processes that outlive this one, and keeps forks from inheriting locks and pipes."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ os.register_at_fork(before=_no_forks.acquire, after_in_parent=_no_forks.release,
 def no_forks() -> threading.RLock:
     """While held, `os.fork` waits in every other thread.
 
-    A child forked in the middle of a start would keep a copy of a lock or of a lifeline, and hold
-    up for as long as it lives what is meant to end with another process.
+    A child forked in the middle of a start would keep a copy of a lock or of a lifeline. As long as
+    the child lives, nothing that should end with another process could end.
     """
     return _no_forks
 
@@ -34,10 +33,11 @@ def spawn_detached(
     log: int,
     inherited: Sequence[int] = (),
 ) -> None:
-    """Run a script of this package that leaves its work in the background and ends at once.
+    """Runs a script of this package that starts a background process and ends at once.
 
-    What stays behind belongs to init: no zombie here, and nothing for the program's own `os.wait`.
-    It has a session of its own, so that ctrl-C in a terminal does not reach it.
+    The background process belongs to init: it leaves no zombie here, and the program's own
+    `os.wait` does not see it. It has a session of its own, so that ctrl-C in a terminal does not
+    reach it.
     """
     subprocess.run(
         ["/bin/sh", str(Path(__file__).absolute().with_name(script)), *arguments],
@@ -52,8 +52,8 @@ def spawn_detached(
 
 
 def python_program() -> str:
-    """An interpreter: `sys.executable` is another program
-    where Python is embedded (uWSGI, mod_wsgi)."""
+    """A Python interpreter. `sys.executable` is another program where Python is embedded (uWSGI,
+    mod_wsgi)."""
     candidates = (Path(sys.executable or "-"), Path(sys.base_exec_prefix, "bin", "python3"))
     for candidate in candidates:
         if candidate.name.lower().startswith(("python", "pypy")) and os.access(candidate, os.X_OK):

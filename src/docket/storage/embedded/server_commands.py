@@ -1,4 +1,4 @@
-"""How the server is run, and whether it answers."""
+"""The command line of the server, and checks whether it answers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 SOCKET = "socket"
 LOG = "server.log"
-# Without a sign of life for this long, a server is given up. Loading counts as a sign of life.
+# A server without a sign of life for this long has failed. Loading is a sign of life.
 PATIENCE_SECONDS = 30.0
 
 
 class Answer(Enum):
-    """What the server said to a PING."""
+    """The server's answer to a PING."""
 
     SERVING = "serving"
     LOADING = "loading"
@@ -23,11 +23,10 @@ class Answer(Enum):
 
 
 def server_command(binary: Path, *options: str) -> list[str]:
-    """The command line, for every Redis since 6.2 and
-    every Valkey. It is to be run in the engine's folder.
+    """The command line, for every Redis since 6.2 and every Valkey. Run it in the engine's folder.
 
-    The socket is named relative to that folder: so its path can never be too long for the server,
-    and one whose folder was replaced cannot, on its way out, remove the socket of its successor.
+    The socket path is relative to that folder: it can never be too long for the server, and a
+    server whose folder was replaced cannot remove the socket of its successor when it exits.
     """
     debugging = ("--enable-debug-command", "local") if os.environ.get("DOCKET_ENGINE_DEBUG") else ()
     return [
@@ -39,8 +38,8 @@ def server_command(binary: Path, *options: str) -> list[str]:
 
 
 def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Answer:
-    """Any reply but LOADING means that the server serves,
-    even an error: clients shall see a full disk."""
+    """Any reply but LOADING means that the server serves, even an error: clients should see a full
+    disk."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)
@@ -55,7 +54,7 @@ def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Ans
 
 
 def listens(socket_path: str) -> bool:
-    """Whether a server is behind the socket at all, in a few microseconds; a busy one counts."""
+    """Whether a server listens on the socket, in a few microseconds. A busy server counts."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.setblocking(False)
         try:
@@ -68,7 +67,7 @@ def listens(socket_path: str) -> bool:
 
 
 def last_words(log: Path, since: int = 0) -> str:
-    """The end of what the server wrote to its log after `since` bytes, on one line."""
+    """The last lines that the server wrote to its log after `since` bytes, on one line."""
     try:
         with log.open("rb") as lines:
             lines.seek(max(since, log.stat().st_size - 4000))
