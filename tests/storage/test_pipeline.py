@@ -298,7 +298,7 @@ async def test_a_listening_connection_that_is_silent_is_pinged_and_given_up(scri
 async def test_a_listening_connection_that_is_cut_says_so(scripted_server: ScriptedServer) -> None:
     scripted_server.manners = [lambda words: None if words == [b"SUBSCRIBE", b"a"] else plainly(words)]
     pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, lambda message: None)
-    pipeline.tell("SUBSCRIBE", "a")
+    pipeline.send("SUBSCRIBE", "a")
     with pytest.raises(RedisConnectionError, match="the server closed the connection"):
         await keep_listening(pipeline, SECONDS)
 
@@ -308,7 +308,7 @@ async def test_a_listener_that_fails_ends_the_connection_with_its_error(scripted
         raise KeyError(message[1])
 
     pipeline = await open_pipeline(client_of(scripted_server.url), SECONDS, fail)
-    pipeline.tell("SUBSCRIBE", "a")
+    pipeline.send("SUBSCRIBE", "a")
     with pytest.raises(KeyError, match="a"):
         await keep_listening(pipeline, SECONDS)
 

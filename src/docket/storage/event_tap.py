@@ -43,7 +43,7 @@ async def tap_events(server: Server, keys: Keys, on_event: OnEvent, ready: async
         pipeline = None
         try:
             pipeline = await server.subscription_pipeline(on_message)
-            pipeline.tell("PSUBSCRIBE", pattern)
+            pipeline.send("PSUBSCRIBE", pattern)
             await keep_listening(pipeline, SILENCE_SECONDS)
         except (TimeoutError, RedisError, OSError, ValueError) as error:
             # ValueError: another program publishes messages on our channels that are not events.

@@ -42,38 +42,39 @@ class Outages:
             self._failing.clear()
             self._logged.clear()
 
-    def failed(self, who: Any, what: str, error: BaseException) -> None:
-        """`who` identifies the service, `what` is its name in the log."""
+    def failed(self, service: Any, activity: str, error: BaseException) -> None:
+        """`service` is any object that identifies the
+        service, `activity` is its name in the log."""
         with self._lock:
             if not self._failing:
                 self._began_at = time.monotonic()
                 self.count += 1
-            self._failing.add(who)
+            self._failing.add(service)
             kind = type(self) if isinstance(error, TRANSIENT) else type(error)
             is_news = kind not in self._logged
             self._logged.add(kind)
         if not is_news:
-            logger.debug("%s: %s; trying again", what, error)
+            logger.debug("%s: %s; trying again", activity, error)
         elif isinstance(error, TRANSIENT):
-            logger.warning("%s: %s; trying again until the server is back", what, error)
+            logger.warning("%s: %s; trying again until the server is back", activity, error)
         else:
             logger.error(
-                "%s: %s; trying again", what, error, exc_info=None if isinstance(error, DocketError) else error
+                "%s: %s; trying again", activity, error, exc_info=None if isinstance(error, DocketError) else error
             )
 
-    def passed(self, who: Any) -> None:
+    def passed(self, service: Any) -> None:
         """The server has answered this service."""
-        if not self._failing or who not in self._failing:
+        if not self._failing or service not in self._failing:
             return
-        over = self._leave(who)
+        over = self._leave(service)
         if over is not None:
             logger.info("the server is back after %s", _seconds(over))
         self._wake_all()
 
-    def forget(self, who: Any) -> None:
+    def forget(self, service: Any) -> None:
         """The service has stopped trying."""
-        if who in self._failing:
-            self._leave(who)
+        if service in self._failing:
+            self._leave(service)
 
     async def pause(self, seconds: float) -> None:
         """Waits until the time is over, or another service has had an answer."""
@@ -84,12 +85,12 @@ class Outages:
         finally:
             self._pausing.discard(pausing)
 
-    def _leave(self, who: Any) -> float | None:
+    def _leave(self, service: Any) -> float | None:
         """The length of the outage, if this service was the last one."""
         with self._lock:
-            if who not in self._failing:
+            if service not in self._failing:
                 return None
-            self._failing.discard(who)
+            self._failing.discard(service)
             if self._failing:
                 return None
             self._logged.clear()

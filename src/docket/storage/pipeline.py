@@ -92,7 +92,7 @@ class Pipeline(asyncio.Protocol):
             self._watch = self._loop.call_at(deadline, self._check_deadline)
         return future
 
-    def tell(self, *words: bytes | str | int) -> None:
+    def send(self, *words: bytes | str | int) -> None:
         """Sends a command whose answer, if any, is a message."""
         if self.trouble is None:
             self._transport.write(_pack(words))
@@ -208,7 +208,7 @@ async def keep_listening(pipeline: Pipeline, silence: float) -> None:
         received_at = pipeline.received_at
         await asyncio.wait([pipeline.ended], timeout=max(received_at + silence - loop.time(), 0))
         if pipeline.trouble is None and pipeline.received_at == received_at:
-            pipeline.tell("PING")
+            pipeline.send("PING")
             await asyncio.wait([pipeline.ended], timeout=silence)
             if pipeline.trouble is None and pipeline.received_at == received_at:
                 raise RedisTimeoutError("the subscription connection does not answer")

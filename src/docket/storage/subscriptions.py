@@ -116,7 +116,7 @@ class Subscriptions:
         if command == "SUBSCRIBE":
             for channel in channels:
                 self._asked[channel] = self._asked.get(channel, 0) + 1
-        pipeline.tell(command, *channels)
+        pipeline.send(command, *channels)
 
     async def _read_forever(self) -> None:
         backoff = Backoff(most=_LONGEST_PAUSE)

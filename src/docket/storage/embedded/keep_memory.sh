@@ -1,12 +1,12 @@
-# Runs a throw-away server and removes it, with its folder, when its owner has ended.
+# Runs a temporary server, and removes the server and its folder when the owner has ended.
 #
 # $1     the folder, which is also the working directory
 # $2...  the server's command line
-# stdin  the lifeline: a pipe that only the owner can write to, and nobody does. It ends when the owner ends,
-#        however that happens.
+# stdin  the lifeline: a pipe that only the owner could write to, and it never does. The pipe ends
+#        when the owner ends, in whatever way.
 #
-# The server is stopped by its process group, whose number nobody else can get while this shell is in it. The server's
-# own number, if it had died early, could be another program's by then.
+# The script kills the process group: no other program can get the group's number while this shell is
+# in it. If the server died early, its process id could belong to another program.
 umask 077
 folder=$1
 shift

@@ -1,8 +1,8 @@
-# Leaves a keeper running, and starts it again if it is killed. One that cannot run at all is given up: the next client
-# to come or go tries anew.
+# Starts a keeper in the background, and starts it again if it is killed. After five failures the
+# script ends: the next client that starts or stops tries again.
 #
-# $1     the server's process group, which is known to be right now; later keepers read it for themselves
-# $2...  the keeper's command line; it ends with 0 when its work is done
+# $1     the server's process group, which is right at this moment; later keepers read it themselves
+# $2...  the keeper's command line; its exit code is 0 when its work is done
 umask 077
 group=$1
 shift

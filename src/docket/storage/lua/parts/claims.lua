@@ -28,12 +28,12 @@ local function has_nothing_else(worker, entries, runs)
   return true
 end
 
--- Puts a delivered task back: to the front stream for another worker, or, if `delay` is set, to the
--- queue until then. Two tasks get different delays.
-local function put_back(key, task, delay)
-  if delay then
+-- Puts a delivered task back: to the front stream for another worker, or, if `due` is set, to the
+-- queue until then.
+local function put_back(key, task, due)
+  if due then
     task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
-    wait_for_time(key, delay)
+    wait_for_time(key, due)
   else
     to_front(key, task)
   end
@@ -88,6 +88,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         return nil
       elseif verdict == ELSEWHERE or verdict == LATER then
         table.insert(stale[stream], id)
+        -- No two tasks get the same delay.
         put_back(key, task, verdict == LATER and now + 100 + (now_us + 97 * #stale[stream]) % 400)
         if verdict == ELSEWHERE then note[1] = 1 end
         return nil
