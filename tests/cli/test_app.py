@@ -76,7 +76,7 @@ def test_a_worker_has_the_settings_and_the_tasks_of_the_application(
     worker = start("worker", "--app", f"application:{name}", "--until-finished")
     assert worker.ends() == 0, worker.output
     assert "ship(" in worker.output
-    assert "built-in tasks only" not in worker.output
+    assert "only docket's built-in tasks" not in worker.output
     assert timedelta(0) < remembered_for(url, "order") <= timedelta(seconds=20)
 
 
@@ -118,7 +118,7 @@ def test_a_worker_without_an_application_takes_the_settings_as_options(url: str,
 def test_a_worker_says_that_it_works_on_another_docket_than_the_application(app: Path, url: str, start: Start) -> None:
     worker = start("worker", "--app", "application:docket", "--until-finished", DOCKET_NAME="elsewhere")
     assert worker.ends() == 0, worker.output
-    assert "docket 'elsewhere' is used instead of 'shop' of application:docket" in worker.output
+    assert "using docket 'elsewhere' instead of 'shop' from application:docket" in worker.output
 
 
 def test_other_commands_find_the_docket_of_the_application(
@@ -161,7 +161,7 @@ def test_an_application_in_memory_cannot_be_shared_by_processes(folder: Path, st
     worker = start("worker", "--app", "application:docket", "--processes", "2")
     assert worker.ends() == 2, worker.output
     assert worker.output.count("\n") == 1, worker.output
-    assert "memory:// of its own" in worker.output
+    assert "each process has its own memory://" in worker.output
 
 
 def test_tasks_ls_shows_the_function_behind_each_name(app: Path, folder: Path, start: Start) -> None:

@@ -42,7 +42,7 @@ def test_a_server_that_is_not_there_is_named_and_a_way_out_is_shown(
 def test_memory_is_refused_where_nothing_could_be_in_it(arguments: list[str], docket_command: Command) -> None:
     line = the_line(docket_command(*arguments, "--url", "memory://"), 2)
     assert "memory:// is not supported by this command" in line
-    assert "inside one process" in line
+    assert "in one process only" in line
     assert "use redis://" in line
 
 
@@ -69,43 +69,43 @@ def test_looking_into_a_folder_that_is_not_there_makes_none(
     arguments: list[str], folder: Path, docket_command: Command
 ) -> None:
     line = the_line(docket_command(*arguments, "--url", f"embedded://{folder}/typo"), 1)
-    assert f"no folder {folder}/typo" in line
+    assert f"the folder {folder}/typo does not exist" in line
     assert not (folder / "typo").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["worker", "--concurrency", "x"], "'x' is no whole number"),
+        (["worker", "--concurrency", "x"], "'x' is not a whole number"),
         (["worker", "--concurrency", "0"], "at least 1"),
         (["worker", "--processes", "-1"], "at least 1"),
-        (["worker", "--redelivery-timeout", "soon"], "'soon' is no duration"),
-        (["worker", "--redelivery-timeout", "0s"], "longer than nothing"),
-        (["worker", "--grace-period", "-5s"], "'-5s' is no duration"),
+        (["worker", "--redelivery-timeout", "soon"], "'soon' is not a duration"),
+        (["worker", "--redelivery-timeout", "0s"], "longer than 0s"),
+        (["worker", "--grace-period", "-5s"], "'-5s' is not a duration"),
         (["worker", "--healthcheck-port", "99999"], "at most 65535"),
-        (["worker", "--metrics-port", "http"], "'http' is no whole number"),
+        (["worker", "--metrics-port", "http"], "'http' is not a whole number"),
         (["worker", "--logging-level", "loud"], "'loud' is not one of"),
         (["worker", "--logging-format", "xml"], "'xml' is not one of"),
-        (["worker", "--url", "memory://", "--processes", "2"], "memory:// of its own"),
+        (["worker", "--url", "memory://", "--processes", "2"], "each process has its own memory://"),
         (["worker", "--bogus"], "no such option: --bogus"),
         (["worker", "surplus"], "surplus"),
-        (["tasks", "sleep", "x"], "'x' is no duration"),
-        (["tasks", "trace", "--delay", "x"], "'x' is no duration"),
+        (["tasks", "sleep", "x"], "'x' is not a duration"),
+        (["tasks", "trace", "--delay", "x"], "'x' is not a duration"),
         (["snapshot", "--limit", "0"], "at least 1"),
         (["snapshot", "--state", "done"], "'done' is not one of"),
         (["snapshot", "--after", "?"], "copy it from the end of the page before"),
         (["watch"], "missing argument"),
-        (["watch", "key", "--timeout", "x"], "'x' is no duration"),
-        (["top", "--interval", "1ms"], "50ms at most"),
+        (["watch", "key", "--timeout", "x"], "'x' is not a duration"),
+        (["top", "--interval", "1ms"], "at least 50ms"),
         (["top", "--count", "0"], "at least 1"),
         (["strike"], "name a function"),
         (["strike", "f", "p"], "needs an operator and a value"),
         (["strike", "f", "p", "=="], "needs an operator and a value"),
         (["strike", "f", "p", "~", "5"], "'~' is not one of"),
-        (["strike", "f", "p", "==", "int:x"], "'x' is no int"),
-        (["strike", "f", "p", "between", "int:5"], "is no range"),
-        (["bench", "--tasks", "many"], "'many' is no whole number"),
-        (["demo", "--for", "1s"], "two seconds at least"),
+        (["strike", "f", "p", "==", "int:x"], "'x' is not a valid int"),
+        (["strike", "f", "p", "between", "int:5"], "is not a range"),
+        (["bench", "--tasks", "many"], "'many' is not a whole number"),
+        (["demo", "--for", "1s"], "at least 2s"),
         (["workers", "for-task"], "missing argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -125,7 +125,7 @@ def test_a_bad_value_is_one_line_that_names_it(arguments: list[str], words: str,
         ("shop:taks", "module 'shop' has no 'taks'; did you mean 'tasks'?"),
         ("shop", "write module:name"),
         ("shop:", "write module:name"),
-        ("shop:ship", "that is no collection"),
+        ("shop:ship", "this is not a collection"),
         ("numbers_only:tasks", "cannot be a task"),
         ("not_async:tasks", "not_async.work is not async, so it cannot be a task"),
         ("wrong_syntax:tasks", "wrong_syntax.py, line 1: SyntaxError"),
@@ -170,7 +170,7 @@ def test_two_functions_of_one_name_in_the_tasks_are_one_line_that_names_both(fol
 def test_a_fallback_that_is_no_function_is_refused(shop: str, start: Start) -> None:
     worker = start("worker", "--url", "memory://", "--fallback-task", shop)
     assert worker.ends() == 2
-    assert worker.output == "docket: --fallback-task shop:tasks: that is no function\n"
+    assert worker.output == "docket: --fallback-task shop:tasks: this is not a function\n"
 
 
 def test_a_port_in_use_is_one_line(start: Start, port: int) -> None:

@@ -45,7 +45,7 @@ def test_a_task_is_added_seen_and_cleared(any_url: str, docket_command: Command)
     added = docket_command("tasks", "trace", "hello", "--url", any_url, "--delay", "1h", "--key", "my-key")
     assert added.stdout == "Added trace task 'my-key' to docket 'docket'\n"
     again = docket_command("tasks", "trace", "hello", "--url", any_url, "--delay", "1h", "--key", "my-key")
-    assert "has a task 'my-key' already" in again.stdout
+    assert "already has a task 'my-key'" in again.stdout
     seen = docket_command("snapshot", "--url", any_url)
     assert "0 running, 0 queued, 1 scheduled, 0 workers" in seen.stdout
     assert "my-key" in seen.stdout
@@ -57,11 +57,11 @@ def test_a_task_is_added_seen_and_cleared(any_url: str, docket_command: Command)
 def test_a_strike_blocks_until_it_is_lifted(any_url: str, docket_command: Command) -> None:
     where = ("--url", any_url)
     assert docket_command("strike", "trace", *where).stdout == "Struck: trace(...) on docket 'docket'\n"
-    assert "nothing was added" in docket_command("tasks", "trace", *where).stdout
+    assert "Nothing was added" in docket_command("tasks", "trace", *where).stdout
     assert "Struck: trace(...)" in docket_command("snapshot", *where).stdout
-    assert "Was struck already" in docket_command("strike", "trace", *where).stdout
+    assert "Already struck" in docket_command("strike", "trace", *where).stdout
     assert docket_command("restore", "trace", *where).stdout == "Restored: trace(...) on docket 'docket'\n"
-    assert "There was no strike" in docket_command("restore", "trace", *where).stdout
+    assert "No such strike" in docket_command("restore", "trace", *where).stdout
     assert "Added trace task" in docket_command("tasks", "trace", *where).stdout
 
 
@@ -87,7 +87,7 @@ def test_a_strike_on_an_argument_blocks_what_it_matches(
 
 def test_numbers_in_strikes_are_compared_as_numbers(url: str, docket_command: Command) -> None:
     docket_command("strike", "sleep", "seconds", ">", "float:10", "--url", url)
-    assert "nothing was added" in docket_command("tasks", "sleep", "11", "--url", url).stdout
+    assert "Nothing was added" in docket_command("tasks", "sleep", "11", "--url", url).stdout
     assert "Added sleep" in docket_command("tasks", "sleep", "9", "--url", url).stdout
 
 

@@ -125,7 +125,7 @@ def test_a_process_that_hangs_is_not_well(url: str, start: Start, port: int) -> 
     eventually_blocking(lambda: get(port)[0] == 200, "both are well")
     child = supervisor.children()[1]
     child.suspend()
-    eventually_blocking(lambda: "no sign of life" in get(port)[1], "it is missed")
+    eventually_blocking(lambda: "no report for" in get(port)[1], "it is missed")
     child.resume()
     eventually_blocking(lambda: get(port)[0] == 200, "it is back")
 
@@ -257,7 +257,7 @@ def test_a_changed_file_restarts_the_worker(url: str, folder: Path, shop: str, s
     first = worker.children()[0]
     source = (folder / "shop.py").read_text()
     (folder / "shop.py").write_text(source.replace("def ship(order", "def ship(parcel"))
-    worker.says("shop.py changed: starting anew")
+    worker.says("shop.py changed: restarting")
     worker.says("* ship(parcel: str")
     eventually_blocking(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, "the old one is gone")
     worker.send(signal.SIGTERM)

@@ -50,7 +50,7 @@ def test_for_programs_each_look_is_an_object(url: str, docket_command: Command) 
 def test_q_quits_and_leaves_the_terminal_as_it_was(keys: bytes, url: str, terminals: list[Terminal]) -> None:
     top = Terminal("top", "--url", url)
     terminals.append(top)
-    top.shows("q quits")
+    top.shows("q: quit")
     top.shows("0 running")
     top.types(keys)
     assert top.ends() == 0
@@ -62,7 +62,7 @@ def test_q_quits_and_leaves_the_terminal_as_it_was(keys: bytes, url: str, termin
 def test_being_told_to_stop_leaves_the_terminal_as_it_was(url: str, terminals: list[Terminal]) -> None:
     top = Terminal("top", "--url", url)
     terminals.append(top)
-    top.shows("q quits")
+    top.shows("q: quit")
     top.send(signal.SIGTERM)
     assert top.ends() == 0
     assert top.modes[3] == top.before[3]

@@ -87,7 +87,7 @@ def test_patience_has_an_end(url: str, docket_command: Command) -> None:
     docket_command("tasks", "trace", "--url", url, "--key", "late", "--delay", "1h")
     result = docket_command("watch", "late", "--url", url, "--timeout", "200ms")
     assert result.exit_code == 1
-    assert result.stderr == "docket: task 'late' has not ended in time\n"
+    assert result.stderr == "docket: task 'late' did not end within the timeout\n"
 
 
 def test_on_a_terminal_there_is_a_bar(url: str, shop: str, start: Start, terminal: list[Terminal]) -> None:

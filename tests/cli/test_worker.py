@@ -220,10 +220,10 @@ def test_a_task_that_no_worker_knows_waits_and_is_shown(url: str, start: Start, 
     worker = start("worker", "--url", url)
     worker.says("Unknown task 'mystery': no live worker knows it")
     stop(worker)
-    assert worker.output.count("without --tasks this worker knows docket's built-in tasks only") == 1
+    assert worker.output.count("without --tasks this worker knows only docket's built-in tasks") == 1
     shown = docket_command("snapshot", "--url", url)
-    assert "1 queued (1 wait for a worker that knows their function)" in shown.stdout
-    assert "Unknown task 'mystery': 1 task waits since" in shown.stdout
+    assert "1 queued (1 with an unknown function)" in shown.stdout
+    assert "Unknown function 'mystery': 1 task waiting, the first since" in shown.stdout
     found = json.loads(docket_command("snapshot", "--url", url, "--json").stdout)
     assert found["counts"]["unknown_function"] == 1
     assert [(f["name"], f["tasks"], f["known"]) for f in found["unknown_functions"]] == [("mystery", 1, False)]

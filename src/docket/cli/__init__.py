@@ -5,7 +5,7 @@ import sys
 try:
     from docket.cli.app import app
 except KeyboardInterrupt:
-    # Loading takes a tenth of a second, in which a user may change their mind.
+    # The import takes about 0.1 s, and Ctrl-C may arrive during it.
     sys.exit(130)
 except ModuleNotFoundError as _missing:
     if _missing.name != "typer":

@@ -1,5 +1,5 @@
-"""Which commands there are. Each is loaded when it
-is named, so that `docket --help` answers at once."""
+"""The list of commands. A command is imported only when
+it runs, so that `docket --help` answers at once."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from docket.cli.group import CommandEntry, LazyCommands
 
 INTERRUPTED = 130
 
-WORK, LOOK, TRY = "Work", "TaskStatus and steer", "Try it"
+RUN, OPERATE, EXPLORE = "Run", "Inspect and operate", "Explore"
 
 COMMANDS = {
-    "worker": CommandEntry("docket.cli.worker:app", "Run a worker.", WORK),
-    "snapshot": CommandEntry("docket.cli.snapshot:app", "Show what waits, what runs and who works.", LOOK),
-    "top": CommandEntry("docket.cli.top:app", "Watch a docket live: queues, rates, running tasks, failures.", LOOK),
-    "watch": CommandEntry("docket.cli.watch:app", "Follow one task to its end.", LOOK),
-    "workers": CommandEntry("docket.cli.workers:app", "See who works on a docket.", LOOK),
-    "strike": CommandEntry("docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", LOOK),
-    "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", LOOK),
-    "clear": CommandEntry("docket.cli.clear:app", "Remove every task that waits; running tasks go on.", LOOK),
+    "worker": CommandEntry("docket.cli.worker:app", "Run a worker.", RUN),
+    "snapshot": CommandEntry("docket.cli.snapshot:app", "Show the tasks that wait and run, and the workers.", OPERATE),
+    "top": CommandEntry("docket.cli.top:app", "Watch a docket live: queues, rates, running tasks, failures.", OPERATE),
+    "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
+    "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),
+    "strike": CommandEntry(
+        "docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", OPERATE
+    ),
+    "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", OPERATE),
+    "clear": CommandEntry("docket.cli.clear:app", "Cancel every waiting task. Running tasks continue.", OPERATE),
     "import": CommandEntry(
-        "docket.cli.importing:app", "Take over the tasks that pydocket left under this docket's name.", LOOK
+        "docket.cli.importing:app", "Import the tasks that pydocket stored under the docket's name.", OPERATE
     ),
     "tasks": CommandEntry(
-        "docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in one.", TRY
+        "docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in task.", EXPLORE
     ),
-    "demo": CommandEntry("docket.cli.demo:app", "See docket at work: no server, no set-up, about 20 seconds.", TRY),
-    "bench": CommandEntry("docket.cli.bench:app", "Measure what docket gets out of your server.", TRY),
-    "version": CommandEntry("docket.cli.version:app", "Show the version of docket.", TRY),
+    "demo": CommandEntry(
+        "docket.cli.demo:app", "See docket at work: about 20 seconds, no server and no setup.", EXPLORE
+    ),
+    "bench": CommandEntry("docket.cli.bench:app", "Measure docket's speed on your server.", EXPLORE),
+    "version": CommandEntry("docket.cli.version:app", "Show the version of docket.", EXPLORE),
 }
 
 
@@ -42,7 +46,7 @@ class Commands(LazyCommands):
 
 
 class Application(typer.Typer):
-    """A command that ends quietly when it is interrupted before it has begun."""
+    """A Ctrl-C before the command has started ends the program without a traceback."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -54,8 +58,8 @@ class Application(typer.Typer):
 app: Application = Application(cls=Commands, name="docket", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 

@@ -1,4 +1,4 @@
-"""What a worker says of itself when it starts."""
+"""The banner of a worker: the first line of its log."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 @dataclass(frozen=True)
-class Introduction:
-    """The worker, its docket and its server, for the first
-    line of the log. The worker logs its tasks itself."""
+class Banner:
+    """The worker, its docket and its server. The tasks are
+    not part of the banner: the worker logs them itself."""
 
     worker: str
     docket: str
@@ -31,9 +31,9 @@ class Introduction:
         )
 
 
-def introduction(worker: Worker) -> Introduction:
+def banner(worker: Worker) -> Banner:
     server = worker.docket.server
-    return Introduction(
+    return Banner(
         worker.name,
         worker.docket.name,
         server.shown_url,
@@ -45,13 +45,13 @@ def introduction(worker: Worker) -> Introduction:
 def announce(worker: Worker, format: Format) -> None:
     if not logger.isEnabledFor(logging.INFO):
         return
-    known = introduction(worker)
+    facts = banner(worker)
     if format is Format.RICH:
-        # Loaded by name: panels are of use on a terminal only.
-        importlib.import_module("docket.cli.rich_banner").show(known)
+        # Imported lazily: only a terminal needs panels.
+        importlib.import_module("docket.cli.rich_banner").show(facts)
         return
-    facts = {
-        "docket.name": known.docket, "docket.worker": known.worker, "url": known.url, "engine": known.engine,
-        "concurrency": known.concurrency,
+    extra = {
+        "docket.name": facts.docket, "docket.worker": facts.worker, "url": facts.url, "engine": facts.engine,
+        "concurrency": facts.concurrency,
     }  # fmt: skip
-    logger.info("%s", known.line(), extra=facts)
+    logger.info("%s", facts.line(), extra=extra)

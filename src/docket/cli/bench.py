@@ -24,7 +24,7 @@ from docket.settings import change_settings
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
-# Finished tasks of a bench are of no use to anybody, so the server forgets them soon.
+# Nobody reads the finished tasks of a benchmark, so the server forgets them soon.
 REMEMBERED = timedelta(seconds=10)
 
 Tasks = Annotated[
@@ -35,7 +35,7 @@ Tasks = Annotated[
         envvar="DOCKET_BENCH_TASKS",
         parser=positive,
         metavar="NUMBER",
-        help="How many tasks to add and run.",
+        help="Add and run this many tasks.",
     ),
 ]
 Concurrency = Annotated[
@@ -45,7 +45,7 @@ Concurrency = Annotated[
         envvar="DOCKET_BENCH_CONCURRENCY",
         parser=positive,
         metavar="NUMBER",
-        help="How many run at a time.",
+        help="Run at most this many tasks at a time.",
     ),
 ]
 
@@ -53,14 +53,14 @@ Concurrency = Annotated[
 @app.command()
 @on_server
 def bench(docket: Docket, tasks: Tasks = 5000, concurrency: Concurrency = 100, json: Json = False) -> None:
-    """Measure what docket gets out of your server.
+    """Measure docket's speed on your server.
 
-    It takes some seconds, on a docket of its own of which nothing stays. One process adds and runs
-    the tasks, which do nothing: this is the most that one worker process can do here.
+    The benchmark takes a few seconds. It uses its own docket and removes it at the end. One process
+    adds and runs empty tasks, so the figures are the most that one worker process can reach.
     """
-    # A bench that is busy logging measures the log.
+    # Log lines would slow down what is measured.
     with docket_logs_only(Level.ERROR):
-        # The loop that workers have too.
+        # Workers use this event loop too.
         run(_bench(docket, tasks, concurrency, json), loop_factory())
 
 
@@ -71,23 +71,23 @@ async def _bench(docket: Docket, tasks: int, concurrency: int, as_json: bool) ->
         report = JsonReport() if as_json else LineReport()
         report.head(engine, server.shown_url)
         work = Bench(docket)
-        report.times("round_trip", "one command to the server", await work.round_trips())
+        report.times("round_trip", "one command to the server (round trip)", await work.round_trips())
         one_by_one = await work.add_one_by_one()
-        report.rate("add", "add, one after the other", one_by_one)
+        report.rate("add", "add, one by one", one_by_one)
         many = await work.add_many(tasks)
         report.rate("add_many", "add_many", many)
         waiting = one_by_one.count + many.count
         report.rate("run", f"run, one worker, concurrency {concurrency}", await work.drain(waiting, concurrency))
         await docket.clear()
         to_body, to_result = await work.latencies()
-        report.times("add_to_running", "from add to running", to_body)
-        report.times("add_to_result", "from add to its result", to_result)
+        report.times("add_to_running", "from add to start of the task", to_body)
+        report.times("add_to_result", "from add to result", to_result)
         report.foot()
 
 
 @asynccontextmanager
 async def _private(docket: Docket) -> AsyncGenerator[None]:
-    """Gives the docket a name of its own, and opens it; nothing of it stays."""
+    """Opens the docket under a new name, and removes all its keys at the end."""
     change_settings(docket, name=f"docket-bench-{secrets.token_hex(4)}", execution_ttl=REMEMBERED)
     docket.server.entry_seconds = 0.0
     async with docket:
@@ -100,7 +100,7 @@ async def _private(docket: Docket) -> AsyncGenerator[None]:
 
 
 class LineReport:
-    """A line for each measurement, as soon as it is there."""
+    """Writes a line for each measurement as soon as it is done."""
 
     def head(self, engine: str, url: str) -> None:
         typer.echo(f"docket {__version__} on {engine} at {url}")
@@ -117,7 +117,7 @@ class LineReport:
 
 
 class JsonReport:
-    """Everything at the end, in one object."""
+    """Writes one object at the end."""
 
     def __init__(self) -> None:
         self._found: dict[str, Any] = {}

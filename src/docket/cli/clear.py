@@ -16,9 +16,9 @@ app: typer.Typer = typer.Typer(add_completion=False)
 @app.command()
 @on_docket
 def clear(docket: Docket, json: Json = False) -> None:
-    """Remove every task that waits; running tasks go on.
+    """Cancel every waiting task. Running tasks continue.
 
-    Removed tasks are cancelled: whoever waits for one is told. Strikes stay.
+    Programs that wait for the result of a removed task get ExecutionCancelled. Strikes stay in effect.
     """
     removed = run(_clear(docket))
     if json:

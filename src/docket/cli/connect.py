@@ -1,4 +1,4 @@
-"""Opening a docket from a command."""
+"""Opens a docket for a command."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
-    """Runs a command's work. Ctrl-C cancels it, so that whatever is open gets closed."""
+    """Runs the coroutine of a command. Ctrl-C cancels it, so that it closes its docket."""
     with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(work)
 
 
 @asynccontextmanager
 async def opened(docket: Docket, *, must_exist: bool = True) -> AsyncGenerator[Docket]:
-    """Opens the docket that a command works on. A command that only looks does not make a folder
-    for a server to live in."""
+    """Opens the docket of a command. With `must_exist`, an embedded docket must have its folder
+    already: a command that only reads must not create one."""
     url = hide_password(docket.url)
     address = parse(docket.url)
     if address.kind is Kind.MEMORY:
         raise WrongUsage(
-            f"--url {url}: memory:// is not supported by this command, since what is in it lives and dies inside one "
-            "process; use redis://… to name a server, or embedded:///path/to/folder"
+            f"--url {url}: memory:// is not supported by this command, because its tasks exist in one process only; "
+            "use redis://… for a server, or embedded:///path/to/folder"
         )
     if must_exist and address.folder is not None and not address.folder.is_dir():
         raise CommandFailed(
-            f"--url {url}: there is no folder {address.folder} yet; "
-            "it is made by the first worker or producer that uses it"
+            f"--url {url}: the folder {address.folder} does not exist; "
+            "the first worker or producer that uses it creates it"
         )
-    # A command does not wait for its server.
+    # A command fails at once if the server is unreachable.
     docket.server.entry_seconds = 0.0
     async with docket:
         yield docket

@@ -1,4 +1,4 @@
-"""A docket's live view, drawn for a terminal of any size."""
+"""Draws the live state of a docket on a terminal of any size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAR_WIDTH = 24
 
 
 class Dashboard:
-    """Draws what an observer sees; the tables share whatever height there is."""
+    """Draws the state of an observer. The tables share the height of the terminal."""
 
     def __init__(self, title: str, state: LiveState, hint: str = "") -> None:
         self.title = title
@@ -49,7 +49,7 @@ class Dashboard:
             f"Running {_of(len(running), state.census.running if state.census else 0)}", _running(running, state.now)
         )
         yield _section(f"Workers {_of(len(workers), len(state.workers))}", _workers(workers, state))
-        yield _section("Failures since we look", _failures(failures))
+        yield _section("Failures since the start", _failures(failures))
         if self.foot:
             yield Text(printable(self.foot), style="dim", no_wrap=True, overflow="ellipsis")
 
@@ -74,9 +74,9 @@ def _counts(state: LiveState) -> RenderableType:
         ("scheduled", census.scheduled, "magenta"),
     ]
     if census.parked:
-        parts.insert(2, ("wait for a limit", census.parked, "yellow"))
+        parts.insert(2, ("waiting for a limit", census.parked, "yellow"))
     if census.unknown:
-        parts.append(("wait for a worker that knows their function", census.unknown, "red"))
+        parts.append(("with an unknown function", census.unknown, "red"))
     if census.dead:
         parts.append(("dead letters", census.dead, "red"))
     line = Text()
@@ -85,7 +85,7 @@ def _counts(state: LiveState) -> RenderableType:
         line.append(f" {name}   ")
     if census.oldest_waiting_ms is not None and census.ready:
         line.append(
-            f"the oldest waits for {format_duration(max(census.server_ms - census.oldest_waiting_ms, 0) / 1000)}",
+            f"oldest ready for {format_duration(max(census.server_ms - census.oldest_waiting_ms, 0) / 1000)}",
             style="dim",
         )
     return line
@@ -93,10 +93,10 @@ def _counts(state: LiveState) -> RenderableType:
 
 def _unknown(state: LiveState) -> RenderableType:
     functions = (
-        f"{function.name} ({function.tasks:,}, since {ago(from_ms(function.since_ms), state.now)})"
+        f"{function.name} ({function.tasks:,}, first {ago(from_ms(function.since_ms), state.now)})"
         for function in state.unknown
     )
-    text = printable(f"unknown to the workers: {', '.join(functions)}")
+    text = printable(f"functions that no worker knows: {', '.join(functions)}")
     return Text(text, style="bold red", no_wrap=True, overflow="ellipsis")
 
 
@@ -119,7 +119,7 @@ def sparkline(values: Sequence[float]) -> str:
     most = max(values, default=0.0)
     if most <= 0:
         return ""
-    # Little is shown as little, and nothing as nothing.
+    # A small value still shows a small block; only zero is blank.
     return "".join(BLOCKS[max(round(value / most * (len(BLOCKS) - 1)), 1 if value > 0 else 0)] for value in values)
 
 

@@ -1,4 +1,4 @@
-"""The options that say which docket a command works on, and how it is set."""
+"""The options that select a command's docket and change its settings."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _PANEL = "Settings of the docket"
 
 @dataclass(frozen=True)
 class DocketOptions:
-    """The settings of a docket that the user gave. None leaves a setting to the application or,
-    without one, to its default."""
+    """The settings of a docket on the command line. None keeps the setting of the application or,
+    without an application, the default."""
 
     app: str | None = None
     docket: str | None = None
@@ -50,14 +50,15 @@ class DocketOptions:
     credential_provider: str | None = None
 
     def load(self) -> Docket:
-        """The docket, not open. WrongUsage if there is none, or if it cannot be set like this."""
+        """Returns the docket, not open. Raises WrongUsage if it cannot be loaded or if a setting is
+        not valid."""
         changes = self._changes()
         try:
             if self.app is None:
                 return Docket(**changes)
             docket = load_app(self.app)
             if changes:
-                self._tell_overridden(docket)
+                self._warn_of_overrides(docket)
                 change_settings(docket, **changes)
             return docket
         except DocketError:
@@ -74,18 +75,18 @@ class DocketOptions:
                 changes[name] = load(f"--{name.replace('_', '-')}", changes[name])
         return changes
 
-    def _tell_overridden(self, docket: Docket) -> None:
-        """A variable that was left in the environment may lead
-        a worker to another docket than its application's."""
+    def _warn_of_overrides(self, docket: Docket) -> None:
+        """A forgotten environment variable can lead a worker
+        to a docket other than its application's."""
         if self.docket is not None and self.docket != docket.name:
-            logger.warning("docket %r is used instead of %r of %s", self.docket, docket.name, self.app)
+            logger.warning("using docket %r instead of %r from %s", self.docket, docket.name, self.app)
         if self.url is not None and self.url != docket.url:
             shown = hide_password(self.url), hide_password(docket.url)
-            logger.warning("server %s is used instead of %s of %s", *shown, self.app)
+            logger.warning("using server %s instead of %s from %s", *shown, self.app)
 
 
 def load_app(path: str) -> Docket:
-    """The docket that `module:name` means. WrongUsage if it means something else."""
+    """Loads the docket `module:name`. Raises WrongUsage if it is not a docket."""
     found = load("--app", path)
     if not isinstance(found, Docket) and callable(found):
         try:
@@ -96,11 +97,11 @@ def load_app(path: str) -> Docket:
         found.close()
     if not isinstance(found, Docket):
         raise WrongUsage(
-            f"--app {path}: that is {type(found).__name__!r}; "
+            f"--app {path}: this is of type {type(found).__name__!r}; "
             "name a Docket that is not open, or a function that returns one"
         )
     if is_open(found):
-        raise WrongUsage(f"--app {path}: that docket is open already; name one that is not")
+        raise WrongUsage(f"--app {path}: this docket is already open; name a Docket that is not open")
     return found
 
 
@@ -124,13 +125,13 @@ ENVIRONMENT = {
     "credential_provider": "DOCKET_CREDENTIAL_PROVIDER",
 }
 
-_WHERE: dict[str, Any] = {
+_SELECTION: dict[str, Any] = {
     "app": Annotated[
         str | None,
         _option(
             "app",
             "The application's docket, with its settings and tasks: a Docket that is not open, or a function that "
-            "returns one. Other options go before its settings.",
+            "returns one. The other options override its settings.",
             metavar="MODULE:NAME",
         ),
     ],
@@ -142,8 +143,8 @@ _WHERE: dict[str, Any] = {
         str | None,
         _option(
             "url",
-            "The server: redis://…, valkey://…, redis+cluster://…, redis+sentinel://…, or embedded:///folder, "
-            "which needs none.",
+            "The server: redis://…, valkey://…, redis+cluster://… or redis+sentinel://…; or embedded:///folder, "
+            "which needs no server.",
             "--url",
             "-u",
             envvar=["DOCKET_URL", "DOCKET_REDIS_URL"],
@@ -155,8 +156,8 @@ _WHERE: dict[str, Any] = {
 
 
 def _settings(*, hidden: bool) -> dict[str, Any]:
-    """Commands that only look need few of these. They accept
-    them all, since one environment serves all commands."""
+    """Commands that do not run tasks need few of these options. They
+    accept all of them, because all commands share one environment."""
     panel: dict[str, Any] = {"rich_help_panel": None if hidden else _PANEL}
     rare: dict[str, Any] = {**panel, "hidden": hidden}
 
@@ -169,37 +170,39 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
             int | None, _option(name, help, parser=positive, metavar="NUMBER", show_default=default, **rare)
         ]
 
-    storage = _option(
-        "result_storage", "Where results are stored, if not on the server.", metavar="MODULE:NAME", **rare
-    )
+    storage = _option("result_storage", "Store results here instead of on the server.", metavar="MODULE:NAME", **rare)
     credentials = _option(
-        "credential_provider", "Gives user name and password for the server.", metavar="MODULE:NAME", **panel
+        "credential_provider", "Provides the user name and password for the server.", metavar="MODULE:NAME", **panel
     )
     return {
-        "execution_ttl": length("execution_ttl", "How long finished tasks are remembered.", "15m"),
-        "heartbeat_interval": length("heartbeat_interval", "How often a worker shows that it lives.", "2s"),
-        "missed_heartbeats": number("missed_heartbeats", "After so many without a sign of life it is dead.", "5"),
-        "max_payload": number("max_payload", "How many bytes the arguments or the result may have.", "8388608"),
-        "max_losses": number("max_losses", "A task that loses its worker so often is buried.", "3"),
-        "add_patience": length("add_patience", "How long an add is repeated that cannot be written down.", "2s"),
+        "execution_ttl": length("execution_ttl", "Keep finished tasks and their results for this long.", "15m"),
+        "heartbeat_interval": length("heartbeat_interval", "The time between two heartbeats of a worker.", "2s"),
+        "missed_heartbeats": number(
+            "missed_heartbeats", "A worker counts as dead after missing this many heartbeats.", "5"
+        ),
+        "max_payload": number(
+            "max_payload", "The largest size of the arguments or of the result, in bytes.", "8388608"
+        ),
+        "max_losses": number("max_losses", "A task whose worker dies this many times becomes a dead letter.", "3"),
+        "add_patience": length("add_patience", "Retry an add for this long while the server fails.", "2s"),
         "result_storage": Annotated[str | None, storage],
         "credential_provider": Annotated[str | None, credentials],
     }
 
 
 def on_docket(command: Callable[..., R]) -> Callable[..., R]:
-    """Gives a command these options; it is called with
-    the docket that they mean, not open, as `docket`."""
+    """Adds these options to a command, which receives
+    the docket that they select, not open, as `docket`."""
     return _with_options(command, lambda options: options.load(), hidden=True)
 
 
 def on_server(command: Callable[..., R]) -> Callable[..., R]:
-    """The same for a command that has a docket of its own, so that it takes no name."""
-    return _with_options(command, lambda options: options.load(), hidden=True, where=("app", "url"))
+    """The same for a command that creates its own docket and so needs no name."""
+    return _with_options(command, lambda options: options.load(), hidden=True, selected_by=("app", "url"))
 
 
 def with_docket_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Gives a command these options; it is called with the DocketOptions as `docket`."""
+    """Adds these options to a command, which receives the DocketOptions as `docket`."""
     return _with_options(command, lambda options: options, hidden=False)
 
 
@@ -208,13 +211,13 @@ def _with_options(
     make: Callable[[DocketOptions], Docket | DocketOptions],
     *,
     hidden: bool,
-    where: Iterable[str] = tuple(_WHERE),
+    selected_by: Iterable[str] = tuple(_SELECTION),
 ) -> Callable[..., R]:
     settings = _settings(hidden=hidden)
 
     @functools.wraps(command)
     def run(**arguments: Any) -> R:
-        options = DocketOptions(**{name: arguments.pop(name) for name in (*where, *settings)})
+        options = DocketOptions(**{name: arguments.pop(name) for name in (*selected_by, *settings)})
         return command(docket=make(options), **arguments)
 
     hints = get_type_hints(command, include_extras=True)
@@ -223,11 +226,11 @@ def _with_options(
         for name, parameter in inspect.signature(command).parameters.items()
         if name != "docket"
     ]
-    places, rest = _parameters({name: _WHERE[name] for name in where}), _parameters(settings)
-    # The parser reads both; a signature may name a
-    # parameter only once, in any order if all are keywords.
+    selection, rest = _parameters({name: _SELECTION[name] for name in selected_by}), _parameters(settings)
+    # Typer reads annotations and signature. Only the signature counts here. All
+    # its parameters are keywords, so that those with defaults may come first.
     run.__annotations__ = {}
-    run.__signature__ = inspect.Signature([*places, *own, *rest])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*selection, *own, *rest])  # type: ignore[attr-defined]
     return run
 
 

@@ -1,4 +1,4 @@
-"""Durations as people write them: `250ms`, `5s`, `10m`, `2h`, `1h30m`, `1:30`."""
+"""Reads and writes durations: `250ms`, `5s`, `10m`, `2h`, `1h30m`, `1:30`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
 def read_duration(text: str) -> timedelta:
-    """The duration; a bare number is in seconds, `1:30`
-    is minutes and seconds. ValueError if it is none."""
+    """Reads a duration. A number without a unit is in seconds, `1:30` is
+    minutes and seconds. Raises ValueError if the text is not a duration."""
     stripped = text.strip().lower()
     try:
         found = next((length for read in (_by_units, _by_clock, _bare) if (length := read(stripped)) is not None), None)
     except OverflowError:
         raise ValueError(f"{text!r} is too long") from None
     if found is None:
-        raise ValueError(f"{text!r} is no duration: write 250ms, 5s, 10m, 2h or 1:30")
+        raise ValueError(f"{text!r} is not a duration: write 250ms, 5s, 10m, 2h or 1:30")
     return found
 
 
 def duration(value: str | timedelta) -> timedelta:
-    """The same for an option of the command line."""
+    """Reads a duration as an option of the command line."""
     if isinstance(value, timedelta):
         return value
     try:
@@ -44,7 +44,7 @@ def duration(value: str | timedelta) -> timedelta:
 
 
 def write_duration(length: timedelta) -> str:
-    """A duration that `read_duration` reads back."""
+    """Writes a duration in a form that `read_duration` reads."""
     return f"{length // timedelta(microseconds=1)}us"
 
 

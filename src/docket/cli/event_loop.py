@@ -1,4 +1,4 @@
-"""Which event loop runs."""
+"""Chooses the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def has_uvloop() -> bool:
 
 
 def loop_factory(wanted: bool | None = None) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is wanted, or if nobody said otherwise and it is there."""
+    """Returns uvloop's factory if uvloop is installed and not switched off, else None."""
     if wanted is False or not has_uvloop():
         return None
     return importlib.import_module("uvloop").new_event_loop

@@ -1,5 +1,5 @@
-"""What a user reads when a command cannot do its work:
-one line that says what to do, and an exit code."""
+"""Explains a failed command to its user: one line
+that gives the remedy, and an exit code."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ FAILED, WRONG_USAGE = 1, 2
 
 
 class CommandFailed(Exception):
-    """The command cannot go on; the text is for the user."""
+    """The command cannot continue. The text is for the user."""
 
     code = FAILED
 
 
 class StopRequested(SystemExit):
-    """A signal came before there was anything to finish."""
+    """A signal arrived before the worker had started."""
 
 
 class WrongUsage(CommandFailed):
-    """What the user asked for makes no sense; the text says why."""
+    """The command line is wrong. The text says why."""
 
     code = WRONG_USAGE
 
@@ -45,14 +45,14 @@ class Explanation:
 
 
 def explain(error: Exception) -> Explanation | None:
-    """What to tell the user, or None if the error is a fault of docket's own."""
+    """Returns the explanation for the user, or None if the error is a bug in docket."""
     if isinstance(error, CommandFailed):
         return Explanation(str(error), error.code)
     if isinstance(error, UnknownScheme):
         return Explanation(f"--url: {error}", WRONG_USAGE)
     if isinstance(error, ServerUnreachable):
         return Explanation(
-            f"{str(error).rstrip('.')}. Is the server running? Name another with --url or DOCKET_URL; "
+            f"{str(error).rstrip('.')}. Is the server running? Choose another with --url or DOCKET_URL; "
             "embedded:///path/to/folder needs no server",
             FAILED,
         )
@@ -64,12 +64,12 @@ def explain(error: Exception) -> Explanation | None:
 
 
 def _of_the_parser(error: Any) -> Explanation | None:
-    """Typer's own errors have a text, an exit code and mostly the context of the command."""
+    """Explains an error of typer, which has a text, an exit code and usually a context."""
     if not hasattr(error, "format_message"):
         return None
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "docket"
-    # The parser's library puts its own word before ours.
+    # Typer adds this prefix to the texts of our parsers.
     text = error.format_message().rstrip(".").replace("Value error, ", "")
     if text and error.exit_code == WRONG_USAGE:
         text = f"{text[0].lower()}{text[1:]} (see {command} --help)"

@@ -1,4 +1,4 @@
-"""A group of commands that are loaded when they are named, and whose errors are one line."""
+"""A group of commands that imports a command only when it runs, and prints errors on one line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from docket.cli.streams import accept_every_character, discard_output
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """Where a command is (`module:typer_app`), what it does
-    in one line, and under which heading it is listed."""
+    """A command in the list: its location (`module:typer_app`),
+    its summary and the panel that lists it."""
 
     path: str
     summary: str
@@ -34,12 +34,12 @@ class CommandEntry:
 
 
 def _unwrapped(text: str) -> str:
-    """A paragraph on one line: the terminal's width decides where it breaks, not the source's."""
+    """Puts each paragraph on one line: the terminal wraps it, not the source."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 class LazyCommands(TyperGroup):
-    """Lists commands by what the table says, and imports only the one that is called."""
+    """Lists commands from `entries`, and imports only the command that runs."""
 
     entries: ClassVar[Mapping[str, CommandEntry]] = {}
 
@@ -62,14 +62,14 @@ class LazyCommands(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Runs a command and exits: 0 done, 1 failed, 2 wrong
-        usage, 130 interrupted. What went wrong is one line."""
+        usage, 130 interrupted. An error is one line."""
         accept_every_character()
         try:
             code = super().main(args, prog_name or "docket", complete_var, False, windows_expand_args, **extra)
         except typer.Abort:
             code = 1
         except BrokenPipeError:
-            # The reader has left: `docket snapshot | head -1`.
+            # The reader closed the pipe: `docket snapshot | head -1`.
             discard_output()
             code = 1
         except Exception as error:

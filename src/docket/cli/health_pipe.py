@@ -1,4 +1,4 @@
-"""How a supervised worker tells how it is: a line a second through a pipe."""
+"""Reports the health of a supervised worker: one line a second through a pipe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ REPORT_SECONDS = 1.0
 
 
 class HealthPipe:
-    """Writes the worker's health from a thread of its own, so also while the event loop is blocked.
+    """Writes the worker's health from its own thread, so that reports go on while the event loop is
+    blocked.
 
-    A supervisor that is gone cannot pass signals on:
-    then the worker stops, as if it had been told to.
+    A supervisor that is gone can no longer forward signals.
+    The worker then stops, as after a SIGTERM.
     """
 
     def __init__(self, pipe: int, problem: Callable[[], str | None]) -> None:
@@ -35,13 +36,13 @@ class HealthPipe:
         self._thread.join()
 
     def _run(self) -> None:
-        # Often at first: a supervisor waits to hear that all is well.
+        # Frequent at first: the supervisor waits for the start of the worker.
         pause = 0.05
         while not self._stopped.wait(pause):
             problem = self._problem()
             pause = REPORT_SECONDS if problem is None else min(pause * 2, REPORT_SECONDS)
             try:
-                # A supervisor that does not read misses some; the next line tells as much.
+                # If the pipe is full, drop this report: the next one replaces it.
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._pipe, json.dumps({"problem": problem}).encode() + b"\n")
             except OSError:

@@ -23,12 +23,13 @@ MOST_SHOWN = 10
 @app.command("import")
 @on_docket
 def import_tasks(docket: Docket, json: Json = False) -> None:
-    """Take over the tasks that pydocket left under this docket's name.
+    """Import the tasks that pydocket stored under the docket's name.
 
-    Stop its workers and producers first. Keys, arguments, attempts and times are kept. A task is
-    moved in one step, so the command may be interrupted and run again.
+    Stop the workers and producers of pydocket first. Tasks keep their keys, arguments, attempts and
+    due times. Each task moves in one step, so the command can be interrupted and run again.
     """
-    warnings.setLevel(logging.ERROR)  # It would advise to do what is being done.
+    # The warning advises the user to run this command.
+    warnings.setLevel(logging.ERROR)
     imported = run(_import(docket))
     if json:
         write_json({"docket": docket.name, **dataclasses.asdict(imported)})
@@ -45,21 +46,17 @@ def show(name: str, imported: Imported) -> None:
     moved = imported.scheduled + imported.queued
     tasks = "task" if moved == 1 else "tasks"
     typer.echo(
-        f"Took over {moved:,} {tasks} ({imported.scheduled:,} scheduled, {imported.queued:,} queued) of {name!r}"
+        f"Imported {moved:,} {tasks} ({imported.scheduled:,} scheduled, {imported.queued:,} queued) into docket {name!r}"
     )
     if imported.already_there:
         typer.echo(
-            f"{len(imported.already_there):,} stay, since docket has tasks of the same keys; import them when those have "
-            f"ended: {_first_of(imported.already_there)}"
+            f"Not imported: {len(imported.already_there):,} whose keys belong to unfinished tasks of this docket; run the "
+            f"import again when those have ended: {_first_of(imported.already_there)}"
         )
     if imported.unreadable:
-        typer.echo(
-            f"{len(imported.unreadable):,} cannot be read and stay where they are: {_first_of(imported.unreadable)}"
-        )
+        typer.echo(f"Not imported: {len(imported.unreadable):,} that cannot be read: {_first_of(imported.unreadable)}")
     if imported.strikes:
-        typer.echo(
-            f"{imported.strikes:,} strike instructions are not taken over: strike again what is still to be blocked"
-        )
+        typer.echo(f"Not imported: {imported.strikes:,} strike instructions; repeat the strikes that you still need")
 
 
 def _first_of(keys: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Single keys from a terminal."""
+"""Reads single keys from a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
     import termios
     import tty
 except ModuleNotFoundError:
-    # Windows: there Ctrl-C ends it.
+    # On Windows only Ctrl-C ends the command.
     termios = tty = None
 
 QUIT = frozenset({b"q", b"Q", b"\x1b", b"\x03", b"\x04"})
@@ -26,7 +26,7 @@ QUIT = frozenset({b"q", b"Q", b"\x1b", b"\x03", b"\x04"})
 
 @contextmanager
 def quitting(stop: Callable[[], None]) -> Generator[None]:
-    """Calls `stop` on q, Escape, Ctrl-C and SIGTERM; the terminal is left as it was found."""
+    """Calls `stop` on q, Escape, Ctrl-C and SIGTERM. Restores the terminal at the end."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         listen(loop, number, stop)
@@ -48,7 +48,7 @@ def _keys(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Generato
     before = termios.tcgetattr(terminal)
 
     def read() -> None:
-        # The end of the input means that the terminal is gone.
+        # An empty read means that the terminal is gone.
         if (typed := os.read(terminal, 32)) in QUIT or not typed:
             stop()
 

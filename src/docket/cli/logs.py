@@ -1,4 +1,4 @@
-"""How a worker's log lines look: for people, for pipes, for programs."""
+"""The formats of a worker's log: for people, for pipes, for programs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Format(enum.StrEnum):
 
 
 def default_format() -> Format:
-    """Colours for a terminal, plain lines for everything else."""
+    """Coloured lines on a terminal, else plain lines."""
     return Format.RICH if sys.stdout.isatty() else Format.PLAIN
 
 
 @contextmanager
 def logging_to_stdout(level: Level, format: Format, worker: str | None = None) -> Generator[None]:
-    """All logging of this process goes to standard
-    output, in one format; afterwards it is as it was.
+    """Sends all logging of this process to standard output in
+    one format, and restores the previous handlers at the end.
 
-    `worker`: its name, for every line, where several processes share the output.
+    `worker` is a name for every line, if several processes share the output.
     """
     root = logging.getLogger()
     before = root.handlers[:], root.level
@@ -54,7 +54,7 @@ def logging_to_stdout(level: Level, format: Format, worker: str | None = None) -
 
 @contextmanager
 def docket_logs_only(level: Level) -> Generator[None]:
-    """Of docket's own logging, only what is as grave as this is seen."""
+    """Suppresses docket's own log messages below this level."""
     own = logging.getLogger("docket")
     before = own.level
     own.setLevel(level.value)
@@ -71,7 +71,7 @@ def _handler(format: Format, worker: str | None) -> logging.Handler:
         return handler
     prefix = "" if worker is None else f"[{worker}] ".replace("%", "%%")
     if format is Format.RICH:
-        # Loaded by name: the highlighter and its like are of use on a terminal only.
+        # Imported lazily: only a terminal needs the highlighter.
         handler = importlib.import_module("docket.cli.rich_logs").rich_handler()
         handler.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
         return handler
@@ -81,8 +81,8 @@ def _handler(format: Format, worker: str | None) -> logging.Handler:
 
 
 class LogLines(logging.StreamHandler[TextIO]):
-    """Lines on a stream. When their reader leaves
-    (`docket worker | head -1`), the worker goes on without a log."""
+    """Writes lines to a stream. If the reader closes the pipe
+    (`docket worker | head -1`), the worker continues without a log."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], BrokenPipeError):
@@ -95,12 +95,12 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class JsonLines(logging.Formatter):
-    """One object per line: what every record has, whatever
-    `extra` brought along, and the traceback as text.
+    """Writes one object per line: the standard fields of a
+    record, its `extra` fields, and the traceback as text.
 
-    The names are those of `logging`. `timestamp`, `level`, `logger` and `exception` say the same in
-    other words; `timestamp` has its time zone, while `asctime` is local time. Where several
-    processes share the output, every line has the worker's name.
+    The fields have the names of `logging`. `timestamp`, `level`, `logger` and `exception` repeat
+    them under common names. `timestamp` includes its time zone, while `asctime` is local time. If
+    several processes share the output, every line has the worker's name.
     """
 
     def __init__(self, worker: str | None = None) -> None:

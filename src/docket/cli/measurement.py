@@ -1,4 +1,4 @@
-"""Measures what docket gets out of a server, from this process."""
+"""Measures docket's speed on a server, from this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from docket._aio import cancel_and_wait
 from docket.docket import Docket
 from docket.worker import Worker
 
-# A slow server is not kept busy for ever: each measurement
-# ends after about this long, with what it has.
+# Each measurement ends after about this long, with the figures it has: a slow server
+# must not make the benchmark endless.
 PATIENCE_SECONDS = 10.0
 ROUND_TRIPS, ONE_BY_ONE, LATENCIES = 200, 500, 200
 CHUNK = 1000
@@ -23,7 +23,7 @@ CHUNK = 1000
 
 @dataclass(frozen=True)
 class Rate:
-    """So many in so many seconds."""
+    """A count and the seconds it took."""
 
     count: int
     seconds: float
@@ -35,7 +35,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Times:
-    """How long it took, again and again, in seconds."""
+    """Repeated measurements of one duration, in seconds."""
 
     values: Sequence[float]
 
@@ -45,7 +45,7 @@ class Times:
 
 
 class Bench:
-    """A bench on one docket. Its tasks do nothing but note that they ran."""
+    """A benchmark on one docket. Its tasks only record that they ran."""
 
     def __init__(self, docket: Docket) -> None:
         self._docket = docket
@@ -53,9 +53,9 @@ class Bench:
         self._awaited = 0
         self._all_ran = asyncio.Event()
         self._started = 0.0
-        docket.register(self._note, names=["bench"])
+        docket.register(self._record_run, names=["bench"])
 
-    async def _note(self, number: int) -> int:
+    async def _record_run(self, number: int) -> int:
         self._started = time.perf_counter()
         self._ran += 1
         if self._ran >= self._awaited:
@@ -63,7 +63,7 @@ class Bench:
         return number
 
     async def round_trips(self) -> Times:
-        """The time of one command, without docket."""
+        """The times of single commands to the server."""
         values: list[float] = []
         end = time.monotonic() + PATIENCE_SECONDS
         while len(values) < ROUND_TRIPS and time.monotonic() < end:
@@ -92,7 +92,7 @@ class Bench:
         return Rate(count, time.perf_counter() - began)
 
     async def drain(self, waiting: int, concurrency: int) -> Rate:
-        """One worker runs all that waits."""
+        """The rate at which one worker runs all waiting tasks."""
         self._ran, self._awaited = 0, waiting
         self._all_ran.clear()
         began = time.perf_counter()
@@ -102,8 +102,8 @@ class Bench:
             return Rate(self._ran, time.perf_counter() - began)
 
     async def latencies(self) -> tuple[Times, Times]:
-        """From `add` to the body, and to the result in the caller's
-        hands, with a worker that has nothing else to do."""
+        """The times from `add` to the start of the task, and
+        to the result in the caller, with an idle worker."""
         to_body: list[float] = []
         to_result: list[float] = []
         end = time.monotonic() + PATIENCE_SECONDS
@@ -124,4 +124,4 @@ class Bench:
             try:
                 yield
             finally:
-                await cancel_and_wait([running], "docket: the bench is over")
+                await cancel_and_wait([running], "docket: the benchmark is over")

@@ -1,4 +1,4 @@
-"""Numbers as options: what is wrong with one is said together with the number."""
+"""Reads numbers from options. An error names the number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str | int], i
         try:
             number = int(value)
         except ValueError:
-            raise typer.BadParameter(f"{value!r} is no whole number") from None
+            raise typer.BadParameter(f"{value!r} is not a whole number") from None
         if number < least:
             raise typer.BadParameter(f"{number} is too small: it must be at least {least}")
         if most is not None and number > most:

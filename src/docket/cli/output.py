@@ -1,4 +1,4 @@
-"""What commands write: tables for people, columns for pipes, JSON for programs."""
+"""The output of commands: tables for people, columns for pipes, JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_terminal() -> bool:
 
 
 def console() -> Console:
-    """A console on standard output; made anew, since tests and pipes change what that is."""
+    """Returns a new console on standard output, which tests may have replaced."""
     return Console(highlight=False, soft_wrap=False)
 
 
@@ -30,7 +30,7 @@ def write_json(value: Any) -> None:
 
 
 def write_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on a terminal; aligned columns, nothing cut off, in a pipe."""
+    """Writes a table on a terminal, and aligned columns without truncation in a pipe."""
     listed = [list(row) for row in rows]
     if not is_terminal():
         if title:
@@ -54,19 +54,19 @@ def write_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines with their columns one below the other."""
+    """Formats rows as lines with aligned columns."""
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
 
 
 def printable(text: str) -> str:
-    """Keys, names and error texts are anybody's: what
-    would steer a terminal or break a line is escaped."""
+    """Escapes control characters and line breaks: keys, names
+    and error texts come from users and must not control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """How long ago, or in how long."""
+    """Formats a time relative to now: "5s ago" or "in 5s"."""
     seconds = (now - moment).total_seconds()
     return f"{format_duration(seconds)} ago" if seconds >= 0 else f"in {format_duration(-seconds)}"

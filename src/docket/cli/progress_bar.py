@@ -1,4 +1,4 @@
-"""One task on a terminal, with a bar."""
+"""Shows one task on a terminal, with a progress bar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STYLES = {
 
 
 class ProgressBar:
-    """Shows state and progress as they come."""
+    """Shows the events of a task."""
 
     def __init__(self, function: str, key: str) -> None:
         self._bar = Progress(

@@ -1,4 +1,4 @@
-"""Log lines on a terminal."""
+"""Formats log lines for a terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from docket.cli.streams import discard_output
 
 class LogConsole(Console):
     def on_broken_pipe(self) -> None:
-        """The reader of the log has left. The worker goes on, where rich would end the process."""
+        """Continues without a log when its reader closes the pipe. Rich would end the process."""
         self.quiet = True
         discard_output()
 
 
 def rich_handler() -> logging.Handler:
-    """Coloured lines. Arguments in them are anybody's
-    text, so nothing in them is taken as markup."""
+    """Returns a handler for coloured lines. Their arguments
+    come from users, so markup in them is not interpreted."""
     return RichHandler(
         console=LogConsole(),
         show_path=False,
@@ -29,6 +29,6 @@ def rich_handler() -> logging.Handler:
         log_time_format="%H:%M:%S",
         rich_tracebacks=True,
         tracebacks_max_frames=20,
-        # How the worker came to call a task is of no interest to its author.
+        # Frames of the worker do not help the author of a task.
         tracebacks_suppress=[docket.worker],
     )

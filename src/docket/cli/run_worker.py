@@ -1,4 +1,4 @@
-"""One worker process."""
+"""Runs a worker in this process."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from docket.worker.program import run_program
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# Options that are the command's own.
-_OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "processes_beside")
+# Options of the command that are not arguments of the worker.
+_OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "all_processes")
 
 
-def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
-    """Runs a worker until it is told to stop, and returns the exit code."""
-    # Until the worker itself listens to signals there is nothing to finish.
+def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:
+    """Runs a worker until it stops, and returns the exit code."""
+    # Before the worker installs its own signal handlers, no task runs that would have to finish.
     signal.signal(signal.SIGTERM, _end_at_once)
     docket = options.load()
     docket.enable_internal_instrumentation |= options.enable_internal_instrumentation
-    check_can_be_shared(docket.url, options.processes_beside)
+    check_can_be_shared(docket.url, options.all_processes)
     check_tasks(docket, options.tasks, options.fallback_task)
     dependencies = load_dependencies(options.dependencies)
-    announced = _worker_class(options, report_to)
+    announced = _worker_class(options, health_pipe)
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
         runner.run(run_program(announced, docket, **_arguments(options), dependencies=dependencies))
     return 0
@@ -44,15 +44,15 @@ def run_worker(options: WorkerOptions, report_to: int | None = None) -> int:
 def check_can_be_shared(url: str, processes: int) -> None:
     if processes > 1 and parse(url).kind is Kind.MEMORY:
         raise WrongUsage(
-            f"--url {url}: each process has a memory:// of its own, so --processes {processes} would not share "
-            "work; name a server, or embedded:///path/to/folder"
+            f"--url {url}: each process has its own memory://, so {processes} worker processes would not share "
+            "their tasks; use a server, or embedded:///path/to/folder"
         )
 
 
 def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> None:
     if options.app is None and options.tasks == (STANDARD_TASKS,) and options.fallback_task is None:
         logger.warning(
-            "without --tasks this worker knows docket's built-in tasks only; name yours, as in --tasks shop.tasks:tasks"
+            "without --tasks this worker knows only docket's built-in tasks; name yours, as in --tasks shop.tasks:tasks"
         )
 
 
@@ -61,7 +61,7 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _arguments(options: WorkerOptions) -> dict[str, Any]:
-    """The arguments of the worker. The docket's settings and the tasks are not among them."""
+    """The arguments of the worker, without the docket's settings and the tasks."""
     arguments = asdict(options)
     of_the_docket = [field.name for field in fields(DocketOptions)]
     for own in (*of_the_docket, *_OWN):
@@ -69,20 +69,20 @@ def _arguments(options: WorkerOptions) -> dict[str, Any]:
     return arguments
 
 
-def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]:
-    """A worker that says what it is when it starts, and
-    tells its supervisor how it is, if it has one."""
+def _worker_class(options: WorkerOptions, health_pipe: int | None) -> type[Worker]:
+    """A worker that logs the banner when it starts, and
+    reports its health to its supervisor, if it has one."""
 
     class AnnouncedWorker(Worker):
-        _report: HealthPipe | None = None
+        _health_pipe: HealthPipe | None = None
 
         async def __aenter__(self) -> Self:
             await super().__aenter__()
             if options.banner:
                 announce(self, options.logging_format)
-            if report_to is not None:
-                self._report = HealthPipe(report_to, self.health_problem)
-                self._report.start()
+            if health_pipe is not None:
+                self._health_pipe = HealthPipe(health_pipe, self.health_problem)
+                self._health_pipe.start()
             return self
 
         async def run_forever(self) -> None:
@@ -94,13 +94,14 @@ def _worker_class(options: WorkerOptions, report_to: int | None) -> type[Worker]
             await super().run_until_finished()
 
         def _warn(self) -> None:
-            # Not before all is well: an error is one line. A supervisor says it for its processes.
-            if report_to is None:
+            # Only after a successful start, so that a start that fails prints nothing but its
+            # error. A supervisor logs the warning once for all its processes.
+            if health_pipe is None:
                 warn_of_tasks(options)
 
         async def __aexit__(self, *exc_info: object) -> None:
-            if self._report is not None:
-                self._report.stop()
+            if self._health_pipe is not None:
+                self._health_pipe.stop()
             await super().__aexit__(*exc_info)
 
     return AnnouncedWorker

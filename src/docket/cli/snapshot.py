@@ -40,17 +40,19 @@ States = Annotated[
         "--state",
         envvar="DOCKET_SNAPSHOT_STATE",
         case_sensitive=False,
-        help="Only tasks in this state. May be repeated.",
+        help="Show only tasks in this state. May be repeated.",
     ),
 ]
 Function = Annotated[
     str | None,
-    typer.Option("--function", envvar="DOCKET_SNAPSHOT_FUNCTION", metavar="NAME", help="Only tasks of this function."),
+    typer.Option(
+        "--function", envvar="DOCKET_SNAPSHOT_FUNCTION", metavar="NAME", help="Show only tasks of this function."
+    ),
 ]
 Key = Annotated[
     str | None,
     typer.Option(
-        "--key", envvar="DOCKET_SNAPSHOT_KEY", metavar="PREFIX", help="Only tasks whose key begins like this."
+        "--key", envvar="DOCKET_SNAPSHOT_KEY", metavar="PREFIX", help="Show only tasks whose key starts with this."
     ),
 ]
 Limit = Annotated[
@@ -61,24 +63,20 @@ Limit = Annotated[
         envvar="DOCKET_SNAPSHOT_LIMIT",
         parser=positive,
         metavar="NUMBER",
-        help="Show about so many tasks.",
+        help="Show about this many tasks.",
     ),
 ]
-All = Annotated[
-    bool, typer.Option("--all", envvar="DOCKET_SNAPSHOT_ALL", help="Show all tasks, however many there are.")
-]
+All = Annotated[bool, typer.Option("--all", envvar="DOCKET_SNAPSHOT_ALL", help="Show all tasks.")]
 After = Annotated[
     str | None,
-    typer.Option("--after", envvar="DOCKET_SNAPSHOT_AFTER", metavar="PLACE", help="Go on where the page before ended."),
+    typer.Option("--after", envvar="DOCKET_SNAPSHOT_AFTER", metavar="CURSOR", help="Continue after the previous page."),
 ]
 Stats = Annotated[
-    bool, typer.Option("--stats", envvar="DOCKET_SNAPSHOT_STATS", help="Count the tasks of each function as well.")
+    bool, typer.Option("--stats", envvar="DOCKET_SNAPSHOT_STATS", help="Also count the tasks of each function.")
 ]
 Tasks = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tasks", envvar="DOCKET_TASKS", hidden=True, help="Accepted and not needed: no task is loaded to be shown."
-    ),
+    typer.Option("--tasks", envvar="DOCKET_TASKS", hidden=True, help="Accepted for compatibility, without effect."),
 ]
 
 
@@ -96,10 +94,10 @@ def snapshot(
     json: Json = False,
     tasks: Tasks = None,
 ) -> None:
-    """Show what waits, what runs and who works.
+    """Show the tasks that wait and run, and the workers.
 
-    Running tasks come first, then those that are ready, then those that wait for their time, in
-    that order of time. Arguments are not shown: they are only read by the workers.
+    Running tasks come first, then queued tasks, then scheduled tasks, each in the order of their
+    due times. Only the size of the arguments is shown: workers alone decode them.
     """
     states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
     cursor = _cursor(after)
@@ -141,7 +139,7 @@ def _show(name: str, view: View) -> None:
         columns = ("State", "Due", "Function", "Key", "Attempt", "Arguments", "Worker", "Running for")
         write_table("", columns, [_row(row, view.taken) for row in view.listing.rows])
     if view.listing.following is not None:
-        typer.echo(f"\nThere is more: --after {view.listing.following.text()}")
+        typer.echo(f"\nMore tasks: --after {view.listing.following.text()}")
     if view.stats:
         typer.echo("")
         columns = ("Function", "Running", "Queued", "Scheduled", "Earliest")
@@ -162,9 +160,9 @@ def _in_words(view: View) -> str:
         f"{census.scheduled:,} scheduled",
     ]
     if census.parked:
-        parts[1] += f" ({census.parked:,} wait for a limit)"
+        parts[1] += f" ({census.parked:,} waiting for a limit)"
     if census.unknown:
-        parts[1] += f" ({census.unknown:,} wait for a worker that knows their function)"
+        parts[1] += f" ({census.unknown:,} with an unknown function)"
     if census.dead:
         parts.append(f"{census.dead:,} dead letters")
     parts.append(f"{len(view.workers)} {'worker' if len(view.workers) == 1 else 'workers'}")
@@ -172,9 +170,10 @@ def _in_words(view: View) -> str:
 
 
 def _unknown(function: UnknownFunction, now: datetime) -> str:
-    tasks = f"{function.tasks:,} {'task waits' if function.tasks == 1 else 'tasks wait'}"
-    who = "a worker that knows it is busy" if function.is_known else "no live worker knows it"
-    return f"Unknown task {function.name!r}: {tasks} since {ago(from_ms(function.since_ms), now)}; {who}"
+    tasks = f"{function.tasks:,} {'task' if function.tasks == 1 else 'tasks'}"
+    reason = "the workers that know it are busy" if function.is_known else "no live worker knows it"
+    first = ago(from_ms(function.since_ms), now)
+    return f"Unknown function {function.name!r}: {tasks} waiting, the first since {first}; {reason}"
 
 
 def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Notices when Python source changes."""
+"""Watches Python source files for changes."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-LOOK_SECONDS = 0.5
-_NOT_OURS = frozenset({"node_modules", "__pycache__", "site-packages"})
+CHECK_SECONDS = 0.5
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
 class SourceWatcher:
-    """Looks at the times of the `.py` files below a folder;
-    hidden folders and virtual environments are left out."""
+    """Compares the modification times of the `.py` files below a
+    folder. Skips hidden folders and virtual environments."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen = self._look()
+        self._times = self._read_times()
 
     async def next_change(self) -> str:
-        """Returns when a file was changed, added or removed: its path below the folder."""
+        """Waits until a file is changed, added or removed. Returns its path below the folder."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            now = await asyncio.to_thread(self._look)
-            before, self._seen = self._seen, now
+            await asyncio.sleep(CHECK_SECONDS)
+            now = await asyncio.to_thread(self._read_times)
+            before, self._times = self._times, now
             if now != before:
                 different = {path for path, _ in now.items() ^ before.items()}
                 return min(different).removeprefix(f"{self._folder}{os.sep}")
 
-    def _look(self) -> dict[str, int]:
+    def _read_times(self) -> dict[str, int]:
         return dict(_source_files(str(self._folder)))
 
 
@@ -38,12 +38,12 @@ def _source_files(folder: str) -> Iterator[tuple[str, int]]:
         with os.scandir(folder) as found:
             entries = list(found)
     except OSError:
-        # Removed while we look.
+        # The folder was removed in the meantime.
         return
     if any(entry.name == "pyvenv.cfg" for entry in entries):
         return
     for entry in entries:
-        if entry.name.startswith(".") or entry.name in _NOT_OURS:
+        if entry.name.startswith(".") or entry.name in _SKIPPED:
             continue
         try:
             if entry.is_dir(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""Standard output as commands need it."""
+"""Adapts standard output for commands."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import cast
 
 
 def discard_output() -> None:
-    """The reader of our output has left. Nobody, the interpreter
-    on its way out included, shall trip over that."""
+    """Sends output to the null device, after the reader has closed the pipe. Neither later writes
+    nor the interpreter's exit then raise an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def accept_every_character() -> None:
-    """Characters that the output's encoding lacks are escaped:
-    a log line or an answer must not fail because of them."""
+    """Escapes characters that the output's encoding lacks:
+    a log line or a table must not fail because of them."""
     output: object = sys.stdout
     if isinstance(output, io.TextIOWrapper):
         cast("io.TextIOWrapper[io.BufferedWriter]", output).reconfigure(errors="backslashreplace")

@@ -20,9 +20,11 @@ restore_app: typer.Typer = typer.Typer(add_completion=False)
 
 ANY = "*"
 
-Function = Annotated[str, typer.Argument(metavar="FUNCTION", help="The name of the task; * for every task.")]
+Function = Annotated[
+    str, typer.Argument(metavar="FUNCTION", help="The name of the task function; * for every function.")
+]
 Parameter = Annotated[
-    str | None, typer.Argument(metavar="PARAMETER", help="The parameter to look at; none: every call.")
+    str | None, typer.Argument(metavar="PARAMETER", help="The parameter to compare. Without it, every call matches.")
 ]
 Comparison = Annotated[Operator | None, typer.Argument(metavar="OPERATOR", help="One of == != > >= < <= between.")]
 Value = Annotated[
@@ -43,16 +45,18 @@ def strike(
 ) -> None:
     """Block tasks by function, by argument, or by both.
 
+    Workers cancel matching tasks instead of running them, until the strike is restored.
+
     Examples: docket strike ship_order; docket strike ship_order
     customer == ACME; docket strike '*' amount '>' int:1000
     """
-    order = Strike(*_order(function, parameter, operator, value))
-    known = run(_send(docket, order))
+    instruction = Strike(*_target(function, parameter, operator, value))
+    known = run(_send(docket, instruction))
     if json:
-        write_json({"docket": docket.name, "struck": order.call_repr(), "was_in_effect": known})
+        write_json({"docket": docket.name, "struck": instruction.call_repr(), "was_in_effect": known})
         return
-    _hint(order, value)
-    typer.echo(f"{'Was struck already' if known else 'Struck'}: {order.call_repr()} on docket {docket.name!r}")
+    _hint(instruction, value)
+    typer.echo(f"{'Already struck' if known else 'Struck'}: {instruction.call_repr()} on docket {docket.name!r}")
 
 
 @restore_app.command()
@@ -65,23 +69,25 @@ def restore(
     value: Value = None,
     json: Json = False,
 ) -> None:
-    """Lift a strike. It takes the same arguments as the strike had."""
-    order = Restore(*_order(function, parameter, operator, value))
-    known = run(_send(docket, order))
+    """Lift a strike. Give the same arguments as for the strike."""
+    instruction = Restore(*_target(function, parameter, operator, value))
+    known = run(_send(docket, instruction))
     if json:
-        write_json({"docket": docket.name, "restored": order.call_repr(), "was_in_effect": known})
+        write_json({"docket": docket.name, "restored": instruction.call_repr(), "was_in_effect": known})
     elif known:
-        typer.echo(f"Restored: {order.call_repr()} on docket {docket.name!r}")
+        typer.echo(f"Restored: {instruction.call_repr()} on docket {docket.name!r}")
     else:
-        _hint(order, value)
-        typer.echo(f"There was no strike on {order.call_repr()} on docket {docket.name!r}")
+        _hint(instruction, value)
+        typer.echo(f"No such strike: {instruction.call_repr()} on docket {docket.name!r}")
 
 
-def _order(function: str, parameter: str | None, operator: Operator | None, value: str | None) -> tuple[Any, ...]:
+def _target(function: str, parameter: str | None, operator: Operator | None, value: str | None) -> tuple[Any, ...]:
     named = None if function in (ANY, "") else function
     about = None if parameter in (ANY, "", None) else parameter
     if named is None and about is None:
-        raise WrongUsage("name a function, or a parameter and a value, or all of them (see docket strike --help)")
+        raise WrongUsage(
+            "name a function, or a parameter with an operator and a value, or both (see docket strike --help)"
+        )
     if about is None:
         return named, None
     if operator is None or value is None:
@@ -93,24 +99,26 @@ def _order(function: str, parameter: str | None, operator: Operator | None, valu
         raise WrongUsage(f"VALUE: {error}") from None
 
 
-def _hint(order: StrikeInstruction, value: str | None) -> None:
-    """Text that looks like a number never equals a number; better said now than found out later."""
-    if isinstance(order.value, str) and value is not None and (name := values.better_type(value)) is not None:
+def _hint(instruction: StrikeInstruction, value: str | None) -> None:
+    """Text never equals a number, so the user may have forgotten the type."""
+    if isinstance(instruction.value, str) and value is not None and (name := values.better_type(value)) is not None:
         typer.echo(f"{value!r} is compared as text; if the argument is a {name}, write {name}:{value}", err=True)
 
 
-async def _send(docket: Docket, order: StrikeInstruction) -> bool:
-    """Sends it, and tells whether such a strike was in effect before."""
-    async with opened(docket, must_exist=isinstance(order, Restore)):
+async def _send(docket: Docket, instruction: StrikeInstruction) -> bool:
+    """Sends the instruction. Returns whether the strike was in effect before."""
+    async with opened(docket, must_exist=isinstance(instruction, Restore)):
         await docket.wait_for_strikes_loaded()
-        known = _is_in_effect(docket, order)
-        send = docket.strike if isinstance(order, Strike) else docket.restore
-        await send(order.function, order.parameter, order.operator, order.value)
+        known = _is_in_effect(docket, instruction)
+        send = docket.strike if isinstance(instruction, Strike) else docket.restore
+        await send(instruction.function, instruction.parameter, instruction.operator, instruction.value)
         return known
 
 
-def _is_in_effect(docket: Docket, order: StrikeInstruction) -> bool:
+def _is_in_effect(docket: Docket, instruction: StrikeInstruction) -> bool:
     return any(
-        strike.target == order.target and type(strike.value) is type(order.value) and strike.value == order.value
+        strike.target == instruction.target
+        and type(strike.value) is type(instruction.value)
+        and strike.value == instruction.value
         for strike in docket.strike_list.in_effect
     )

@@ -1,4 +1,4 @@
-"""Several worker processes, or one that is restarted when its source changes."""
+"""Supervises several worker processes, or one that restarts when its source changes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ logger: logging.Logger = logging.getLogger("docket.supervisor")
 
 
 class Supervisor:
-    """Keeps worker processes running, passes signals on
-    to them, and answers for their health on one port."""
+    """Keeps worker processes running, forwards signals to
+    them, and serves the health of all of them on one port."""
 
     def __init__(
         self,
@@ -29,26 +29,28 @@ class Supervisor:
         processes: int,
         *,
         reload: bool = False,
-        when_up: Callable[[], None] = lambda: None,
+        on_started: Callable[[], None] = lambda: None,
     ) -> None:
         self._health_port = options.healthcheck_port
         self._reload = reload
-        # Said once the first process works: an error that keeps it from that is the only line.
-        self._when_up = when_up
-        self._orders = 0
+        # Called when the first process has started, so that
+        # a start that fails prints nothing but its error.
+        self._on_started = on_started
+        self._stop_requests = 0
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
         self._processes = [
-            WorkerProcess(_for_process(options, base, index, processes), patient=reload) for index in range(processes)
+            WorkerProcess(_for_process(options, base, index, processes), keep_trying=reload)
+            for index in range(processes)
         ]
 
     def run(self) -> int:
-        """Runs until told to stop, until nothing is left to do,
-        or until the processes cannot start; the exit code."""
+        """Returns the exit code after a signal, when no task
+        is left, or when the worker processes cannot start."""
         with asyncio.Runner() as runner:
             return runner.run(self._run())
 
     def problem(self) -> str | None:
-        """Why not all processes take work, or None."""
+        """The reason why some worker process takes no work, or None."""
         problems = [
             f"{process.name}: {problem}" for process in self._processes if (problem := process.problem()) is not None
         ]
@@ -69,14 +71,14 @@ class Supervisor:
                         await watching
 
     async def _keep_all_running(self) -> int:
-        """The first process goes ahead: what keeps it from
-        starting would keep the others too, and is said once."""
+        """Starts the first process alone: an error that keeps it from starting
+        would hit every process, and the user should read it only once."""
         running = [asyncio.create_task(self._processes[0].keep_running())]
-        up = asyncio.create_task(self._processes[0].well_once.wait())
-        await asyncio.wait([*running, up], return_when=asyncio.FIRST_COMPLETED)
-        up.cancel()
-        if not running[0].done() and not self._orders:
-            self._when_up()
+        started = asyncio.create_task(self._processes[0].has_started.wait())
+        await asyncio.wait([*running, started], return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if not running[0].done() and not self._stop_requests:
+            self._on_started()
             running += [asyncio.create_task(process.keep_running()) for process in self._processes[1:]]
         try:
             codes = await asyncio.gather(*running)
@@ -87,9 +89,9 @@ class Supervisor:
         return max((1 if code not in (0, -signal.SIGTERM) else 0 for code in codes), default=0)
 
     def _stop_requested(self) -> None:
-        self._orders += 1
-        if self._orders == 1:
-            logger.info("stopping: running tasks are finished first; told again, they are handed back")
+        self._stop_requests += 1
+        if self._stop_requests == 1:
+            logger.info("stopping when the running tasks have finished; a second signal requeues them")
         self._stop_all()
 
     def _stop_all(self) -> None:
@@ -101,13 +103,13 @@ class Supervisor:
         logger.info("watching %s for changes", Path.cwd())
         while True:
             changed = await watcher.next_change()
-            logger.info("%s changed: starting anew", changed)
+            logger.info("%s changed: restarting", changed)
             await asyncio.gather(*(process.reload() for process in self._processes))
 
 
 def _for_process(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
-    """Names and metrics ports are each process's own, the health
-    port is the supervisor's; one introduction will do."""
+    """The options of one worker process. Each process has its own name and metrics port, the
+    supervisor serves the health port, and only the first process logs the banner."""
     return options.changed(
         name=f"{base}-{index + 1}" if processes > 1 else base,
         healthcheck_port=None,

@@ -1,4 +1,4 @@
-"""Which function a task's name means, and where it is written."""
+"""The function behind a task's name, and its source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, cast
 @dataclass(frozen=True)
 class TaskFunctionInfo:
     """A task's name, its function as `module:qualname`, and
-    its source as `file:line`; "" where Python cannot tell."""
+    its source as `file:line`, or "" if it is unknown."""
 
     name: str
     function: str
@@ -26,7 +26,7 @@ def describe_task(name: str, function: Any) -> TaskFunctionInfo:
 
 
 def _body(function: Any) -> Any:
-    """The function that its author wrote, without decorators, partial arguments and instances."""
+    """The function itself, without decorators, partial arguments and instances."""
     while isinstance(function, functools.partial):
         function = cast(Any, function).func
     function = inspect.unwrap(function)

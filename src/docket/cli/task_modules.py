@@ -1,4 +1,4 @@
-"""Loading the functions a user named on the command line; what is wrong with them is one line."""
+"""Loads the objects that the command line names as `module:name`. An error is one line."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 def find_modules_here() -> None:
-    """Modules of the current folder can be named, as with `python -m`."""
+    """Makes modules of the current folder importable, as `python -m` does."""
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
 
 
 def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> None:
-    """Loads and registers everything once, so that a mistake is found before the worker starts."""
+    """Loads and registers the tasks, to find mistakes before the worker starts."""
     for path in paths:
         load("--tasks", path)
         try:
@@ -34,29 +34,30 @@ def check_tasks(docket: Docket, paths: Iterable[str], fallback: str | None) -> N
         except (TypeError, ValueError) as error:
             raise WrongUsage(f"--tasks {path}: {_collection_problem(error)}") from error
     if fallback and not callable(load("--fallback-task", fallback)):
-        raise WrongUsage(f"--fallback-task {fallback}: that is no function")
+        raise WrongUsage(f"--fallback-task {fallback}: this is not a function")
 
 
 def load_dependencies(path: str | None) -> Any:
-    """The worker's own dependencies, found to be good."""
+    """Loads the worker's dependencies and checks them."""
     if not path:
         return None
     found = load("--dependencies", path)
     try:
         worker_dependencies(found)
     except (TypeError, ValueError) as error:
-        raise WrongUsage(f"--dependencies {path}: {error}") from error
+        problem = "this is not a mapping or a sequence" if "not iterable" in str(error) else error
+        raise WrongUsage(f"--dependencies {path}: {problem}") from error
     return found
 
 
 def _collection_problem(error: Exception) -> str:
     if "not iterable" in str(error):
-        return "that is no collection; write tasks = [first_task, second_task] in the module and name that"
+        return "this is not a collection; write tasks = [first_task, second_task] in the module and name that list"
     return str(error)
 
 
 def load(option: str, path: str) -> Any:
-    """What `module:name` means. WrongUsage if there is no such thing."""
+    """Loads the object `module:name`. Raises WrongUsage if it does not exist."""
     find_modules_here()
     module_name, _, name = path.rpartition(":")
     if not module_name or not name:
@@ -75,16 +76,16 @@ def _import(option: str, path: str, name: str) -> Any:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
-            where = f"there is no module {missing!r}, neither installed nor in {os.getcwd()}"
+            problem = f"there is no module {missing!r}, neither installed nor in {os.getcwd()}"
             if name.endswith(".py"):
-                where = f"name the module, not its file: {path.replace('.py:', ':').replace('/', '.')}"
+                problem = f"name the module, not its file: {path.replace('.py:', ':').replace('/', '.')}"
         else:
-            where = _in_module(error)
-        raise WrongUsage(f"{option} {path}: {where}") from error
+            problem = _in_module(error)
+        raise WrongUsage(f"{option} {path}: {problem}") from error
 
 
 def _in_module(error: BaseException) -> str:
-    """The module is there and cannot be imported: its author wants to know where."""
+    """Describes an error inside the module, with its file and line."""
     logger.debug("the module cannot be imported", exc_info=error)
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"

@@ -21,7 +21,7 @@ from docket.execution import Disposition, Execution
 app: typer.Typer = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="List the tasks that a worker would know, or schedule a built-in one.",
+    help="List the tasks that a worker would know, or schedule a built-in task.",
 )
 
 Tasks = Annotated[
@@ -30,7 +30,7 @@ Tasks = Annotated[
         "--tasks",
         envvar="DOCKET_TASKS",
         metavar="MODULE:NAME",
-        help="Where the tasks are: an iterable of functions. May be repeated.",
+        help="The tasks: an iterable of functions in a module. May be repeated.",
     ),
 ]
 Message = Annotated[str, typer.Argument(help="The message.")]
@@ -42,12 +42,14 @@ Delay = Annotated[
         envvar="DOCKET_TASK_DELAY",
         metavar="DURATION",
         show_default="0s",
-        help="How long to wait first.",
+        help="Run the task after this delay.",
     ),
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--key", envvar="DOCKET_TASK_KEY", metavar="KEY", help="The key of the task; by default a fresh one."),
+    typer.Option(
+        "--key", envvar="DOCKET_TASK_KEY", metavar="KEY", help="The key of the task. By default a new unique key."
+    ),
 ]
 
 
@@ -56,7 +58,7 @@ Key = Annotated[
 def ls(docket: Docket, tasks: Tasks = None, json: Json = False) -> None:
     """List the tasks that a worker with these options would know: name, function, source.
 
-    Nothing is asked of a server.
+    The command does not connect to the server.
     """
     check_tasks(docket, tasks or (), None)
     found = [describe_task(name, function) for name, function in docket.tasks.items()]
@@ -103,7 +105,7 @@ def sleep(
     key: Key = None,
     json: Json = False,
 ) -> None:
-    """Schedule a task that sleeps for a while."""
+    """Schedule a task that sleeps for some time."""
     _schedule("sleep", seconds, docket, delay, key, json)
 
 
@@ -118,9 +120,9 @@ def _schedule(task: str, argument: Any, docket: Docket, delay: timedelta, key: s
     elif execution.disposition is Disposition.SCHEDULED:
         typer.echo(f"Added {task} task {execution.key!r} to docket {name!r}")
     elif execution.disposition is Disposition.STRUCK:
-        typer.echo(f"A strike on docket {name!r} blocks {task}: nothing was added")
+        typer.echo(f"Nothing was added: a strike on docket {name!r} blocks {task}")
     else:
-        typer.echo(f"Docket {name!r} has a task {execution.key!r} already: nothing was added")
+        typer.echo(f"Nothing was added: docket {name!r} already has a task {execution.key!r}")
 
 
 async def _add(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None) -> Execution:

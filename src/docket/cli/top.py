@@ -33,7 +33,7 @@ Interval = Annotated[
         envvar="DOCKET_TOP_INTERVAL",
         metavar="DURATION",
         show_default="1s",
-        help="How often to look.",
+        help="The time between two refreshes.",
     ),
 ]
 Count = Annotated[
@@ -44,7 +44,7 @@ Count = Annotated[
         parser=positive,
         envvar="DOCKET_TOP_COUNT",
         metavar="NUMBER",
-        help="TaskStatus so often, then stop.",
+        help="Stop after this many refreshes.",
     ),
 ]
 
@@ -59,10 +59,10 @@ def top(
 ) -> None:
     """Watch a docket live: queues, rates, running tasks, failures.
 
-    q quits. In a pipe there is a line for each look.
+    Press q to quit. In a pipe, the command writes one line for each refresh.
     """
     if interval < timedelta(milliseconds=50):
-        raise typer.BadParameter("look every 50ms at most", param_hint="'--interval'")
+        raise typer.BadParameter("it must be at least 50ms", param_hint="'--interval'")
     run(_top(docket, interval.total_seconds(), count, json))
 
 
@@ -84,29 +84,29 @@ async def _screen(
 ) -> None:
     server = docket.server
     title = printable(f"docket {docket.name!r} at {server.shown_url} ({server.engine_name} {server.engine_version})")
-    view = Dashboard(title, observer.state, "q quits")
+    view = Dashboard(title, observer.state, "q: quit")
     with Live(view, console=console(), screen=True, auto_refresh=False) as live:
-        async for _ in _looks(observer, stopped, interval, count):
+        async for _ in _states(observer, stopped, interval, count):
             live.refresh()
 
 
 async def _lines(observer: Observer, stopped: asyncio.Event, interval: float, count: int | None, as_json: bool) -> None:
-    async for state in _looks(observer, stopped, interval, count):
+    async for state in _states(observer, stopped, interval, count):
         if as_json:
             write_json(_facts(state))
         else:
             typer.echo(_line(state))
 
 
-async def _looks(
+async def _states(
     observer: Observer, stopped: asyncio.Event, interval: float, count: int | None
 ) -> AsyncGenerator[LiveState]:
-    """A state of the docket, now and at every interval."""
-    looked = 0
+    """Yields the state of the docket, now and after every interval."""
+    shown = 0
     while not stopped.is_set():
         yield observer.state
-        looked += 1
-        if looked == count:
+        shown += 1
+        if shown == count:
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), interval)

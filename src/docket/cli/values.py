@@ -1,4 +1,4 @@
-"""Values of strikes on a command line: text, or `type:value` for everything else."""
+"""Reads the values of strikes from the command line: text, or `type:value` for other types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "timedelta": read_duration,
     "uuid": uuid.UUID,
     "decimal": Decimal,
-    # The types' own names are good as well.
+    # The full names of the types work too.
     "datetime.date": date.fromisoformat,
     "datetime.datetime": datetime.fromisoformat,
     "datetime.timedelta": read_duration,
@@ -43,7 +43,7 @@ TYPES = "str, int, float, bool, none, date, datetime, timedelta, uuid, decimal"
 
 
 def read_value(text: str) -> Any:
-    """`int:5` is a number, `5` is text, and a colon after anything but a type is part of the text.
+    """`int:5` is a number and `5` is text. A colon that does not follow a type is part of the text.
 
     Raises ValueError if the value is not of the type.
     """
@@ -54,21 +54,22 @@ def read_value(text: str) -> Any:
     try:
         return read(rest)
     except (ValueError, KeyError, InvalidOperation):
-        raise ValueError(f"{rest!r} is no {name.lower()}") from None
+        raise ValueError(f"{rest!r} is not a valid {name.lower()}") from None
 
 
 def read_range(text: str) -> tuple[Any, Any]:
-    """`int:1..5`: two values of one type, both included. ValueError if it is no such thing."""
+    """Reads `int:1..5`: two values of one type, both included. Raises ValueError if it is not a
+    range."""
     name, colon, rest = text.partition(":")
     prefix = f"{name}:" if colon and name.lower() in _READERS else ""
     low, dots, high = (rest if prefix else text).partition("..")
     if not dots or not low or not high:
-        raise ValueError(f"{text!r} is no range: write int:1..5 or date:2026-01-01..2026-02-01")
+        raise ValueError(f"{text!r} is not a range: write int:1..5 or date:2026-01-01..2026-02-01")
     return read_value(prefix + low), read_value(prefix + high)
 
 
 def better_type(text: str) -> str | None:
-    """The type that somebody who wrote plain text may have meant."""
+    """The type that the user probably meant by a text without a type."""
     if ":" in text and text.partition(":")[0].lower() in _READERS:
         return None
     for name in ("int", "float", "uuid", "date", "datetime"):

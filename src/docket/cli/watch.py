@@ -23,8 +23,9 @@ from docket.execution import ExecutionState, ProgressEvent, StateEvent
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
-# A task that keeps no record, and whose last message was lost, would be waited for in vain.
-LOOK_SECONDS = 15.0
+# Between two checks that the task still exists. A task that keeps no record when it
+# ends sends one last message. If that is lost, only a check notices the end.
+CHECK_SECONDS = 15.0
 
 Timeout = Annotated[
     timedelta | None,
@@ -59,8 +60,8 @@ class JsonScreen:
 
 
 class LineScreen:
-    """A line for each event. The first line names the task:
-    the output may be read from a file, much later."""
+    """Writes a line for each event. The first line names the task,
+    for readers of a log file."""
 
     def __init__(self, key: str, function: str, docket: str) -> None:
         typer.echo(printable(f"Watching task {key!r} ({function}) on docket {docket!r}"))
@@ -82,9 +83,9 @@ def watch(
     timeout: Timeout = None,
     json: Json = False,
 ) -> int:
-    """Follow one task to its end.
+    """Follow one task until it ends.
 
-    Exits with 0 if the task completes, with 1 if it fails or is cancelled.
+    The exit code is 0 if the task completes, and 1 if it fails or is cancelled.
     """
     ending = run(_watch(docket, key, timeout, json))
     if not json and is_terminal():
@@ -99,18 +100,17 @@ async def _watch(docket: Docket, key: str, timeout: timedelta | None, as_json: b
             async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
                 return await _follow(docket, key, screen)
         except TimeoutError:
-            raise CommandFailed(f"task {key!r} has not ended in time") from None
+            raise CommandFailed(f"task {key!r} did not end within the timeout") from None
         finally:
             screen.close()
 
 
 async def _screen(docket: Docket, key: str, as_json: bool) -> Screen:
-    look = await docket.ledger.get(key)
-    record = look.task or (look.finished.task if look.finished else None)
+    status = await docket.ledger.get(key)
+    record = status.task or (status.finished.task if status.finished else None)
     if record is None:
         raise CommandFailed(
-            f"docket {docket.name!r} has no task {key!r}: "
-            "it was never scheduled, or it ended and is no longer remembered"
+            f"docket {docket.name!r} has no task {key!r}: it was never scheduled, or its record has expired"
         )
     if as_json:
         return JsonScreen()
@@ -120,17 +120,17 @@ async def _screen(docket: Docket, key: str, as_json: bool) -> Screen:
 
 
 async def _follow(docket: Docket, key: str, screen: Screen) -> StateEvent:
-    """The event that ended the task; in the meantime its record is looked for now and then."""
+    """Returns the event that ended the task. Checks now and then that the task still exists."""
     following = asyncio.create_task(_last_event(docket, key, screen))
     try:
         while not following.done():
-            await asyncio.wait([following], timeout=LOOK_SECONDS)
-            look = await docket.ledger.get(key) if not following.done() else None
-            if look is not None and look.task is None and look.finished is None:
+            await asyncio.wait([following], timeout=CHECK_SECONDS)
+            status = await docket.ledger.get(key) if not following.done() else None
+            if status is not None and status.task is None and status.finished is None:
                 raise CommandFailed(f"task {key!r} is gone: it ended without leaving a record")
         return following.result()
     finally:
-        await cancel_and_wait([following], "docket: nobody watches any more")
+        await cancel_and_wait([following], "docket: the watch is over")
 
 
 async def _last_event(docket: Docket, key: str, screen: Screen) -> StateEvent:
@@ -149,7 +149,7 @@ def _mark(ending: ExecutionState) -> str:
 
 
 def in_words(event: StateEvent | ProgressEvent) -> str:
-    """What happened, on one line; nothing for progress that nobody made."""
+    """Describes an event on one line. Returns "" for progress that the task never set."""
     if event["type"] == "progress":
         if event["current"] is None and event["message"] is None:
             return ""

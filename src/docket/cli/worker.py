@@ -26,30 +26,32 @@ app: typer.Typer = typer.Typer(add_completion=False)
 @with_worker_options
 def worker(
     options: WorkerOptions,
-    processes: Annotated[int, number("Run this many processes, and restart those that die.")] = 1,
+    processes: Annotated[int, number("Start this many worker processes, and restart any that die.")] = 1,
     reload: Annotated[bool, switch("Restart when a .py file below the current folder changes.", DEVELOPING)] = False,
-    message_batch: Annotated[int, flag("Accepted and not needed.", parser=positive, hidden=True)] = 1,
-    report_to: Annotated[int | None, flag("A pipe to a supervisor.", parser=whole_number(0), hidden=True)] = None,
+    message_batch: Annotated[
+        int, flag("Accepted for compatibility, without effect.", parser=positive, hidden=True)
+    ] = 1,
+    health_pipe: Annotated[int | None, flag("The pipe to the supervisor.", parser=whole_number(0), hidden=True)] = None,
 ) -> int:
     """Run a worker.
 
-    The worker takes tasks from the docket until a signal stops it. After SIGTERM or Ctrl-C it
-    finishes its running tasks; after a second signal it gives them back. Each option can also be
-    set by its environment variable.
+    The worker runs tasks of the docket until a signal stops it. After SIGTERM or Ctrl-C it takes no
+    new tasks, finishes those that run, and exits. A second signal requeues the running tasks for
+    other workers. Each option can also be set by its environment variable.
     """
-    name_in_log = options.name if options.processes_beside > 1 else None
-    options = options.changed(processes_beside=max(processes, options.processes_beside))
+    name_in_log = options.name if options.all_processes > 1 else None
+    options = options.changed(all_processes=max(processes, options.all_processes))
     _check(options, processes, reload)
     with logging_to_stdout(options.logging_level, options.logging_format, name_in_log):
         if processes == 1 and not reload:
-            return run_worker(options, report_to)
-        return Supervisor(options, processes, reload=reload, when_up=lambda: warn_of_tasks(options, logger)).run()
+            return run_worker(options, health_pipe)
+        return Supervisor(options, processes, reload=reload, on_started=lambda: warn_of_tasks(options, logger)).run()
 
 
 def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
-    """What can be seen to be wrong without asking a server or loading a task."""
+    """Finds mistakes in the options, without a server and without loading a task."""
     if options.redelivery_timeout <= timedelta(0):
-        raise typer.BadParameter("it must be longer than nothing", param_hint="'--redelivery-timeout'")
+        raise typer.BadParameter("it must be longer than 0s", param_hint="'--redelivery-timeout'")
     if options.uvloop and not has_uvloop():
         raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or omit the option")
     if os.name == "nt" and (processes > 1 or reload):

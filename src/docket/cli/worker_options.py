@@ -1,4 +1,4 @@
-"""The options of `docket worker`, and how a supervisor passes them on to the processes it starts.
+"""The options of `docket worker`, and their form in the environment of a worker process.
 
 A new option is a field of `WorkerOptions` here: the flag, the environment variable and the worker's
 argument follow from its name.
@@ -28,8 +28,8 @@ R = TypeVar("R")
 STANDARD_TASKS = "docket.tasks:standard_tasks"
 TUNING, OPERATING, DEVELOPING = "Fine tuning", "Operating", "Developing"
 
-# Environment variables that are not named after the option
-# alone. The others are DOCKET_WORKER_ and the option's name.
+# Environment variables with names of their own. The
+# others are DOCKET_WORKER_ and the option's name.
 _VARIABLES = {
     **docket_options.ENVIRONMENT,
     "tasks": "DOCKET_TASKS",
@@ -46,8 +46,8 @@ def variable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Flag:
-    """How an option is shown on the command line. `given_as`:
-    its type and default there, where they differ."""
+    """An option on the command line. `given_as` is its type and default
+    there, if they differ from the type and default of the field."""
 
     help: str
     panel: str | None = None
@@ -107,65 +107,69 @@ class WorkerOptions(DocketOptions):
     tasks: Annotated[
         tuple[str, ...],
         _path(
-            "Where the tasks are: an iterable of functions. May be repeated.", given_as=(list[str], [STANDARD_TASKS])
+            "The tasks: an iterable of functions in a module. May be repeated.", given_as=(list[str], [STANDARD_TASKS])
         ),
     ] = (STANDARD_TASKS,)
-    name: Annotated[str | None, flag("The worker's name; by default host#pid.", metavar="NAME")] = None
-    concurrency: Annotated[int, number("How many tasks run at a time.")] = _DEFAULT.concurrency
-    until_finished: Annotated[bool, flag("Stop when nothing is left to do, future work included.")] = False
-    logging_level: Annotated[Level, flag("Log this and what is worse.", OPERATING, case_sensitive=False)] = Level.INFO
+    name: Annotated[str | None, flag("The worker's name.", metavar="NAME", show_default="host#pid")] = None
+    concurrency: Annotated[int, number("Run at most this many tasks at a time.")] = _DEFAULT.concurrency
+    until_finished: Annotated[bool, flag("Exit when no task is left, scheduled tasks included.")] = False
+    logging_level: Annotated[Level, flag("Log messages of this level and above.", OPERATING, case_sensitive=False)] = (
+        Level.INFO
+    )
     logging_format: Annotated[
         Format,
         flag(
-            "How log lines look.",
+            "The format of the log.",
             OPERATING,
             (Format | None, None),
             case_sensitive=False,
             show_default="rich on a terminal, else plain",
         ),
     ] = Format.PLAIN
-    healthcheck_port: Annotated[int | None, _port("Answer here: 200 while work is taken, else 503.")] = None
+    healthcheck_port: Annotated[
+        int | None, _port("Serve a health check here: 200 while the worker takes work, else 503.")
+    ] = None
     metrics_port: Annotated[
-        int | None, _port("Serve metrics for Prometheus here; further processes take the ports after it.")
+        int | None, _port("Serve Prometheus metrics here. With --processes, each process uses the next port.")
     ] = None
     enable_internal_instrumentation: Annotated[
-        bool, switch("Trace docket's own traffic with the server too.", OPERATING)
+        bool, switch("Also trace docket's own requests to the server.", OPERATING)
     ] = _DEFAULT.enable_internal_instrumentation
-    banner: Annotated[bool, switch("Say at the start what runs here.", OPERATING)] = True
+    banner: Annotated[bool, switch("Log the docket, the server and the worker at the start.", OPERATING)] = True
     redelivery_timeout: Annotated[
-        timedelta, _duration("After this long the tasks of a silent worker go to others.", "5m")
+        timedelta, _duration("Give the tasks of a silent worker to other workers after this long.", "5m")
     ] = _DEFAULT.redelivery_timeout
     reconnection_delay: Annotated[
-        timedelta, _duration("The longest pause between attempts to reach a lost server.", "5s")
+        timedelta, _duration("The longest pause between attempts to reconnect to the server.", "5s")
     ] = _DEFAULT.reconnection_delay
     grace_period: Annotated[
-        timedelta, _duration("How long running tasks may take to finish on shutdown; the rest is handed back.", "5m")
+        timedelta, _duration("On shutdown, let running tasks finish for this long, then requeue them.", "5m")
     ] = _DEFAULT.grace_period
     wait: Annotated[
-        timedelta, _duration("How long to wait at the start for a server that is not there; then exit 1.", "30s")
+        timedelta, _duration("At the start, wait this long for the server, then exit with code 1.", "30s")
     ] = timedelta(seconds=30)
     schedule_automatic_tasks: Annotated[
-        bool, switch("Schedule what is to run by itself (Perpetual, Cron).", TUNING)
+        bool, switch("Schedule tasks that start by themselves (Perpetual, Cron).", TUNING)
     ] = _DEFAULT.schedule_automatic_tasks
-    fallback_task: Annotated[str | None, _path("The function for tasks that no worker knows.", TUNING)] = None
-    dependencies: Annotated[
-        str | None, _path("Dependencies to wrap round every task: a mapping or a sequence.", TUNING)
+    fallback_task: Annotated[
+        str | None, _path("The function that runs tasks whose own function is unknown.", TUNING)
     ] = None
-    uvloop: Annotated[bool | None, switch("Use uvloop.", TUNING, show_default="on when installed")] = None
-    # Nothing is polled, so the next two have nothing to
-    # tune; command lines that have them go on working.
-    minimum_check_interval: Annotated[timedelta, _duration("Accepted and not needed: nothing is polled.", "250ms")] = (
-        _DEFAULT.minimum_check_interval
-    )
+    dependencies: Annotated[str | None, _path("Dependencies of every task: a mapping or a sequence.", TUNING)] = None
+    uvloop: Annotated[bool | None, switch("Use uvloop.", TUNING, show_default="on if installed")] = None
+    # docket does not poll, so the next two options have no effect.
+    # They are accepted so that command lines for pydocket work.
+    minimum_check_interval: Annotated[
+        timedelta, _duration("Accepted for compatibility, without effect: docket does not poll.", "250ms")
+    ] = _DEFAULT.minimum_check_interval
     scheduling_resolution: Annotated[
-        timedelta, _duration("Accepted and not needed: due tasks wake the worker.", "250ms")
+        timedelta, _duration("Accepted for compatibility, without effect: due tasks wake the worker.", "250ms")
     ] = _DEFAULT.scheduling_resolution
-    # How many worker processes there are, this one included.
-    processes_beside: Annotated[int, flag("How many processes there are.", parser=positive, hidden=True)] = 1
+    # The number of worker processes, this one included.
+    all_processes: Annotated[int, flag("The number of worker processes.", parser=positive, hidden=True)] = 1
 
     def environment(self) -> dict[str, str]:
-        """The same options for a process to be started. Not
-        on its command line: that would show the password."""
+        """The options as environment variables for a new worker process.
+        Its command line would show the password to other users."""
         return {
             variable(field.name): _as_text(value)
             for field in fields(self)
@@ -185,8 +189,8 @@ def _as_text(value: Any) -> str:
 
 
 def with_worker_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Gives a command the options of a worker and of its docket, beside its own parameters, which
-    are annotated with a `Flag` too. It is called with the WorkerOptions as `options`."""
+    """Adds the options of a worker and of its docket to a command. The command receives them as the
+    WorkerOptions `options`. Its own parameters are annotated with a `Flag` too."""
     of_the_worker = _parameters(WorkerOptions, [f.name for f in fields(WorkerOptions) if f.name not in _OF_THE_DOCKET])
 
     @functools.wraps(command)

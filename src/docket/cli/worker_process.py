@@ -1,4 +1,4 @@
-"""One place in a supervisor's row: there is always a worker process in it, or one on its way."""
+"""Keeps one worker process running and restarts it with back-off."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from docket.cli.worker_options import WorkerOptions
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
-# A process that lived this long has earned a quick restart.
-GOOD_LIFE_SECONDS = 30.0
-# Without a report for this long, a process does not count as well.
+# A process that ran this long restarts without a growing pause.
+STABLE_SECONDS = 30.0
+# A process that has not reported for this long counts as unhealthy.
 SILENCE_SECONDS = 5.0
-# On a reload a running task may hold up the programmer for this long; then it is handed back.
-RELOAD_PATIENCE_SECONDS = 3.0
-LAST_WORDS_SECONDS = 0.5
+# On a reload, running tasks may finish for this long. Then they are requeued.
+RELOAD_GRACE_SECONDS = 3.0
+LAST_REPORT_SECONDS = 0.5
 
 
 class GaveUp(Exception):
-    """The process cannot work, and starting it again would not help."""
+    """The process cannot start, and a restart would not help."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
@@ -36,45 +36,45 @@ class GaveUp(Exception):
 
 
 class WorkerProcess:
-    """Starts a worker process, and again when it dies."""
+    """Starts a worker process, and restarts it when it ends."""
 
-    def __init__(self, options: WorkerOptions, *, patient: bool) -> None:
+    def __init__(self, options: WorkerOptions, *, keep_trying: bool) -> None:
         self.options = options
         self.name: str = str(options.name)
-        self.well_once: asyncio.Event = asyncio.Event()
-        self._patient = patient
+        self.has_started: asyncio.Event = asyncio.Event()
+        self._keep_trying = keep_trying
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._reloading = False
         self._changed = asyncio.Event()
         self._pause = FIRST_PAUSE_SECONDS
         self._problem: str | None = "starting"
-        self._heard = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def problem(self) -> str | None:
-        """Why this process takes no work, or None. Safe to call from any thread."""
+        """The reason why this process takes no work, or None. Safe to call from any thread."""
         if self._problem is not None:
             return self._problem
-        silence = time.monotonic() - self._heard
-        return f"no sign of life for {silence:.0f} s" if silence > SILENCE_SECONDS else None
+        silence = time.monotonic() - self._reported_at
+        return f"no report for {silence:.0f} s" if silence > SILENCE_SECONDS else None
 
-    # What it is told
+    # Requests of the supervisor
 
     def stop(self) -> None:
-        """Tells the process to finish; told again, it hands back what it runs."""
+        """Asks the process to finish its tasks and exit. A second call makes it requeue them."""
         self._stopping = True
         self._changed.set()
         self._signal()
 
     async def reload(self) -> None:
-        """Starts the process anew."""
+        """Restarts the process."""
         self._changed.set()
         if self._process is None or self._process.returncode is not None:
             return
         self._reloading = True
         old = self._process
         self._signal()
-        await asyncio.sleep(RELOAD_PATIENCE_SECONDS)
+        await asyncio.sleep(RELOAD_GRACE_SECONDS)
         if old.returncode is None and self._process is old:
             self._signal()
 
@@ -83,30 +83,30 @@ class WorkerProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
-    # Its life
+    # The process
 
     async def keep_running(self) -> int:
-        """Returns the exit code of the last process, when
-        it was told to stop or nothing is left to do."""
+        """Returns the exit code of the last process,
+        after `stop` or when no task is left."""
         while True:
             began = time.monotonic()
-            code = await self._one_life()
+            code = await self._run_process()
             if self._stopping or (self.options.until_finished and code == 0):
                 return code
             if self._reloading:
                 self._reloading = False
                 continue
-            if not self._patient and (code == WRONG_USAGE or (code >= 0 and not self.well_once.is_set())):
+            if not self._keep_trying and (code == WRONG_USAGE or (code >= 0 and not self.has_started.is_set())):
                 raise GaveUp(code or FAILED)
-            if time.monotonic() - began >= GOOD_LIFE_SECONDS:
+            if time.monotonic() - began >= STABLE_SECONDS:
                 self._pause = FIRST_PAUSE_SECONDS
-            await self._wait_before_next(code)
+            await self._wait_before_restart(code)
             if self._stopping:
                 return 0
 
-    async def _wait_before_next(self, code: int) -> None:
+    async def _wait_before_restart(self, code: int) -> None:
         self._changed.clear()
-        if self._patient and code == WRONG_USAGE:
+        if self._keep_trying and code == WRONG_USAGE:
             logger.warning("worker %s cannot start; waiting for a file to change", self.name)
             await self._changed.wait()
             return
@@ -115,50 +115,53 @@ class WorkerProcess:
             await asyncio.wait_for(self._changed.wait(), self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
-    async def _one_life(self) -> int:
-        """Runs one process to its end; the exit code, or minus the signal that killed it."""
+    async def _run_process(self) -> int:
+        """Starts a process and waits for its end. Returns its exit code,
+        or the negative number of the signal that killed it."""
         readable, writable = os.pipe()
         try:
             self._process = await self._start(writable)
         except OSError as error:
-            # Out of memory or of processes: that may pass.
+            # The system has no memory or no process left. That may be temporary.
             logger.warning("worker %s cannot be started: %s", self.name, error)
             os.close(readable)
             return FAILED
         finally:
             os.close(writable)
         if self._stopping:
-            # The order came while the process was being made.
+            # `stop` was called while the process was starting.
             self._signal()
-        hearing = asyncio.create_task(self._hear(readable))
+        reading = asyncio.create_task(self._read_reports(readable))
         try:
             return await self._process.wait()
         finally:
-            # Its last words may be under way. The pipe's end need not come: a task may have forked.
-            await asyncio.wait([hearing], timeout=LAST_WORDS_SECONDS)
-            await cancel_and_wait([hearing], "docket: the process has ended")
+            # The last report may still be in the pipe. Do not wait for the end
+            # of the pipe: a process that a task has forked may keep it open.
+            await asyncio.wait([reading], timeout=LAST_REPORT_SECONDS)
+            await cancel_and_wait([reading], "docket: the process has ended")
             self._problem = "not running"
 
-    async def _start(self, report_to: int) -> asyncio.subprocess.Process:
+    async def _start(self, health_pipe: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *self._command(report_to),
+            *self._command(health_pipe),
             env={**os.environ, **self.options.environment()},
             stdin=asyncio.subprocess.DEVNULL,
-            pass_fds=[report_to],
-            # Ctrl-C in a terminal goes to a whole group; the supervisor passes it on, once.
+            pass_fds=[health_pipe],
+            # A terminal sends Ctrl-C to its whole process group. In
+            # its own group, the process gets it only from the supervisor.
             process_group=0,
         )
 
-    def _command(self, report_to: int) -> list[str]:
-        # With -P a docket.py in the user's folder is not taken
-        # for the package; the worker adds the folder itself.
+    def _command(self, health_pipe: int) -> list[str]:
+        # -P keeps a docket.py in the current folder from hiding the
+        # package. The worker adds the folder to its path itself.
         program = [sys.executable, "-P", "-m", "docket", "worker"]
-        return [*program, "--name", self.name, "--processes", "1", "--no-reload", "--report-to", str(report_to)]
+        return [*program, "--name", self.name, "--processes", "1", "--no-reload", "--health-pipe", str(health_pipe)]
 
-    async def _hear(self, readable: int) -> None:
-        """Reads the reports of one process until it has ended. Its start is logged when it takes
-        work: an error that keeps it from that is the only line."""
-        self._problem, self._heard = "starting", time.monotonic()
+    async def _read_reports(self, readable: int) -> None:
+        """Reads the reports of one process until it ends. Logs the start when the process takes
+        work, so that a start that fails prints nothing but its error."""
+        self._problem, self._reported_at = "starting", time.monotonic()
         is_logged = False
         reader = asyncio.StreamReader()
         with os.fdopen(readable, "rb", buffering=0) as pipe:
@@ -167,16 +170,16 @@ class WorkerProcess:
             )
             try:
                 async for line in reader:
-                    self._problem, self._heard = json.loads(line)["problem"], time.monotonic()
+                    self._problem, self._reported_at = json.loads(line)["problem"], time.monotonic()
                     if self._problem is None and not is_logged:
                         is_logged = True
                         self._log_start()
-                        self.well_once.set()
+                        self.has_started.set()
             finally:
                 transport.close()
 
     def _log_start(self) -> None:
-        again = " again" if self.well_once.is_set() else ""
+        again = " again" if self.has_started.is_set() else ""
         logger.info("worker %s started%s (process %s)", self.name, again, self._process and self._process.pid)
 
 

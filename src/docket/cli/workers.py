@@ -14,13 +14,13 @@ from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.docket import Docket, WorkerInfo
 
-app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="See who works on a docket.")
+app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="List the workers of a docket.")
 
 
 @app.command("ls")
 @on_docket
 def ls(docket: Docket, json: Json = False) -> None:
-    """List the workers that run now."""
+    """List the live workers of a docket."""
     _show(f"Workers of docket {docket.name!r}", run(_workers(docket)), json)
 
 
@@ -28,10 +28,10 @@ def ls(docket: Docket, json: Json = False) -> None:
 @on_docket
 def for_task(
     docket: Docket,
-    task: Annotated[str, typer.Argument(metavar="NAME", help="The name of the task.")],
+    task: Annotated[str, typer.Argument(metavar="NAME", help="The name of the task function.")],
     json: Json = False,
 ) -> None:
-    """List the workers that know a task."""
+    """List the live workers that know a task function."""
     _show(f"Workers of docket {docket.name!r} that know {task}", run(_workers(docket, task)), json)
 
 

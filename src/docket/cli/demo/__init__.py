@@ -35,9 +35,9 @@ app: typer.Typer = typer.Typer(add_completion=False)
 WORKERS = ("Ada", "Grace")
 SHORTEST = timedelta(seconds=2)
 REMOVALS = 30
-# Tasks that never end: the stock is counted, and the books are closed, again and again.
-FOR_EVER = 2
-# On a slow machine the work that was added is still finished before the summary.
+# count_stock and close_the_books: they schedule themselves again and never end.
+ENDLESS_TASKS = 2
+# A slow machine gets this much more time to finish the tasks before the summary.
 OVERTIME_SECONDS = 30.0
 
 Length = Annotated[
@@ -48,21 +48,21 @@ Length = Annotated[
         envvar="DOCKET_DEMO_FOR",
         metavar="DURATION",
         show_default="20s",
-        help="How long it lasts.",
+        help="The length of the demo.",
     ),
 ]
 
 
 @app.command()
 def demo(length: Length = timedelta(seconds=20)) -> None:
-    """See docket at work: no server, no set-up, about 20 seconds.
+    """See docket at work: about 20 seconds, no server and no setup.
 
-    Two workers and a small shop on the embedded engine, in a temporary folder that is gone
-    afterwards. q ends it early.
+    Two workers run the tasks of a small shop on the embedded engine, in a temporary folder. Press q
+    to quit early.
     """
     if length < SHORTEST:
-        raise typer.BadParameter("it takes two seconds at least", param_hint="'--for'")
-    # Tasks fail in this story, and the view shows it; tracebacks would only tear the picture.
+        raise typer.BadParameter("it must be at least 2s", param_hint="'--for'")
+    # Some tasks fail on purpose. Their tracebacks would disturb the display.
     with docket_logs_only(Level.CRITICAL):
         run(_demo(length.total_seconds()))
 
@@ -84,12 +84,12 @@ async def _demo(seconds: float) -> None:
     for line in summary(took, engine, totals, shop.diary, story):
         typer.echo(line)
     if not totals.completed:
-        raise CommandFailed("no task was completed: something is wrong with this machine, or with docket")
+        raise CommandFailed("no task completed: something is wrong with this machine or with docket")
 
 
 @contextmanager
 def _temporary_folder() -> Generator[str]:
-    # Nobody comes back to this engine, so it need not wait for anybody.
+    # No other process will use this engine, so it may stop at once.
     os.environ.setdefault("DOCKET_ENGINE_LINGER", "0")
     folder = tempfile.mkdtemp(prefix="docket-demo-")
     try:
@@ -99,7 +99,7 @@ def _temporary_folder() -> Generator[str]:
 
 
 def _remove(folder: str) -> None:
-    """Removes the folder; its server may still write for a moment."""
+    """Removes the folder. Repeats this, because its server may still write for a moment."""
     for _ in range(REMOVALS):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):
@@ -109,7 +109,7 @@ def _remove(folder: str) -> None:
 
 @asynccontextmanager
 async def _working(docket: Docket) -> AsyncGenerator[None]:
-    """Two workers; they might as well be two processes on two machines."""
+    """Runs two workers. They could also be two processes on two machines."""
     for task in shop.tasks:
         docket.register(task)
     async with AsyncExitStack() as stack:
@@ -125,8 +125,8 @@ async def _working(docket: Docket) -> AsyncGenerator[None]:
 
 
 async def _play(docket: Docket, observer: Observer, seconds: float, stopped: asyncio.Event) -> Story:
-    """Tells the story, and shows what comes of it, until all
-    is done, time is over or somebody has seen enough."""
+    """Runs the story and shows its effects, until all tasks
+    are done, the time is over or the user quits."""
     state, url = observer.state, docket.server.shown_url
     stage = ScreenStage(state, seconds, url) if is_terminal() else LineStage(state)
     story = Story(docket, seconds, stage.say)
@@ -146,9 +146,9 @@ async def _show(
         await observer.refresh()
         stage.draw()
         if telling.done():
-            # A story that breaks off is our own mistake, and to be seen.
+            # Raise the error of a story that failed.
             telling.result()
-            if observer.state.census is not None and observer.state.census.unfinished <= FOR_EVER:
+            if observer.state.census is not None and observer.state.census.unfinished <= ENDLESS_TASKS:
                 return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), min(stage.interval, left))

@@ -1,4 +1,4 @@
-"""A small shop: the tasks of the demo, written as anybody would write theirs."""
+"""A small shop: the tasks of the demo, written like those of any application."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ PAGES_TO_PRINT = 40
 
 @dataclass
 class Diary:
-    """What the demo remembers for its summary. Real tasks would keep such things in a database."""
+    """The figures for the summary of the demo. Real tasks would keep them in a database."""
 
     luck: random.Random = field(default_factory=lambda: random.Random(7))
     start_lateness: list[float] = field(default_factory=list[float])
@@ -42,14 +42,14 @@ diary: Diary = Diary()
 
 
 def lateness(execution: Execution) -> float:
-    """How long after its time a task has started, in seconds."""
+    """The seconds between the due time and the start of a task."""
     return (datetime.now(UTC) - execution.when).total_seconds()
 
 
 async def place_order(
     order: Annotated[str, Logged], docket: Docket = CurrentDocket(), execution: Execution = CurrentExecution()
 ) -> None:
-    """Takes an order in, and leaves the rest to further tasks."""
+    """Takes an order, and adds the task for the next step."""
     diary.start_lateness.append(lateness(execution))
     await asyncio.sleep(diary.luck.uniform(0.02, 0.1))
     await docket.add(charge_card, key=f"charge {order}")(order)
@@ -62,7 +62,7 @@ async def charge_card(
         attempts=5, minimum_delay=timedelta(seconds=0.5), maximum_delay=timedelta(seconds=2)
     ),
 ) -> None:
-    """Fails now and then, as payment providers do; the retry sees to it."""
+    """Fails now and then, as payment providers do. docket retries it."""
     await asyncio.sleep(diary.luck.uniform(0.05, 0.2))
     if retry.attempt < 4 and diary.luck.random() < 0.25:
         diary.declined += 1
@@ -75,7 +75,7 @@ async def charge_card(
 async def book_courier(
     order: Annotated[str, Logged], courier: Annotated[str, Logged, ConcurrencyLimit(COURIER_LINES)]
 ) -> None:
-    """Each courier has two telephone lines: further calls wait, without holding up a worker."""
+    """Each courier has two telephone lines. Further calls wait and do not occupy a worker."""
     in_use = diary.lines_in_use[courier] = diary.lines_in_use.get(courier, 0) + 1
     diary.most_lines = max(diary.most_lines, in_use)
     await asyncio.sleep(diary.luck.uniform(0.4, 0.8))
@@ -89,7 +89,7 @@ async def send_receipt(order: Annotated[str, Logged], execution: Execution = Cur
 
 
 async def print_catalogue(pages: int = PAGES_TO_PRINT, progress: ExecutionProgress = Progress()) -> str:
-    """Takes long, and says how far it has come."""
+    """Takes some seconds, and reports its progress."""
     await progress.set_total(pages)
     for page in range(1, pages + 1):
         await asyncio.sleep(0.25)
@@ -99,23 +99,23 @@ async def print_catalogue(pages: int = PAGES_TO_PRINT, progress: ExecutionProgre
 
 
 async def index_page(page: int) -> None:
-    """One of many small ones."""
+    """One of many small tasks."""
     diary.indexed += 1
     diary.indexed_at = asyncio.get_running_loop().time()
 
 
 async def count_stock(every: Perpetual = Perpetual(every=timedelta(seconds=2), automatic=True)) -> None:
-    """Schedules itself again, for ever."""
+    """Runs every two seconds."""
     await asyncio.sleep(0.05)
 
 
 async def close_the_books(at: Cron = Cron("* * * * *")) -> None:
-    """At every full minute."""
+    """Runs at every full minute."""
     await asyncio.sleep(0.1)
 
 
 async def call_the_old_warehouse(order: Annotated[str, Logged]) -> None:
-    """Fails, and nobody has asked for a retry."""
+    """Fails, and has no retry."""
     await asyncio.sleep(0.1)
     raise RuntimeError("the old warehouse has been torn down")
 

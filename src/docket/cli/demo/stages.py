@@ -1,4 +1,4 @@
-"""Where the demo is shown: on a terminal, or line by line."""
+"""Shows the demo on a terminal, or line by line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from docket.inspection.live import LiveState
 
 
 class Stage(Protocol):
-    """Shows captions and what an observer sees, every `interval` seconds. A context manager."""
+    """Shows captions, and the state of an observer every `interval` seconds."""
 
     interval: float
 
@@ -46,7 +46,7 @@ class ScreenStage:
         self._view.caption = caption
 
     def draw(self) -> None:
-        self._view.hint = f"{max(self._end - time.monotonic(), 0):.0f} s left, q ends it"
+        self._view.hint = f"{max(self._end - time.monotonic(), 0):.0f} s left, q: quit"
         self._live.refresh()
 
     def __enter__(self) -> Self:
@@ -60,7 +60,7 @@ class ScreenStage:
 
 
 class LineStage:
-    """Captions and counts, for logs."""
+    """Writes captions and counts as lines, for logs."""
 
     interval: float = 2.0
 

@@ -1,4 +1,4 @@
-"""What happens in the demo, and when."""
+"""The events of the demo, and their times."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from docket.cli.demo import shop
 from docket.docket import Docket
 
 PAGES_TO_INDEX = 2000
-# The last part of the time is for work that is still on its way.
+# The rest of the time is for tasks that are not finished yet.
 SHARE_OF_ORDERS = 0.75
 
 
 class Story:
-    """Brings in orders and a few special events, and says what there is to see."""
+    """Adds orders and a few special tasks, and explains them in captions."""
 
     def __init__(self, docket: Docket, seconds: float, say: Callable[[str], None]) -> None:
         self._docket = docket
@@ -29,20 +29,20 @@ class Story:
         chapters = [
             (
                 0.0,
-                "Orders come in: each is charged, sent by courier, and gets its receipt two seconds later.",
+                "Orders come in: each is charged and sent by courier, and its receipt follows two seconds later.",
                 self._nothing,
             ),
-            (0.08, "A catalogue is printed meanwhile; it reports its progress.", self._print_catalogue),
-            (0.2, "Cards fail now and then: those tasks are tried again after growing pauses.", self._nothing),
-            (0.32, "The old warehouse never answers: that task fails for good.", self._call_the_old_warehouse),
-            (0.42, f"{PAGES_TO_INDEX:,} pages have to be indexed: added in one go.", self._index_pages),
+            (0.08, "Meanwhile a task prints a catalogue and reports its progress.", self._print_catalogue),
+            (0.2, "Payments fail now and then: docket retries them after growing pauses.", self._nothing),
+            (0.32, "The old warehouse never answers: that task has no retry and fails.", self._call_the_old_warehouse),
+            (0.42, f"{PAGES_TO_INDEX:,} pages need indexing: one call adds all the tasks.", self._index_pages),
             (
                 0.52,
-                f"Each courier has {shop.COURIER_LINES} telephone lines: further calls wait in line.",
+                f"Each courier has {shop.COURIER_LINES} telephone lines: further calls wait for a free line.",
                 self._nothing,
             ),
-            (0.62, "The books are closed at every full minute, by the clock on the wall.", self._nothing),
-            (SHARE_OF_ORDERS, "The shop closes; what is still on its way is finished.", self._nothing),
+            (0.62, "A cron task closes the books at every full minute.", self._nothing),
+            (SHARE_OF_ORDERS, "The shop closes; the workers finish the tasks that are left.", self._nothing),
         ]
         for share, caption, happen in chapters:
             await self._take_orders_until(began + share * self._seconds)

@@ -1,4 +1,4 @@
-"""What the demo says at its end."""
+"""The summary at the end of the demo."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from docket.cli.demo.story import PAGES_TO_INDEX, Story
 from docket.inspection.live import Totals
 
 NEXT = """\
-What to try next:
-  docket worker --url embedded:///tmp/my-docket                 a worker; no server is needed
-  docket tasks trace hello --url embedded:///tmp/my-docket      something for it to do
-  docket top --url embedded:///tmp/my-docket                    look at it, live
-  docket bench --url redis://localhost:6379/0                   what your own server gives
+Try next:
+  docket worker --url embedded:///tmp/my-docket                 a worker, without a server
+  docket tasks trace hello --url embedded:///tmp/my-docket      a task for the worker
+  docket top --url embedded:///tmp/my-docket                    a live view
+  docket bench --url redis://localhost:6379/0                   docket's speed on your server
   docket --help                                                 everything else"""
 
 
@@ -24,19 +24,19 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def in_time(values: Sequence[float]) -> str:
     if not values:
-        return "nothing was measured"
+        return "no figures"
     half, most = percentile(values, 0.5) * 1000, percentile(values, 0.9) * 1000
     return f"half within {half:,.1f} ms, nine of ten within {most:,.1f} ms"
 
 
 def summary(seconds: float, engine: str, totals: Totals, diary: Diary, story: Story) -> list[str]:
     lines = [
-        f"What happened in {seconds:.0f} seconds on the embedded engine ({engine}):",
-        f"  {totals.completed:,} tasks completed and {totals.failed:,} failed, as the old warehouse was meant to; "
-        f"{story.orders:,} orders were taken",
-        f"  {diary.declined:,} payments that failed at first were tried again",
-        f"  orders, from added to running: {in_time(diary.start_lateness)}",
-        f"  receipts, after their time: {in_time(diary.receipt_lateness)}",
+        f"In {seconds:.0f} seconds on the embedded engine ({engine}):",
+        f"  {totals.completed:,} tasks completed and {totals.failed:,} failed (the old warehouse, on purpose); "
+        f"{story.orders:,} orders came in",
+        f"  {diary.declined:,} failed payments were retried",
+        f"  orders, from add to start: {in_time(diary.start_lateness)}",
+        f"  receipts, from due time to start: {in_time(diary.receipt_lateness)}",
     ]
     if diary.indexed == PAGES_TO_INDEX:
         took = max(diary.indexed_at - story.index_began, 0.001)
