@@ -18,7 +18,8 @@ app: typer.Typer = typer.Typer(add_completion=False)
 def clear(docket: Docket, json: Json = False) -> None:
     """Cancel every waiting task. Running tasks continue.
 
-    Programs that wait for the result of a removed task get ExecutionCancelled. Strikes stay in effect.
+    Programs that wait for the result of a removed task
+    get ExecutionCancelled. Strikes stay in effect.
     """
     removed = run(_clear(docket))
     if json:
