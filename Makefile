@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
-# How often `make test-stress` runs everything, and the fault tests.
+# The number of times that `make test-stress` runs all tests, and the fault tests.
 STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10
 
@@ -25,16 +25,16 @@ demo: $(READY) ## run the demo
 test: $(READY) ## run every test, fault tests included
 	$(PYTEST) -m "not large"
 
-test-clients: $(READY) ## run FastMCP and Prefect themselves on docket, each in an environment of its own
+test-clients: $(READY) ## run FastMCP and Prefect on docket, each in its own environment
 	$(BIN)/python -m compat.clients
 
-test-large: $(READY) ## run the tests of large sizes
+test-large: $(READY) ## run the tests with large numbers of tasks
 	$(BIN)/python -m pytest -n 0 --timeout 7200 -m large -s
 
 test-redis-py: $(READY) ## run the tests that depend on redis-py with its oldest and its newest release
 	bash tests/redis_py.sh $(abspath $(BIN)/python) -n $(WORKERS) $(PYTEST_FLAGS)
 
-test-stress: $(READY) ## run everything twice and the fault tests ten times, beside two busy loops
+test-stress: $(READY) ## run all tests twice and the fault tests ten times, next to two busy loops
 	STRESS_ALL=$(STRESS_ALL) STRESS_FAULTS=$(STRESS_FAULTS) bash tests/stress.sh $(PYTEST)
 
 check: lint ## format, lint, types, layers and the fast tests
@@ -57,13 +57,13 @@ bench: $(READY) ## run the full benchmark
 bench-quick: $(READY) ## run the benchmark in its short form
 	$(BIN)/python -m bench --quick
 
-probe: $(READY) ## run the same calls on pydocket and on docket, and list the differences
+probe: $(READY) ## make the same calls on pydocket and on docket, and list the differences
 	$(BIN)/python -m compat.probe
 
-docs: $(READY) ## check that every relative link in the documentation resolves
+docs: $(READY) ## check the relative links in the documentation
 	$(BIN)/python docs/check_links.py
 
-clean: ## remove everything the other targets made
+clean: ## remove everything that the other targets created
 	rm -rf $(VENV) .redis-py .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

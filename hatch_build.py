@@ -1,6 +1,6 @@
-"""The package's URLs and description. GitHub tells its workflows the address of the repository, so
-packages that are built there link to it. Packages that are built elsewhere have no URLs, and the
-relative links of README.md become plain text.
+"""Sets the package's URLs and description. GitHub gives its workflows the address of the
+repository, so packages that are built there link to it. Other packages have no URLs, and the
+relative links of README.md become plain text in them.
 """
 
 import os
@@ -12,13 +12,13 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 # `![text](target)` or `[text](target)`, unless the
-# target is an address or a place on the same page.
+# target is a URL or an anchor on the same page.
 _RELATIVE = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z+]+:|#)([^)\s]+)\)")
 
 
 def description(readme: str, source: str | None) -> str:
-    """Relative links become links into the source's repository
-    or, as long as that has no address, plain text."""
+    """Turns relative links into links to the repository,
+    or into plain text if its address is unknown."""
 
     def absolute(link: re.Match[str]) -> str:
         picture, text, target = link.groups()
@@ -30,8 +30,8 @@ def description(readme: str, source: str | None) -> str:
 
 
 def urls(environment: Mapping[str, str]) -> dict[str, str]:
-    """The pages of the repository that builds the package;
-    none if the build does not know its address."""
+    """Returns the pages of the repository that builds the
+    package, or none if its address is unknown."""
     if not (repository := environment.get("GITHUB_REPOSITORY")):
         return {}
     source = f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}"

@@ -57,15 +57,23 @@ def _options() -> argparse.Namespace:
     forms.add_argument(
         "--quick", dest="form", action="store_const", const="quick", help="one short round of the main measures"
     )
-    forms.add_argument("--tiny", dest="form", action="store_const", const="tiny", help="only to see that it works")
+    forms.add_argument(
+        "--tiny",
+        dest="form",
+        action="store_const",
+        const="tiny",
+        help="the smallest sizes, to check that everything works",
+    )
     parser.add_argument(
         "--systems", nargs="+", default=names, choices=names, metavar="NAME", help=f"some of: {', '.join(names)}"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only sessions whose name has this, as: draining")
-    parser.add_argument("--renew", action="store_true", help="install the newest releases of the peers again")
-    parser.add_argument("--publish", action="store_true", help="write the results into docs/ as well")
     parser.add_argument(
-        "--render", type=Path, metavar="JSON", help="do not measure; show the results of an earlier run"
+        "--only", default="", metavar="TEXT", help="only sessions whose name contains this, such as draining"
+    )
+    parser.add_argument("--renew", action="store_true", help="reinstall the peers in their newest releases")
+    parser.add_argument("--publish", action="store_true", help="also write the results into docs/")
+    parser.add_argument(
+        "--render", type=Path, metavar="JSON", help="show the results of an earlier run instead of measuring"
     )
     parser.set_defaults(form="full")
     return parser.parse_args()

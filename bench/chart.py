@@ -18,7 +18,7 @@ PANELS = (
     ("late_p50", "Lateness of scheduled tasks, median ms", "less is better"),
 )
 PANEL_WIDTH, LABEL_WIDTH, VALUE_WIDTH, COLUMNS = 460, 84, 84, 2
-# A bar this many times as long as the median of the peers is cut.
+# A bar is truncated if it is this many times as long as the median of the peers.
 CUT_AT = 6.0
 BAR_HEIGHT, BAR_STEP, HEAD_HEIGHT, GAP = 14, 21, 44, 28
 
@@ -69,7 +69,7 @@ def draw(results: Results) -> str:
 
 
 def _bars(results: Results, key: str) -> list[Bar]:
-    """Best first, the bare consumer last, since it is no task system."""
+    """Best first. The bare consumer is last, because it is not a task system."""
     measure = MEASURES[key]
     medians = [(system.name, results.median(key, system.name)) for system in SYSTEMS]
     found = [Bar(name, value, f"{value:,.{measure.digits}f}") for name, value in medians if value is not None]
@@ -99,8 +99,8 @@ def _panel(title: str, hint: str, bars: list[Bar]) -> str:
 
 
 def _longest(bars: list[Bar]) -> float:
-    """The value of a whole bar. One that is out of all proportion is cut, with an arrow, or it
-    would hide the others."""
+    """The value of a full bar. A much longer bar is truncated and gets an arrow, so that the others
+    stay visible."""
     others = [bar.value for bar in bars if bar.system not in (OURS, LIMIT)] or [bar.value for bar in bars]
     most = max(bar.value for bar in bars)
     usual = max(median(others) * CUT_AT, *(bar.value for bar in bars if bar.system in (OURS, LIMIT)), 0.0)

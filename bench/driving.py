@@ -1,4 +1,4 @@
-"""Starts, orders and ends the processes of a system."""
+"""Starts, commands and stops the processes of a system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAVE_SECONDS = 5.0
 
 
 class SessionFailed(Exception):
-    """The system did not do what was asked; the text goes into the table."""
+    """The system failed in a session. The text goes into the table."""
 
 
 class NotSupported(Exception):
@@ -31,8 +31,8 @@ class NotSupported(Exception):
 
 
 class Stage:
-    """Where a system plays: its environment, the server, a
-    folder for logs, and the marks of the present session."""
+    """The setting of a session: the environment, the server, a
+    folder for logs, and the marks."""
 
     def __init__(self, system: System, environment: Environment, url: str, folder: Path, tasks: int) -> None:
         self.system = system
@@ -46,7 +46,7 @@ class Stage:
             "PYTHONPATH": os.pathsep.join(_import_path(system)),
             "PYTHONSAFEPATH": "1",
         }
-        # The harness's own environment must not lend its packages to a peer.
+        # A peer must not import packages of the harness's environment.
         self._environment.pop("VIRTUAL_ENV", None)
 
     def start(self, role: str, log: Path, settings: dict[str, str], *, pipes: bool) -> subprocess.Popen[str]:
@@ -74,7 +74,7 @@ class Stage:
 
 
 class ProducerProcess:
-    """A producer that obeys one order at a time."""
+    """A producer process. It executes one command at a time."""
 
     def __init__(self, stage: Stage, *, results: bool) -> None:
         self._log = stage.folder / "producer.log"

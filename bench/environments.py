@@ -20,7 +20,7 @@ VERSIONS = "import importlib.metadata as m, json, sys; print(json.dumps({n: m.ve
 
 
 class InstallFailed(Exception):
-    """The system could not be installed; the text is the installer's last word."""
+    """The system could not be installed; the text is the end of the installer's output."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Environment:
 def prepare(
     systems: Iterable[System], folder: Path, *, renew: bool, report: Callable[[str], None]
 ) -> dict[str, Environment | InstallFailed]:
-    """An environment for each system, or the reason why there is none. With `renew`, all are made
-    anew with the newest releases."""
+    """An environment for each system, or the reason why there is none. With `renew`, all are
+    created again with the newest releases."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def one(system: System) -> Environment | InstallFailed:

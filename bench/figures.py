@@ -1,4 +1,4 @@
-"""Medians, percentiles and the like."""
+"""Statistics of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, in which unit, and which way is better."""
+"""The measures: their units, and whether higher or lower is better."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How soon workers work again after a restart of their server:
+"""Measures how soon workers run tasks again after a restart of their server:
 `python -m bench.outages [--restarts 20] [--workers 5]`.
 
-Each worker has a docket of its own on one server. The server is killed, stays away for a while and
-is started again with its data. From the moment at which it answers, the time until each worker has
-run a task that was added since is measured.
+Each worker has its own docket on one server. The server is killed and, after a pause, restarted
+with its data. The time counts from the first answer of the server until each worker has run a task
+that was added after the restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from docket import Docket, Worker
 from docket.errors import ServerUnreachable
 from docket.storage.embedded import find_server
 
-# How long the server stays away.
+# The length of an outage.
 SHORTEST, LONGEST = 1.0, 12.0
 PATIENCE = 60.0
 

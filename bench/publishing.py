@@ -1,4 +1,4 @@
-"""Where results go: the cache folder always, the documentation when asked."""
+"""Writes results to the cache folder and, on request, to the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came out: samples per measure and system, and why some are missing."""
+"""The results: samples per measure and system, and reasons for missing ones."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def run(
             for session in chosen:
                 if session.once and number > 0:
                     continue
-                # Who goes first changes from round to round, so
+                # The first system changes from round to round, so
                 # that no system always follows the same neighbour.
                 turn = number % len(systems)
                 for system in systems[turn:] + systems[:turn]:
@@ -81,7 +81,7 @@ def _perform(
         except (SessionFailed, NotSupported):
             raise
         except Exception as error:
-            # Whatever happens to one system must not cost the results of the others.
+            # An error of one system must not lose the results of the others.
             raise SessionFailed(f"{type(error).__name__}: {error}") from error
 
 

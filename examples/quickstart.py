@@ -1,4 +1,4 @@
-"""The README's example: work for now, work for later, a worker that does both."""
+"""The README's example: a task for now, a task for later, and a worker that runs both."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

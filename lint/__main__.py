@@ -1,5 +1,5 @@
-"""`python -m lint`: the house rules that no ready-made linter knows. Prints what breaks them; exits
-with 1 if anything does."""
+"""`python -m lint`: the house rules that no ready-made linter checks. Prints every violation, and
+exits with 1 if there is one."""
 
 from __future__ import annotations
 

@@ -18,20 +18,20 @@ from pathlib import Path
 from lint.prose import WIDTH, words
 from lint.source import ROOT
 
-# A last line with fewer characters looks lost.
+# Avoid a last line with fewer characters.
 SHORT = 25
 FOLDERS = ("src", "tests", "bench", "compat", "docs", "examples", "lint")
 DIRECTIVE = re.compile(r"#(?:!| ?(?:noqa|fmt|type|pyright|ruff|isort)\b)")
 LUA_COMMENT = re.compile(r"(\s*)--(?!\[\[|-)( ?)(.*)$")
 # The beginning of a new paragraph in the header of a script.
 LUA_LABEL = re.compile(r"(?:KEYS|ARGV|Returns|uses)\b[^ ]*:?")
-# Text that a reader wants to see line by line.
+# Text that must keep its line breaks.
 LAID_OUT = re.compile(r"\s|[-*•|>] |\d+[.)] |>>>|\.\. |[a-z_]+:: ")
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines of a file, from `first` on, and how they would stand if they were wrapped."""
+    """The lines of a file from `first` on, and their wrapped form."""
 
     first: int
     lines: list[str]

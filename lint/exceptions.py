@@ -1,5 +1,5 @@
-"""Exceptions to a rule, each with its reason. An exception
-that nothing needs any more is an error itself."""
+"""Exceptions to a rule, each with its reason. An
+exception that is no longer needed is an error."""
 
 from __future__ import annotations
 

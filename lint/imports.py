@@ -1,7 +1,7 @@
-"""Imports of our own modules stand at the top of a module, where a reader sees what it depends on.
+"""Our own modules are imported at the top of a module, so that its dependencies are visible.
 
-A function may import one of our modules only for laziness that users notice, by `import` or by
-`import_module("docket…")`.
+A function may import one of our modules, by `import` or by `import_module("docket…")`, only if
+users notice the saved time.
 """
 
 from __future__ import annotations

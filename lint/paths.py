@@ -10,7 +10,7 @@ from pathlib import Path
 from lint.prose import pages
 from lint.source import ROOT
 
-# Pages that tell of the past, or of other people's files.
+# Pages about the past, or about files outside the repository.
 EXEMPT = ("CHANGELOG.md",)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1[`~]*$", re.DOTALL | re.MULTILINE)
 MENTION = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|lua|sh|toml))(?:::\w+)?`")

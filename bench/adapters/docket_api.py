@@ -1,4 +1,4 @@
-"""What `docket` and `pydocket` share: their public API."""
+"""The adapter for the public API that `docket` and `pydocket` share."""
 
 from __future__ import annotations
 

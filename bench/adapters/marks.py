@@ -1,7 +1,7 @@
-"""The work of every task: it marks its own number, and when, in a file shared with the harness.
+"""The body of every task: it marks its own number and the time in a file that the harness shares.
 
-A mark costs well under a microsecond and no system call, so what is measured is the task system.
-Because each task marks its own number, lost and repeated runs show.
+A mark takes well under a microsecond and no system call, so the figures show the task system. Each
+task marks its own number, so lost and repeated runs are visible.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Marks:
         self.runs[number] += 1
 
     def done(self, first: int, count: int) -> int:
-        """How many of these tasks have run."""
+        """The number of these tasks that have run."""
         return count - bytes(self.runs[first : first + count]).count(0)
 
     def repeated(self, first: int, count: int) -> int:
-        """How many of these tasks have run more than once."""
+        """The number of these tasks that have run more than once."""
         runs = bytes(self.runs[first : first + count])
         return count - runs.count(0) - runs.count(1)
 

@@ -1,2 +1,2 @@
-"""The same calls on `pydocket` 0.27 and on docket, each
-in an environment of its own: where do they differ?"""
+"""Makes the same calls on `pydocket` 0.27 and on docket, each
+in its own environment, and compares their behaviour."""

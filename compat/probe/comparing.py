@@ -77,7 +77,7 @@ def compare(theirs: dict[str, Any], ours: dict[str, Any], deliberate: list[Delib
 
 def _differs(observation: str, theirs: Any, ours: Any) -> bool:
     if observation.endswith(".required") and ours != MISSING:
-        return not set(ours) <= set(theirs)  # a parameter that docket does not insist on breaks no call
+        return not set(ours) <= set(theirs)  # an optional parameter instead of a required one breaks no call
     if theirs == "keyword_only" and ours == "positional_or_keyword":
         return False
     return ours != theirs

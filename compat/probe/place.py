@@ -1,5 +1,5 @@
-"""What every scenario needs: a docket of its own,
-workers that look often, and ways to wait and to listen.
+"""The tools of every scenario: its own docket, workers
+that check often, and functions to wait and to listen.
 
 Only the standard library, OpenTelemetry and the public API: this runs on both sides.
 """
@@ -47,14 +47,14 @@ def worker_for(docket: Docket, **options: Any) -> Worker:
 
 
 async def run_all(docket: Docket, **options: Any) -> str:
-    """Run everything there is; says whether the run came to its end."""
+    """Runs all tasks. Returns whether the run ended by itself."""
     async with worker_for(docket, **options) as worker:
         return await ends(worker.run_until_finished())
 
 
 async def ends(run: Coroutine[Any, Any, Any], seconds: float = PATIENCE) -> str:
-    """Whether a run returns by itself. A worker takes a cancel as the wish to stop, so a plain
-    time-out would not tell."""
+    """Whether a run returns by itself. A cancelled worker
+    returns normally, so a plain timeout would not show it."""
     task = asyncio.ensure_future(run)
     _, pending = await asyncio.wait([task], timeout=seconds)
     if pending:
@@ -77,7 +77,7 @@ async def running(docket: Docket, **options: Any) -> AsyncGenerator[Worker]:
 
 
 async def eventually(holds: Callable[[], Any], seconds: float = PATIENCE) -> bool:
-    """Whether something comes true in time; the condition may be a coroutine function."""
+    """Whether a condition becomes true in time. It may be a coroutine function."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
@@ -91,7 +91,7 @@ async def eventually(holds: Callable[[], Any], seconds: float = PATIENCE) -> boo
 
 
 async def outcome(call: Awaitable[Any] | Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """What a call gives: its value, or the kinds of error that a caller could catch."""
+    """The result of a call: its value, or the kinds of error that a caller could catch."""
     try:
         result = call() if callable(call) else call
         if asyncio.iscoroutine(result) or asyncio.isfuture(result):
@@ -144,7 +144,7 @@ def hearing() -> Generator[Heard]:
 
 
 def plain(text: str) -> str:
-    """A line without what differs from run to run: durations, identifiers, times."""
+    """A line without the parts that differ from run to run: durations, identifiers, times."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<key>", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?", "<time>", text)

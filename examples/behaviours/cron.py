@@ -1,4 +1,4 @@
-"""A task that runs by the clock on the wall."""
+"""A task that runs at a time of day."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -15,8 +15,8 @@ async def every_hour(cron: Cron = Cron("@hourly")) -> None: ...
 
 
 async def main() -> None:
-    # On 29 March 2026 the clocks in Berlin go from 02:00 to
-    # 03:00: the 02:30 that does not exist runs at 03:00.
+    # On 29 March 2026 the clocks in Berlin go from 02:00 to 03:00.
+    # There is no 02:30 that night, so the task runs at 03:00.
     night_before = datetime(2026, 3, 29, 0, 0, tzinfo=ZoneInfo("Europe/Berlin"))
     print(Cron("30 2 * * *", tz=ZoneInfo("Europe/Berlin")).slot_after(night_before))
     async with Docket(name="cron", url="memory://cron") as docket:

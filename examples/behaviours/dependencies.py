@@ -1,5 +1,5 @@
-"""What a task needs: opened for one run, or once for
-the worker; with access to the task's own arguments."""
+"""Dependencies of a task: opened for one run or once for
+the worker, with access to the task's own arguments."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ events: list[str] = []
 
 
 class Pool:
-    """Stands for something costly."""
+    """An object that is expensive to open."""
 
     def __init__(self) -> None:
         events.append("pool opened")

@@ -1,4 +1,4 @@
-"""Behaviours of your own: round the body, after a failure, after the end, before admission, and for
+"""Your own behaviours: around the body, after a failure, after the end, before admission, and for
 every task of a worker."""
 
 import asyncio
@@ -20,7 +20,7 @@ events: list[str] = []
 
 
 class Measured(Runtime):
-    """Runs the body, and something round it."""
+    """Runs code before and after the body."""
 
     async def __aenter__(self) -> "Measured":
         return self
@@ -34,7 +34,7 @@ class Measured(Runtime):
 
 
 class OnceMore(FailureHandler):
-    """Tries a failed task one more time, later."""
+    """Retries a failed task once, later."""
 
     async def __aenter__(self) -> "OnceMore":
         return self
@@ -44,12 +44,12 @@ class OnceMore(FailureHandler):
             return False
         execution.attempt += 1
         execution.when += timedelta(milliseconds=10)
-        await execution.schedule(replace=True)  # written down together with the end of this run
+        await execution.schedule(replace=True)  # stored together with the end of this run
         return True
 
 
 class Announced(CompletionHandler):
-    """Says how it went; False: nothing follows."""
+    """Logs the outcome. False: do not schedule the task again."""
 
     async def __aenter__(self) -> "Announced":
         return self
@@ -60,7 +60,7 @@ class Announced(CompletionHandler):
 
 
 class NotOnTheFirstTry(Dependency[None]):
-    """Lets a task in only when it comes a second time."""
+    """Admits a task only at its second try."""
 
     seen: set[str] = set()
 

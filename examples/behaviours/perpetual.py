@@ -1,4 +1,4 @@
-"""A task that runs again and again, and one that decides how it goes on."""
+"""A task that runs again and again, and a task that decides about its next run."""
 
 import asyncio
 from datetime import timedelta

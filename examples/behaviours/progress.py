@@ -1,4 +1,4 @@
-"""How far a task has come, for anybody who wants to know."""
+"""A task that reports its progress."""
 
 import asyncio
 from typing import Annotated

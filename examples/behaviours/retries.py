@@ -1,4 +1,4 @@
-"""A task that fails runs again: how often, when, and for which errors."""
+"""Retries of a failed task: how many, when, and for which errors."""
 
 import asyncio
 from datetime import timedelta
@@ -25,13 +25,13 @@ async def pay(
     ),
 ) -> None:
     calls.append("pay")
-    raise ValueError("no such account")  # not worth a second try
+    raise ValueError("no such account")  # no retry for this error
 
 
 async def poll(retry: Retry = Retry.forever()) -> str:
     calls.append("poll")
     if retry.attempt == 1:
-        retry.after(timedelta(milliseconds=10))  # not yet: look again then
+        retry.after(timedelta(milliseconds=10))  # not ready: run again at that time
     return "ready"
 
 

@@ -1,4 +1,4 @@
-"""A run has so much time; it may ask for more."""
+"""A time limit for a run, which the run can extend."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""How many runs go on at a time: per customer, for the whole task, and both."""
+"""A limit on the number of runs at a time: per customer, for the whole task, and both."""
 
 import asyncio
 from collections import Counter
@@ -31,7 +31,7 @@ async def export_customer(
     customer_id: Annotated[int, ConcurrencyLimit(1, scope="exports")],
     limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=3),
 ) -> None:
-    """One at a time for each customer, in a scope of its own, and three at a time in all."""
+    """One at a time for each customer, in its own scope, and three at a time in all."""
     await work("exports")
 
 

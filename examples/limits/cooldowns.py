@@ -1,4 +1,4 @@
-"""The first runs; what comes within the window after it is dropped."""
+"""The first submission runs. Submissions within the window after it are dropped."""
 
 import asyncio
 from datetime import timedelta
@@ -10,7 +10,7 @@ refreshed: list[str] = []
 
 
 async def refresh(feed: Annotated[str, Cooldown(timedelta(minutes=5))]) -> None:
-    """However often it is asked for, a feed is refreshed every five minutes at most."""
+    """Refreshes a feed at most every five minutes, however many tasks are added."""
     refreshed.append(feed)
 
 

@@ -1,4 +1,4 @@
-"""One run after a burst: of the first submission, or of the last."""
+"""One run after a burst of submissions: of the first or of the last submission."""
 
 import asyncio
 from datetime import timedelta
@@ -11,12 +11,12 @@ runs: list[str] = []
 
 
 async def rebuild_index(reason: str, debounce: Debounce = Debounce(QUIET)) -> None:
-    """Once it is quiet, with the arguments of the first submission."""
+    """Runs when no submission has come for a while, with the arguments of the first."""
     runs.append(f"index: {reason}")
 
 
 async def save_draft(draft_id: Annotated[int, Debounce(QUIET, latest=True)], text: str) -> None:
-    """For each draft, once it is quiet, with the arguments of the last submission."""
+    """The same for each draft, with the arguments of the last submission."""
     runs.append(f"draft {draft_id}: {text}")
 
 

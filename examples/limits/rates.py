@@ -1,4 +1,4 @@
-"""How many runs begin within a time: what is too much waits for its turn, or is dropped."""
+"""A limit on the number of runs that begin in a time: further runs wait or are dropped."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ async def call_api(number: int, limit: RateLimit = RateLimit(2, per=timedelta(mi
 
 
 async def greet(user_id: Annotated[int, RateLimit(1, per=timedelta(minutes=1), drop=True)]) -> None:
-    """At most one greeting a minute for each user; what is too much is dropped."""
+    """At most one greeting a minute for each user; further greetings are dropped."""
     greeted.append(user_id)
 
 

@@ -1,5 +1,5 @@
-"""A small shop that leaves to background tasks
-whatever takes long, may fail, or has its own time."""
+"""A small shop that uses background tasks for work
+that takes long, may fail, or is due later."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ REMIND_AFTER = timedelta(days=7)
 
 
 class CardDeclined(Exception):
-    """Perhaps there is money on the account tomorrow."""
+    """The card may work tomorrow."""
 
 
 class World:
-    """What is outside the shop: the bank, the mail,
-    the search engine. Tests use one of their own."""
+    """The services outside the shop: the bank, the mail,
+    the search engine. Tests replace them."""
 
     async def charge(self, order: str) -> str:
         raise NotImplementedError
@@ -38,7 +38,7 @@ def the_world() -> World:
 
 
 async def place_order(docket: Docket, order: str) -> None:
-    """What the web page calls."""
+    """The web page calls this."""
     await docket.add(charge_card, key=f"charge-{order}")(order)
     await docket.add(remind, when=docket.now() + REMIND_AFTER, key=f"remind-{order}")(order)
 
@@ -63,14 +63,14 @@ async def report_sales(
     docket: Docket = CurrentDocket(),
     world: World = Depends(the_world),
 ) -> None:
-    """Every night at half past two, Berlin time."""
+    """Runs every night at half past two, Berlin time."""
     await world.mail(f"sales up to {docket.now().isoformat()}")
 
 
 async def index_product(
     product: Annotated[str, Debounce(timedelta(seconds=30))], world: World = Depends(the_world)
 ) -> None:
-    """Once the editor has been quiet for half a minute."""
+    """Runs when the editor has been quiet for half a minute."""
     await world.index(product)
 
 

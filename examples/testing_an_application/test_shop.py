@@ -1,5 +1,5 @@
-"""The shop's tests. `docket`, `worker` and `clock` are fixtures that come with docket; the time
-stands still unless a test lets it pass."""
+"""The shop's tests. `docket`, `worker` and `clock` are fixtures of docket. The time stands still
+unless a test advances it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from docket.testing import Clock, assert_no_tasks, assert_task_count, assert_tas
 
 
 class QuietWorld(shop.World):
-    """Notes what would happen, and declines as many cards as it is told to."""
+    """Records the calls, and declines a given number of cards."""
 
     def __init__(self) -> None:
         self.declines = 0
@@ -100,7 +100,7 @@ async def test_sales_are_reported_every_night_also_when_the_clocks_go_forward(
 
     assert world.mails == [
         "sales up to 2026-03-28T01:30:00+00:00",
-        # There is no half past two that night: three o'clock comes right after two.
+        # There is no half past two that night: the clocks go from two to three.
         "sales up to 2026-03-29T01:00:00+00:00",
         "sales up to 2026-03-30T00:30:00+00:00",
         "sales up to 2026-03-31T00:30:00+00:00",

@@ -1,4 +1,4 @@
-"""A FastAPI service that hands work to docket: `uvicorn app:app`."""
+"""A FastAPI service that adds tasks to docket: `uvicorn app:app`."""
 
 import os
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""What the service leaves to its workers: `docket worker --docket shop --tasks tasks:tasks`."""
+"""The tasks of the service: `docket worker --docket shop --tasks tasks:tasks`."""
 
 
 async def send_welcome(email: str) -> str:

@@ -10,11 +10,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.waiting import eventually_blocking
 
-from .conftest import Command, Start
+from .conftest import Command, Start, unused_port
 from .processes import Process, Terminal, surroundings
 
 # Processes take long to start on a busy machine.
@@ -278,3 +279,22 @@ def test_either_event_loop_will_do(flag: str, url: str, folder: Path, start: Sta
 def test_the_worker_of_python_m_docket_does_not_take_the_users_docket_py(folder: Path, start: Start) -> None:
     (folder / "docket.py").write_text("raise RuntimeError('the wrong one')\n")
     assert start("worker", "--url", "memory://", "--until-finished").ends() == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_health_and_metrics_listen_on_the_named_address_only(url: str, start: Start, port: int, processes: str) -> None:
+    worker = start(
+        *("worker", "--url", url, "--processes", processes),
+        *("--healthcheck-host", "127.0.0.1", "--healthcheck-port", str(port)),
+        *("--metrics-host", "127.0.0.1", "--metrics-port", str(unused_port())),
+    )
+    worker.says("Starting worker")
+    process = psutil.Process(worker.pid)
+    listening = {
+        connection.laddr.ip
+        for one in (process, *process.children())
+        for connection in one.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
+    stop(worker)

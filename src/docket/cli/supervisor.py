@@ -31,7 +31,7 @@ class Supervisor:
         reload: bool = False,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        self._health_port = options.healthcheck_port
+        self._health_host, self._health_port = options.healthcheck_host, options.healthcheck_port
         self._reload = reload
         # Called when the first process has started, so that
         # a start that fails prints nothing but its error.
@@ -60,7 +60,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop_requested)
-        with healthcheck_server(port=self._health_port, health=self.problem):
+        with healthcheck_server(self._health_host, self._health_port, health=self.problem):
             watching = asyncio.create_task(self._watch_sources()) if self._reload else None
             try:
                 return await self._keep_all_running()
@@ -91,7 +91,7 @@ class Supervisor:
     def _stop_requested(self) -> None:
         self._stop_requests += 1
         if self._stop_requests == 1:
-            logger.info("stopping when the running tasks have finished; a second signal requeues them")
+            logger.info("stopping: running tasks finish first; a second signal requeues them")
         self._stop_all()
 
     def _stop_all(self) -> None:

@@ -21,6 +21,7 @@ from docket.cli.docket_options import DEFAULT_DOCKET, DEFAULT_URL, DocketOptions
 from docket.cli.durations import duration, write_duration
 from docket.cli.logs import Format, Level, default_format
 from docket.cli.numbers import port, positive
+from docket.instrumentation.http import ALL_INTERFACES
 from docket.worker import options as worker
 
 R = TypeVar("R")
@@ -91,6 +92,10 @@ def _port(help: str) -> Flag:
     return flag(help, OPERATING, parser=port, metavar="PORT")
 
 
+def _host(help: str) -> Flag:
+    return flag(help, OPERATING, metavar="HOST")
+
+
 def _path(help: str, panel: str | None = None, given_as: tuple[Any, Any] | None = None) -> Flag:
     return flag(help, panel, given_as, metavar="MODULE:NAME")
 
@@ -129,9 +134,15 @@ class WorkerOptions(DocketOptions):
     healthcheck_port: Annotated[
         int | None, _port("Serve a health check here: 200 while the worker takes work, else 503.")
     ] = None
+    healthcheck_host: Annotated[str, _host("The address for --healthcheck-port; 127.0.0.1 for this machine only.")] = (
+        ALL_INTERFACES
+    )
     metrics_port: Annotated[
         int | None, _port("Serve Prometheus metrics here. With --processes, each process uses the next port.")
     ] = None
+    metrics_host: Annotated[str, _host("The address for --metrics-port; 127.0.0.1 for this machine only.")] = (
+        ALL_INTERFACES
+    )
     enable_internal_instrumentation: Annotated[
         bool, switch("Also trace docket's own requests to the server.", OPERATING)
     ] = _DEFAULT.enable_internal_instrumentation

@@ -21,6 +21,8 @@ Page = Callable[[], tuple[int, bytes]]
 # A client that sends nothing for this long is disconnected, which frees its thread.
 IDLE_SECONDS = 5.0
 
+ALL_INTERFACES = "0.0.0.0"
+
 # The page for all paths without a page of their own.
 ELSEWHERE = "*"
 
@@ -93,7 +95,7 @@ def _verdict_page(verdict: Verdict | None) -> Page:
 
 @contextlib.contextmanager
 def healthcheck_server(
-    host: str = "0.0.0.0",
+    host: str = ALL_INTERFACES,
     port: int | None = None,
     *,
     health: Verdict | None = None,
@@ -125,7 +127,7 @@ def _prometheus_mirror() -> Any:
 
 
 @contextlib.contextmanager
-def metrics_server(host: str = "0.0.0.0", port: int | None = None) -> Generator[int | None]:
+def metrics_server(host: str = ALL_INTERFACES, port: int | None = None) -> Generator[int | None]:
     """Serves `/metrics` (and `/`) for Prometheus. Does nothing without a port. Raises the same
     errors as healthcheck_server, and MissingPackage without prometheus-client."""
     if port is None:

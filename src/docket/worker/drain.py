@@ -33,9 +33,9 @@ class RequeueDeadlines:
     closes_bodies: bool = False
 
 
-# The worker should end within five seconds after the
-# grace period. The last second is for leaving the fleet.
-USUAL = RequeueDeadlines(body=5.0, ending=4.0)
+# The process should end within five seconds after the grace
+# period. The last second is for leaving the fleet and for the exit.
+USUAL = RequeueDeadlines(body=4.0, ending=4.0)
 # For a worker whose docket closes, or that was asked twice to stop. Its process
 # should end within two seconds, or within five if a body ignores its cancel. The rest of that time
 # is for leaving the fleet.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docket import instrumentation
 from docket.docket import Docket
+from docket.instrumentation.http import ALL_INTERFACES
 from docket.registry import load_object
 
 from .signals import stopped_by_signals
@@ -27,7 +28,9 @@ async def run_program(
     dependencies: Any = None,
     until_finished: bool = False,
     healthcheck_port: int | None = None,
+    healthcheck_host: str = ALL_INTERFACES,
     metrics_port: int | None = None,
+    metrics_host: str = ALL_INTERFACES,
     **settings: Any,
 ) -> None:
     """Opens the docket, loads the objects named as `module:name`, serves health and metrics, and
@@ -48,9 +51,9 @@ async def run_program(
         async with worker:
             with (
                 stopped_by_signals(worker.stop),
-                instrumentation.metrics_server(port=metrics_port),
+                instrumentation.metrics_server(metrics_host, metrics_port),
                 instrumentation.healthcheck_server(
-                    port=healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
+                    healthcheck_host, healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
                 ),
             ):
                 await (worker.run_until_finished() if until_finished else worker.run_forever())

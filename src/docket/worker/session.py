@@ -23,15 +23,16 @@ class StopDeadlines:
     leave: float
 
 
-# `leave` counts from the end of the grace period.
-USUAL = StopDeadlines(services=2.0, withdraw=3.0, leave=5.0)
+# `leave` counts from the end of the grace period. The process should end within five seconds: the
+# last half second is for the exit of the interpreter, and of a supervisor.
+USUAL = StopDeadlines(services=2.0, withdraw=3.0, leave=4.5)
 # For a worker that has to end at once.
 AT_ONCE_DEADLINES = StopDeadlines(services=0.6, withdraw=1.0, leave=1.8)
 # The minimum for each wait. The second value is for a worker whose server did not answer the worker
 # that ended just before it.
 LEAST_SECONDS, SILENT_SECONDS = 0.4, 0.05
 # The minimum for leaving the fleet, if all tasks of the worker have finished.
-LEAVE_SECONDS = 2.0
+LEAVE_SECONDS = 1.5
 
 
 class Phase(enum.Enum):
