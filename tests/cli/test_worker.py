@@ -281,10 +281,10 @@ def test_the_worker_of_python_m_docket_does_not_take_the_users_docket_py(folder:
     assert start("worker", "--url", "memory://", "--until-finished").ends() == 0
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_health_and_metrics_listen_on_the_named_address_only(url: str, start: Start, port: int, processes: str) -> None:
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_health_and_metrics_listen_on_the_named_address_only(url: str, start: Start, port: int, count: str) -> None:
     worker = start(
-        *("worker", "--url", url, "--processes", processes),
+        *("worker", "--url", url, "--processes", count),
         *("--healthcheck-host", "127.0.0.1", "--healthcheck-port", str(port)),
         *("--metrics-host", "127.0.0.1", "--metrics-port", str(unused_port())),
     )
