@@ -9,16 +9,18 @@ do.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from redis import connection as blocking
 from redis.asyncio import connection as aio
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .credentials import BoundedCredentials, TimedCredentials
 from .hosts import addresses, addresses_within
+from .scripts import Script
 from .urls import Address
 
 # The least time for a step of a connection: a time-out of zero would make the socket non-blocking.
@@ -148,6 +150,13 @@ class ThreadedClient:
         except (RedisConnectionError, RedisTimeoutError, OSError):
             self.close()
             raise
+
+    def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+        """Runs a script by its digest; loads it first if the server does not know it."""
+        try:
+            return self.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return self.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

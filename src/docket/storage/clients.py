@@ -1,0 +1,106 @@
+"""The clients of redis-py through which docket and its users talk to one server."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import redis.asyncio as aioredis
+from redis.asyncio.connection import BlockingConnectionPool
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
+from redis.retry import Retry
+
+from .connections import ThreadedClient, async_class
+from .keys import text_bytes
+from .nodes import NodeAddress, Nodes
+from .urls import Address
+from .user_client import user_client
+
+# Ordinary traffic is batched, so a handful of connections serve any concurrency.
+CONNECTIONS = 8
+# Options of the URL that concern pools, or that would
+# let a command of a thread exceed its patience.
+_NOT_IN_THREADS = ("max_connections", "health_check_interval", "retry_on_timeout", "retry_on_error")
+
+
+class Clients:
+    """Makes clients with the options of the URL."""
+
+    def __init__(self, address: Address, credentials: CredentialProvider | None, answer_seconds: float) -> None:
+        self.address = address
+        self.database: int = address.database
+        self._answer_seconds = answer_seconds
+        self._credentials = credentials
+        self._pools: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def move(self, socket_path: str, database: int) -> None:
+        """Connections that open from now on go to an embedded engine at that path."""
+        self.address = Address(self.address.kind, {"path": socket_path}, database)
+        self.database = database
+        for pool in self._pools:
+            pool.connection_kwargs["path"] = socket_path
+
+    def options(self, *, answer_limit: bool = True) -> dict[str, Any]:
+        """The options of a connection. With `answer_limit` redis-py limits the time for an answer;
+        docket's own pipelines do that themselves."""
+        options: dict[str, Any] = {
+            "protocol": 2,
+            "socket_connect_timeout": self._answer_seconds,
+            **self.address.options,
+        }
+        if answer_limit:
+            options["socket_timeout"] = max(float(options.get("socket_timeout") or 0), self._answer_seconds)
+        else:
+            options["socket_timeout"] = None
+        options["db"] = self.database
+        if self._credentials is not None:
+            options["credential_provider"] = self._credentials
+        return options
+
+    def user_client(self, stack: AsyncExitStack) -> Any:
+        """The client that users get from a docket; the stack closes it."""
+        client = user_client(self.address, self.options(), stack) or self._pooled(CONNECTIONS, self.options())
+        stack.push_async_callback(client.aclose)
+        return client
+
+    def node_client(self, address: NodeAddress | None) -> Any:
+        """An asyncio client with one connection, to that node or to the only server there is."""
+        options = self.options(answer_limit=False)
+        if address is not None:
+            options.update(host=address[0], port=address[1])
+        return self._pooled(1, options)
+
+    def _pooled(self, connections: int, options: dict[str, Any]) -> Any:
+        """A client with a pool of its own. A command waits for a free connection instead of
+        failing."""
+        options["retry"] = AsyncRetry(NoBackoff(), 0)
+        most = int(options.pop("max_connections", 0) or connections)
+        pool = BlockingConnectionPool(
+            max_connections=max(most, connections),
+            timeout=None,
+            connection_class=async_class(self.address),
+            **options,
+        )
+        self._pools.add(pool)
+        return aioredis.Redis.from_pool(pool)
+
+    def threaded_client(
+        self, nodes: Nodes | None, key: str, patience: Callable[[], float], outages: Callable[[], int]
+    ) -> ThreadedClient:
+        """A blocking client for the node that has the key."""
+
+        def options(seconds: float) -> dict[str, Any]:
+            found = {**self.options(answer_limit=False), "retry": Retry(NoBackoff(), 0)}
+            for name in _NOT_IN_THREADS:
+                found.pop(name, None)
+            if nodes is not None:
+                # The other half of the time is for the node itself.
+                address = nodes.find(nodes.slot(text_bytes(key)), seconds / 2)
+                found.update(host=address[0], port=address[1])
+            return found
+
+        return ThreadedClient(self.address, options, patience, outages)
