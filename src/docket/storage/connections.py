@@ -151,17 +151,19 @@ class ThreadedClient:
             self.close()
             raise
 
-    def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
-        """Runs a script by its digest; loads it first if the server does not know it."""
-        try:
-            return self.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return self.execute_command("EVAL", script.source, len(keys), *keys, *args)
-
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
+
+
+def run_script(client: Any, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str]) -> Any:
+    """Runs a script on a blocking client, by its digest; loads it first if the server does not know
+    it."""
+    try:
+        return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+    except NoScriptError:
+        return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
 
 def async_class(address: Address) -> type[aio.AbstractConnection]:

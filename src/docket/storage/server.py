@@ -19,7 +19,7 @@ from .attempts import SharedAttempt, Turns
 from .blocking_connection import BlockingConnection
 from .clients import Clients
 from .connection import Connection, open_pipeline
-from .connections import ThreadedClient
+from .connections import ThreadedClient, run_script
 from .credentials import bounded
 from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
@@ -177,7 +177,7 @@ class Server:
         if self._closed:
             raise self._not_open()
         try:
-            return client.run(load(script), keys, args)
+            return run_script(client, load(script), keys, args)
         except SERVER_ERRORS as error:
             raise self.explain(error) from error
 
