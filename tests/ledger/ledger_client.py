@@ -138,7 +138,7 @@ class LedgerClient:
         return (await Limits(self.ledger).acquire(key, epoch, limits, **options))[0]
 
     async def settle(self, *settlements: Settlement) -> list[SettleResult]:
-        return (await self.ledger.settle(settlements))[1]
+        return await self.ledger.settle(settlements)
 
     def renew(self, worker: str, *, stopping: bool = False) -> Renewal:
         return self.ledger.renew(self.client, worker, LEASE_MS, LATE_MS, busy=True, stopping=stopping)

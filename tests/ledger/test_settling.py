@@ -40,15 +40,6 @@ async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_pro
     ledger_client.checked_state()
 
 
-async def test_the_answer_tells_how_much_is_left(ledger_client: LedgerClient) -> None:
-    worker = await ledger_client.hire()
-    await ledger_client.add("a", "b", "c")
-    await ledger_client.add("d", due_ms=ledger_client.later())
-    a, b, c = await ledger_client.take(worker)
-    assert (await ledger_client.ledger.settle([completed(a)]))[0] == 3
-    assert (await ledger_client.ledger.settle([completed(b), completed(c)]))[0] == 1
-
-
 async def test_a_repeated_settlement_answers_lost_and_changes_nothing(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")

@@ -34,7 +34,7 @@ async def end_manual_run(execution: Execution[Any], state: ExecutionState, endin
         event = ending_event(state, worker, now_ms, ending.error)
         settlement = finish(execution.key, execution.epoch, state, docket.ledger.ttl_ms, ending.pack(), event)
     settlement.worker = docket.manual_runs.id_of(execution.epoch)
-    _, (answer,) = await docket.ledger.settle([settlement])
+    (answer,) = await docket.ledger.settle([settlement])
     epoch, execution.epoch, execution.next_run = execution.epoch, 0, None
     docket.manual_runs.release(epoch)
     if answer is SettleResult.LOST and not await _has_ended(execution, epoch):

@@ -54,8 +54,8 @@ class TaskVerbs(ScriptCalls):
 
     async def settle(
         self, settlements: Sequence[Settlement], offered_by: str | None = None, *, patience: float | None = None
-    ) -> tuple[int, list[SettleResult]]:
-        """Settles runs. Returns the number of unfinished tasks, and a result for each settlement.
+    ) -> list[SettleResult]:
+        """Settles runs. Returns a result for each settlement.
 
         `offered_by` is the id of a worker that offers a free slot for direct delivery.
         """
@@ -65,7 +65,7 @@ class TaskVerbs(ScriptCalls):
         claimed_by = worker.encode() if worker is not None else False
         arguments = (self.ttl_ms, offer, self.offer_ms, items, claimed_by)
         reply = await self.ask("settle", arguments, patience)
-        return reply[0], [SETTLE_RESULTS[code] for code in reply[1:]]
+        return [SETTLE_RESULTS[code] for code in reply]
 
     async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
         """Moves due tasks to the stream. A worker does this only if it is the leader, or if it

@@ -120,7 +120,7 @@ class Settler:
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
             settlements = [item.settlement for item in batch]
-            _, answers = await self._ledger.settle(settlements, offered_by, patience=patience)
+            answers = await self._ledger.settle(settlements, offered_by, patience=patience)
         except asyncio.CancelledError:
             self._waiting = batch + self._waiting
             raise

@@ -10,20 +10,20 @@
 --   2 requeue: delay ms, whether the body has begun
 --   3 blocked: what the run took from its limits, and an item of another kind
 --   4 unknown function: whether to keep the run unless another live worker knows the function
--- Returns: number of unfinished tasks, then per run: 1 done, 0 lost (the run no longer counts), 2
---   kept (no other live worker knows its function), 3 cancelled instead, 4 the payload is missing
---   (the script changed nothing), 5 done, and no other live worker knows its function.
+-- Returns: per run: 1 done, 0 lost (the run no longer counts), 2 kept (no other live worker knows
+--   its function), 3 cancelled instead, 4 the payload is missing (the script changed nothing), 5
+--   done, and no other live worker knows its function.
 -- uses: keys, records, payloads, suspects, unknown_functions, placement, slots, settlements, endings, admission
 local DONE = 1
 local cancelled_ttl, offered_by, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
-if #items == 0 then return {call('HLEN', TASKS)} end
+if #items == 0 then return {} end
 local keys = {}
 for i, item in ipairs(items) do keys[i] = item[1] end
 local runs, tasks = call('HMGET', RUNNING, unpack(keys)), call('HMGET', TASKS, unpack(keys))
 local some_parked = call('EXISTS', PARKED) == 1
-local answer, ended, ended_keys, finished_keys, progress_keys, task_fields = {0}, {}, {}, {}, {}, {}
+local answer, ended, ended_keys, finished_keys, progress_keys, task_fields = {}, {}, {}, {}, {}, {}
 local stream_ids, front_ids, releases = {}, {}, {}
 
 local full_settle
@@ -189,10 +189,10 @@ for i, item in ipairs(items) do
     ended[key], ended_keys[#ended_keys + 1], finished_keys[#finished_keys + 1] = true, key, key
     stream_ids[#stream_ids + 1] = format('%.0f-%.0f', ms, seq)
     end_task(key, pack_finished(state, epoch, started, now, task_bytes, '', tail), ttl, event)
-    answer[i + 1] = DONE
+    answer[i] = DONE
   else
     full_settle = full_settle or make_full_settle()
-    answer[i + 1] = full_settle(item, run_bytes, task_bytes)
+    answer[i] = full_settle(item, run_bytes, task_bytes)
   end
 end
 
@@ -214,5 +214,4 @@ if #releases > 0 then
   end
 end
 if offered_by then call('ZADD', OFFERS, real_ms() + offer_ms, offered_by) end
-answer[1] = call('HLEN', TASKS)
 return answer
