@@ -15,6 +15,7 @@ from uncalled_for import Dependency, get_dependency_parameters, get_signature
 from docket._aio import Backoff
 from docket.errors import TRANSIENT
 from docket.execution.arguments import arguments_by_name
+from docket.execution.display import display_name
 from docket.model.times import check_durations, duration_ms
 
 from .base import AdmissionBlocked
@@ -65,7 +66,7 @@ class Admission(Dependency[Any]):
         default = get_dependency_parameters(function).get(parameter)
         if default is not None and default is not self:
             raise ValueError(
-                f"{name_of(function)}: {self.kind} on {parameter!r}: a dependency fills that parameter, so its value "
+                f"{display_name(function)}: {self.kind} on {parameter!r}: a dependency fills that parameter, so its value "
                 "is not known before the task is admitted; limit one of the task's arguments instead"
             )
 
@@ -178,10 +179,6 @@ def positive_count(owner: str, name: str, count: int) -> int:
     if count < 1:
         raise ValueError(f"{owner}({name}={count}): it must be at least 1")
     return count
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", repr(function))
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from uncalled_for import get_signature
 
+from docket.execution.display import display_name
 from docket.ledger.limits import Limits, Verdict
 
 from .admission import (
@@ -17,7 +18,6 @@ from .admission import (
     SettledByLimit,
     ask_until_answered,
     call_arguments,
-    name_of,
     positive_count,
     superseded,
 )
@@ -92,7 +92,7 @@ class ConcurrencyLimit(Admission):
             # such a task is accepted and fails when it runs.
             logger.warning(
                 "%s: ConcurrencyLimit on %r limits an argument %r that the task does not have (it has: %s), so its runs will fail",
-                name_of(function),
+                display_name(function),
                 parameter,
                 self.argument_name,
                 known or "none",
@@ -155,8 +155,7 @@ def _declared(function: Callable[..., Any], without: Iterable[str]) -> list[tupl
     the whole task or names an argument."""
     plan = plan_for(function)
     declared: list[tuple[str | None, Any]] = [(None, d) for name, d in plan.parameters.items() if name not in without]
-    declared += [(name, d) for name, marks in plan.annotations.items() for d in marks]
-    return [(name, d) for name, d in declared if isinstance(d, ConcurrencyLimit)]
+    return [(name, d) for name, d in [*declared, *plan.annotated()] if isinstance(d, ConcurrencyLimit)]
 
 
 def _needed_slots(execution: Execution) -> list[NeededSlot]:

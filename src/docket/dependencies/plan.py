@@ -43,7 +43,15 @@ class Plan:
         return None
 
     def all(self) -> list[Dependency[Any]]:
-        return [*self.parameters.values(), *(d for marks in self.annotations.values() for d in marks)]
+        return [dependency for _, dependency in self.declared()]
+
+    def declared(self) -> list[tuple[str, Dependency[Any]]]:
+        """Every dependency with its parameter: those in defaults, then those in annotations."""
+        return [*self.parameters.items(), *self.annotated()]
+
+    def annotated(self) -> list[tuple[str, Dependency[Any]]]:
+        """The dependencies in annotations, each with its parameter."""
+        return [(name, dependency) for name, found in self.annotations.items() for dependency in found]
 
 
 _plans: dict[Callable[..., Any], Plan] = {}
@@ -69,12 +77,12 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
     positions = positions_of(function)
     immediate = [(n, positions.get(n, sys.maxsize), d) for n, d in parameters.items() if isinstance(d, Immediate)]
     is_immediate = not annotations and len(immediate) == len(parameters)
-    marks = [(name, d) for name, found in annotations.items() for d in found]
-    admissions = [(name, d) for name, d in [*parameters.items(), *marks] if isinstance(d, Admission)]
-    admissions.sort(key=lambda declared: declared[1].rank)
     first_position = min((positions[name] for name in parameters if name in positions), default=sys.maxsize)
     is_plain = not parameters and not annotations
-    return Plan(parameters, annotations, immediate, admissions, first_position, is_plain, is_immediate)
+    plan = Plan(parameters, annotations, immediate, [], first_position, is_plain, is_immediate)
+    plan.admissions += [(name, d) for name, d in plan.declared() if isinstance(d, Admission)]
+    plan.admissions.sort(key=lambda declared: declared[1].rank)
+    return plan
 
 
 def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:

@@ -9,6 +9,8 @@ from typing import Any, cast
 from uncalled_for import Dependency, get_signature
 from uncalled_for import validate_dependencies as validate_declarations
 
+from docket.execution.display import display_name
+
 from . import current
 from .perpetual import Perpetual
 from .plan import plan_for
@@ -17,7 +19,7 @@ from .plan import plan_for
 def validate_dependencies(function: Callable[..., Any]) -> None:
     """Raises a ValueError that names the task if its
     dependencies are wrong or contradict each other."""
-    name = getattr(function, "__name__", repr(function))
+    name = display_name(function)
     _validate_defaults(function, name)
     try:
         validate_declarations(function)

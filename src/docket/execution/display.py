@@ -13,6 +13,11 @@ from docket.annotations import Logged
 HIDDEN = "..."
 
 
+def display_name(function: Callable[..., Any]) -> str:
+    """The name of a function in messages. Callable objects may have none."""
+    return getattr(function, "__name__", repr(function))
+
+
 def show_call(
     function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
 ) -> str:

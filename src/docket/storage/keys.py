@@ -89,7 +89,6 @@ class Keys:
         self.leases: str = self.key("leases")
         self.offers: str = self.key("offers")
         self.tasks: str = self.key("tasks")
-        self.running: str = self.key("running")
         self.dead: str = self.key("dead")
         self.dead_records: str = self.key("dead-records")
         # Not "strikes": if another client has used a docket of that name, it keeps a stream there.

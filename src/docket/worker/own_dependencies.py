@@ -9,6 +9,7 @@ from typing import Any
 from uncalled_for import Dependency
 
 from docket.dependencies import Plan
+from docket.execution.display import display_name
 
 
 def worker_dependencies(given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Dependency[Any]]:
@@ -36,18 +37,14 @@ def check_conflicts(function: Callable[..., Any], plan: Plan, worker_level: Mapp
     declare a dependency of a kind that is allowed once."""
     for name, dependency in worker_level.items():
         for kind in _single_kinds(dependency):
-            for parameter, other in _declared(plan):
+            for parameter, other in plan.declared():
                 if isinstance(other, kind):
                     raise ValueError(
                         f"only one {kind.__name__} is allowed: the worker has {type(dependency).__name__} ({name!r}) and the task "
-                        f"{getattr(function, '__name__', function)} has {type(other).__name__} ({parameter!r})"
+                        f"{display_name(function)} has {type(other).__name__} ({parameter!r})"
                     )
 
 
 def _single_kinds(dependency: Dependency[Any]) -> list[type[Any]]:
     kinds: tuple[Any, ...] = type(dependency).__mro__
     return [kind for kind in kinds if kind is not Dependency and getattr(kind, "single", False)]
-
-
-def _declared(plan: Plan) -> list[tuple[str, Dependency[Any]]]:
-    return [*plan.parameters.items(), *((name, d) for name, marks in plan.annotations.items() for d in marks)]
