@@ -31,7 +31,7 @@ class Clients:
     """Makes clients with the options of the URL."""
 
     def __init__(self, address: Address, credentials: CredentialProvider | None, answer_seconds: float) -> None:
-        self.address = address
+        self.address: Address = address
         self.database: int = address.database
         self._answer_seconds = answer_seconds
         self._credentials = credentials
