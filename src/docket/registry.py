@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import sys
 import warnings
 from collections.abc import Iterable
-from types import CodeType, FunctionType
-from typing import Any, cast, get_origin, get_type_hints
+from types import CodeType
+from typing import Any
 
 from docket.dependencies import validate_dependencies
 from docket.errors import TaskNotRegistered
 from docket.execution import TaskFunction
+from docket.execution.function_runtimes import LAMBDA, is_supported, underlying
 
 TaskCollection = Iterable[TaskFunction]
-LAMBDA = "<lambda>"
 # Users may replace a task of docket's own by one of its name.
 _BUILT_IN = "docket.tasks"
 
@@ -39,7 +38,7 @@ def own_name(function: Any) -> str:
     return name
 
 
-def check_awaitable(function: Any) -> None:
+def check_function(function: Any) -> None:
     """Refuses where it is written, not by a worker later, what cannot be a task."""
     if inspect.iscoroutine(function):
         function.close()
@@ -52,38 +51,15 @@ def check_awaitable(function: Any) -> None:
             f"{describe(function)} is a class, so it cannot be a task: pass an `async def`, for instance a method "
             f"of an object, as in docket.add({function.__name__}(…).method)(…)"
         )
-    body = _body(function)
-    if not isinstance(body, FunctionType) or inspect.iscoroutinefunction(body):
+    if is_supported(function):
         return
-    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        kind = "a generator"
-    elif _may_return_awaitable(body):
-        return
-    else:
-        kind = "not async"
+    body = underlying(function)
+    is_generator = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
     raise TypeError(
-        f"{describe(function)} is {kind}, so it cannot be a task: a task is an `async def` that returns; "
-        "what blocks goes to a thread inside it, with `await asyncio.to_thread(…)`"
+        f"{describe(function)} is {'a generator' if is_generator else 'not async'}, so it cannot be a task: "
+        "a task is an `async def` that returns; what blocks goes to a thread inside it, with "
+        "`await asyncio.to_thread(…)`"
     )
-
-
-def _body(function: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = cast(Any, function).func
-    return getattr(function, "__func__", function)
-
-
-def _may_return_awaitable(body: FunctionType) -> bool:
-    """A function that is not async may still return
-    something to await, if it is decorated or says so."""
-    if body.__name__ == LAMBDA or hasattr(body, "__wrapped__") or hasattr(body, "__signature__"):
-        return True
-    try:
-        returned = get_type_hints(body).get("return", None)
-    except Exception:
-        return True
-    kind = get_origin(returned) or returned
-    return kind is Any or not isinstance(kind, type | None) or hasattr(kind, "__await__")
 
 
 class Registry:
@@ -100,7 +76,7 @@ class Registry:
         Raises TypeError for what cannot be a task,
         ValueError if its dependencies contradict each other.
         """
-        check_awaitable(function)
+        check_function(function)
         given = list(names) if names else [own_name(function)]
         validate_dependencies(function)
         for name in given:
@@ -121,7 +97,7 @@ class Registry:
         in this collection, or in one that was registered before.
         """
         for function in load_object(path):
-            check_awaitable(function)
+            check_function(function)
             name = own_name(function)
             known, known_path = self._collected.setdefault(name, (function, path))
             taken = self.tasks.get(name)
@@ -169,7 +145,7 @@ def _code(function: Any) -> CodeType | None:
         function = inspect.unwrap(function)
     except ValueError:
         return None
-    return getattr(_body(function), "__code__", None)
+    return getattr(underlying(function), "__code__", None)
 
 
 def describe(function: Any) -> str:

@@ -14,6 +14,8 @@ from uncalled_for.introspection import (
 )
 
 from docket.execution.arguments import positions_of
+from docket.execution.function_runtimes import runtime_for
+from docket.execution.task_call import TaskFunction
 
 from .admission import Admission
 from .worker_view import Immediate
@@ -34,6 +36,8 @@ class Plan:
     first_position: int
     is_plain: bool
     is_immediate: bool
+    # Every call of the function goes through this: the function as its runtime calls it.
+    body: TaskFunction
 
     def single(self, kind: type[D]) -> D | None:
         """The declared dependency of a kind, or None."""
@@ -79,7 +83,8 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
     is_immediate = not annotations and len(immediate) == len(parameters)
     first_position = min((positions[name] for name in parameters if name in positions), default=sys.maxsize)
     is_plain = not parameters and not annotations
-    plan = Plan(parameters, annotations, immediate, [], first_position, is_plain, is_immediate)
+    body = runtime_for(function).bind(function)
+    plan = Plan(parameters, annotations, immediate, [], first_position, is_plain, is_immediate, body)
     plan.admissions += [(name, d) for name, d in plan.declared() if isinstance(d, Admission)]
     plan.admissions.sort(key=lambda declared: declared[1].rank)
     return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -105,10 +105,6 @@ class Execution(TaskIdentity, Generic[Result_co]):
 
     def has_used_progress(self) -> bool:
         return self._progress is not None and self._progress.used
-
-    def invoke(self) -> Awaitable[Any]:
-        """Calls the function with the arguments that were scheduled."""
-        return self._function(*self._args, **self._kwargs)
 
     # Scheduling
 

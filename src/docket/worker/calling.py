@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from docket.dependencies import Resolved, plan_for, resolve, resolve_immediately
-from docket.execution import Execution, TaskFunction
+from docket.dependencies import Plan, Resolved, plan_for, resolve, resolve_immediately
+from docket.execution import Execution
 
 from .own_dependencies import check_conflicts
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 async def call(worker: Worker, execution: Execution, resolved: Resolved) -> Any:
-    """The result of a body with dependencies. `resolved` is
-    filled as far as its dependencies could be resolved."""
+    """Calls a function that has dependencies and returns its result. Fills `resolved`, as far as
+    the dependencies can be resolved."""
     function, worker_level = execution.function, worker.dependencies
     plan = plan_for(function)
     if plan.is_immediate and not worker_level and resolve_immediately(resolved, plan, execution, worker):
-        return await _body(function, execution, resolved)
+        return await _call_body(plan, execution, resolved)
     check_conflicts(function, plan, worker_level)
     worker.shared.enter_context()
     async with AsyncExitStack() as stack:
         await resolve(resolved, stack, plan, execution, worker_level)
-        return await _body(function, execution, resolved)
+        return await _call_body(plan, execution, resolved)
 
 
-async def _body(function: TaskFunction, execution: Execution, resolved: Resolved) -> Any:
+async def _call_body(plan: Plan, execution: Execution, resolved: Resolved) -> Any:
     args = execution.args if resolved.args is None else resolved.args
     kwargs = {**execution.kwargs, **resolved.values}
     if resolved.runtime is not None:
-        return await resolved.runtime.run(execution, function, args, kwargs)
-    return await function(*args, **kwargs)
+        return await resolved.runtime.run(execution, plan.body, args, kwargs)
+    return await plan.body(*args, **kwargs)

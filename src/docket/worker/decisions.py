@@ -1,18 +1,22 @@
-"""What follows a run: the end of its task, a retry, a successor, or another try later."""
+"""Decides what follows a run: the end of its task, a retry, the next run of a chain, or a requeue.
+
+Every decision is an `Outcome`; the runner settles it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from docket.dependencies import (
     AdmissionBlocked,
     CompletionHandler,
+    SettledByLimit,
     Perpetual,
     Resolved,
-    SettledByLimit,
     TaskOutcome,
     governing,
     plan_for,
@@ -23,10 +27,9 @@ from docket.ledger import RunEnding, Settlement, as_blocked, as_chain_end, reque
 from docket.model.times import duration_ms
 
 from .endings import Endings
+from .outcome import CANCELLED, CLOSED, GIVEN_UP, SUCCEEDED, Counters, Outcome, counters_of
 from .redelivery_delays import RedeliveryDelays
-from .reporter import CANCELLED, SUCCEEDED, RunCounts
 from .run_limits import SPENT, RunLimits
-from .run_settler import GIVEN_UP, RunSettler
 from .runs import CancelReason, Run
 
 if TYPE_CHECKING:
@@ -35,82 +38,91 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 BLOCKED_DELAY = timedelta(milliseconds=100)
+# A task that this worker cannot run comes back after at most this time, for another worker.
+LONGEST_REQUEUE_MS = 500
 
 
-def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
-    """Whether the body of an automatic task has said that no run is to follow."""
-    return handler is not None and isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
+def requeue_delay_ms() -> float:
+    """A random delay. With equal delays, two tasks could go to the wrong one of two workers again
+    and again."""
+    return random.uniform(LONGEST_REQUEUE_MS / 10, LONGEST_REQUEUE_MS)
 
 
 class Decisions:
-    """Decides what follows each run of one worker, and has it settled."""
+    """Makes the outcome of each run of one worker."""
 
-    def __init__(self, worker: Worker, runs: RunSettler, endings: Endings, limits: RunLimits) -> None:
+    def __init__(self, worker: Worker, endings: Endings, limits: RunLimits) -> None:
         self._worker = worker
-        self._runs = runs
         self._report = worker.reporter
         self._limits = limits
         self._redelivery = RedeliveryDelays(worker.redelivery_ms)
         self._endings = endings
         self._run_endings = endings.run_endings
 
-    def complete(self, run: Run, execution: Execution, seconds: float) -> None:
-        """A plain run has ended well and has left nothing:
-        there is nothing to decide and nothing to store."""
-        self._report.log_success(execution, seconds)
-        self._runs.settle(run, execution, self._endings.completed(run, execution.has_used_progress()), SUCCEEDED)
+    # Runs whose body ended
 
-    async def decide(self, run: Run, execution: Execution, resolved: Resolved, outcome: TaskOutcome) -> None:
-        """What follows: a retry, a successor or the end. A behaviour
-        that fails leaves the task for another delivery."""
+    def succeeded(self, run: Run, seconds: float) -> Outcome:
+        """The short path: a plain run that returned None has nothing to decide or to store."""
+        execution = run.execution
+        self._report.log_success(execution, seconds)
+        return Outcome(self._endings.completed(run, execution.has_used_progress()), execution, SUCCEEDED)
+
+    async def decide(self, run: Run) -> Outcome:
+        """Decides after any other call."""
+        ended = run.ended
+        if isinstance(ended, AdmissionBlocked):
+            return await self._blocked(run, ended)
+        return await self._after_body(run, ended, run.resolved or Resolved())
+
+    async def _after_body(self, run: Run, ended: TaskOutcome, resolved: Resolved) -> Outcome:
+        """Asks the behaviours. If one of them fails, the task is delivered again."""
+        execution = run.execution
         retried = again = False
         try:
-            if outcome.exception is not None and resolved.failure_handler is not None:
-                retried = await resolved.failure_handler.handle_failure(execution, outcome)
+            if ended.exception is not None and resolved.failure_handler is not None:
+                retried = await resolved.failure_handler.handle_failure(execution, ended)
             if not retried and resolved.completion_handler is not None:
-                again = await resolved.completion_handler.on_complete(execution, outcome)
+                again = await resolved.completion_handler.on_complete(execution, ended)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled(run):
-                self._runs.let_go(run, execution)
-                return
+                return self._leave_to_others(run, ended.exception)
             logger.exception(
                 "a behaviour of %s failed after the run; the task will be delivered again",
                 execution.call_repr(),
             )
             delay_ms = self._redelivery.next_ms(run.key)
-            self._runs.settle(run, execution, requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True))
-            return
-        # The behaviours' word, or `execution.schedule()`
-        # of the body where none of them wants another run.
+            return Outcome(requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True), execution, error=ended.exception)
+        # The next run that the behaviours want. If they want none, the body may have asked for one
+        # with `execution.schedule()`.
         cut_off = execution.next_run is not None and self._limits.is_spent(run.key)
         next_run = None if cut_off else execution.next_run
-        # It has attempts left, so it has not failed for good.
+        # The task has attempts left, so it has not failed.
         cancelled = retried and cut_off
         execution.epoch = 0
         try:
-            if next_run is not None:
-                ending = None if retried else await self._run_endings.of(run, outcome)
-                settlement = await self._next(run, next_run, ending=ending)
-            elif cancelled:
-                settlement = self._endings.cancelled(run, SPENT, execution.has_used_progress())
-            elif outcome.exception is None and outcome.result is None:
-                settlement = self._endings.completed(run, execution.has_used_progress())
-            else:
-                settlement = await self._endings.of(run, outcome, execution.has_used_progress())
+            settlement = await self._settlement(run, ended, next_run, retried=retried, cancelled=cancelled)
         except asyncio.CancelledError:
-            self._runs.let_go(run, execution)
-            return
+            return self._leave_to_others(run, ended.exception)
         if next_run is None and _ends_chain(resolved.completion_handler):
             settlement = as_chain_end(settlement)
         goes_on = next_run is not None
-        self._report.log_end(execution, outcome, goes_on or again or (retried and not cut_off))
-        counts = RunCounts(
-            None if cancelled else outcome,
-            retried=goes_on and retried,
-            perpetuated=goes_on and not retried,
-            where="retry" if retried else "worker" if resolved.completion_handler is None else "on_complete",
-        )
-        self._runs.settle(run, execution, settlement, counts)
+        self._report.log_end(execution, ended, goes_on or again or (retried and not cut_off))
+        where = "retry" if retried else "worker" if resolved.completion_handler is None else "on_complete"
+        counters = counters_of(ended, retried=goes_on and retried, perpetuated=goes_on and not retried)
+        return Outcome(settlement, execution, CANCELLED if cancelled else counters, where, ended.exception)
+
+    async def _settlement(
+        self, run: Run, ended: TaskOutcome, next_run: NextRun | None, *, retried: bool, cancelled: bool
+    ) -> Settlement:
+        has_progress = run.execution.has_used_progress()
+        if next_run is not None:
+            ending = None if retried else await self._run_endings.of(run, ended)
+            return await self._next(run, next_run, ending=ending)
+        if cancelled:
+            return self._endings.cancelled(run, SPENT, has_progress)
+        if ended.exception is None and ended.result is None:
+            return self._endings.completed(run, has_progress)
+        return await self._endings.of(run, ended, has_progress)
 
     async def _next(
         self, run: Run, next_run: NextRun, *, is_delayed: bool = False, ending: RunEnding | None = None
@@ -118,78 +130,103 @@ class Decisions:
         payload = await self._endings.results.store_call(run, next_run.call)
         return next_run.settlement(run.key, run.epoch, payload=payload, is_delayed=is_delayed, ending=ending)
 
-    # What is no ending of the task's own
+    # Runs that were not admitted
 
-    async def blocked(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
+    def not_admitted(self, run: Run, reason: str) -> Outcome:
+        """The task ends without a run."""
+        return Outcome(self._endings.cancelled(run, reason), run.execution, CANCELLED)
+
+    async def _blocked(self, run: Run, blocked: AdmissionBlocked) -> Outcome:
+        execution = run.execution
         if blocked.handled or blocked.reschedule:
             self._limits.take_back(run.key)
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
             if execution.next_run is not None:
-                # A user's dependency put it away with `execution.schedule()`,
-                # which is written down with the run's end.
-                self._settle_blocked(run, execution, await self._next(run, execution.next_run, is_delayed=True))
-            elif isinstance(blocked, SettledByLimit):
-                self._runs.close(run)
-            else:
-                # Where it was replaced or cancelled this changes nothing; one that nobody has put
-                # away must not stay as running.
-                ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
-                self._runs.settle(run, None, as_blocked(ended, execution.taken))
-        elif blocked.reschedule:
+                # A user's dependency called `execution.schedule()`. The new time is written with
+                # the end of the run.
+                return _blocked_outcome(execution, await self._next(run, execution.next_run, is_delayed=True))
+            if isinstance(blocked, SettledByLimit):
+                return CLOSED
+            # If the task was replaced or cancelled, this changes nothing. A task for which the
+            # dependency did nothing must not stay RUNNING.
+            ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
+            return Outcome(as_blocked(ended, execution.taken))
+        if blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
             later = reschedule(
                 run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay), is_delayed=True
             )
-            self._settle_blocked(run, execution, later)
-        else:
-            self._report.blocked(execution, blocked.reason, "dropped")
-            await self._drop(run, execution, blocked)
+            return _blocked_outcome(execution, later)
+        self._report.blocked(execution, blocked.reason, "dropped")
+        return await self._dropped(run, blocked)
 
-    async def _drop(self, run: Run, execution: Execution, blocked: AdmissionBlocked) -> None:
-        """A dropped task ends. One that perpetuates itself
-        skips this run only, and comes back when it may run."""
+    async def _dropped(self, run: Run, blocked: AdmissionBlocked) -> Outcome:
+        """A dropped task ends. A perpetual task skips only this run."""
+        execution = run.execution
         perpetual = governing(plan_for(execution.function), execution, Perpetual)
         if perpetual is not None and not self._limits.is_spent(run.key):
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
         if next_run is None:
-            ended = self._endings.cancelled(run, f"dropped: {blocked.reason}")
-            self._settle_blocked(run, execution, ended, CANCELLED)
-            return
+            return _blocked_outcome(execution, self._endings.cancelled(run, f"dropped: {blocked.reason}"), CANCELLED)
         if next_run.delay is not None:
             next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
-        self._settle_blocked(run, execution, await self._next(run, next_run))
+        return _blocked_outcome(execution, await self._next(run, next_run))
 
-    def _settle_blocked(
-        self, run: Run, execution: Execution, settlement: Settlement, counts: RunCounts | None = None
-    ) -> None:
-        """The run has not begun: what it took of its limits is given back with its end."""
-        self._runs.settle(run, execution, as_blocked(settlement, execution.taken), counts)
+    # Runs that were cancelled
 
-    def cancelled(self, run: Run, execution: Execution, seconds: float) -> None:
-        """Sorts a cancel by where it came from: ours (a lost lease, a shutdown, an order), a
-        stranger's, or the body's own."""
+    def cancelled(self, run: Run, seconds: float) -> Outcome:
+        """Decides by the source of the cancel. If the worker or the event loop stops the run, the
+        task goes to another worker. If a user cancels the task, or the body raises CancelledError
+        itself, the task ends."""
+        execution = run.execution
         self._report.over(execution, seconds)
-        if run.reason in GIVEN_UP:
-            self._report.superseded(execution)
-            self._runs.give_up(run, begun=True)
-            return
-        if run.reason is CancelReason.SHUTDOWN or (run.reason is None and _is_cancelled(run)):
-            self._runs.settle(run, execution, requeue(run.key, run.epoch, begun=True))
-            return
+        if run.is_lost or run.reason is CancelReason.SHUTDOWN or (run.reason is None and _is_cancelled(run)):
+            return self._leave_to_others(run)
         self._report.cancelled(execution, seconds)
         ended = self._endings.cancelled(run, has_progress=execution.has_used_progress())
-        self._runs.settle(run, execution, ended, CANCELLED)
+        return Outcome(ended, execution, CANCELLED)
+
+    def _leave_to_others(self, run: Run, error: BaseException | None = None) -> Outcome:
+        """The body has begun, and another worker runs the task again."""
+        if run.is_lost:
+            self._report.superseded(run.execution)
+            return GIVEN_UP
+        return Outcome(requeue(run.key, run.epoch, begun=True), run.execution, error=error)
+
+    # Runs that could not begin
+
+    def not_run(self, run: Run) -> Outcome:
+        """This worker could not run the task; another worker may."""
+        return Outcome(requeue(run.key, run.epoch, delay_ms=requeue_delay_ms()))
+
+    def unreadable(self, run: Run, error: Exception) -> Outcome:
+        """The task fails and is kept as a dead letter."""
+        return Outcome(self._endings.failed(run, error, dead_letter=True), error=error)
+
+    def without_function(self, run: Run, error: Exception) -> Outcome:
+        """The task fails because no live worker knows its function."""
+        counters = counters_of(TaskOutcome(timedelta(0), None, error))
+        return Outcome(self._endings.failed(run, error), run.execution, counters, error=error)
+
+
+def _blocked_outcome(execution: Execution, settlement: Settlement, counters: Counters = ()) -> Outcome:
+    """The body has not begun, so the settlement gives back what the run took of its limits."""
+    return Outcome(as_blocked(settlement, execution.taken), execution, counters)
+
+
+def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:
+    """Whether the body of an automatic task has ended its chain of runs."""
+    return handler is not None and isinstance(handler, Perpetual) and handler.automatic and handler.cancelled
 
 
 def _is_cancelled(run: Run) -> bool:
-    """Whether somebody cancels the run. If not, a
-    CancelledError is the word of whoever raised it."""
+    """Whether the run is being cancelled. If not, the body raised CancelledError itself."""
     if run.reason is not None:
-        # A body that was left behind may be torn down when no event loop runs: then there is no
-        # current task to ask for.
+        # A body that was left behind may be closed while no event loop runs: then there is no
+        # current task.
         return True
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -50,7 +50,7 @@ class Intake:
         self._late_starts: set[asyncio.Task[None]] = set()
         # In the order in which they were adopted.
         self._adopted: dict[int, None] = {}
-        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._begin_run, runner.requeue)
+        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._start, runner.requeue)
         self.worker = ""
         self.process: ProcessRuns = this_process()
 
@@ -83,7 +83,8 @@ class Intake:
                 run = self._runner.accept(delivery)
                 if slots.free > 0:
                     slots.free -= 1
-                    self._begin_run(run)
+                    if not self._start(run):
+                        slots.give_back()
                 else:
                     self.prefetch.add(run)
 
@@ -95,7 +96,7 @@ class Intake:
             self._late_starts.add(task)
             task.add_done_callback(self._late_starts.discard)
         else:
-            self._begin_or_give_back(self._runner.accept(delivery))
+            self._start_or_give_back(self._runner.accept(delivery))
 
     def reserve(self, epochs: Iterable[int]) -> None:
         """From now on only `adopt` begins these runs: an
@@ -123,7 +124,7 @@ class Intake:
             self._slots.take()
             has_slot = True
         if has_slot:
-            self._begin_or_give_back(self._runner.accept(delivery))
+            self._start_or_give_back(self._runner.accept(delivery))
         else:
             self._runner.refuse(delivery)
 
@@ -141,14 +142,14 @@ class Intake:
         await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
         self.prefetch.give_up()
 
-    def _begin_or_give_back(self, run: Run) -> None:
+    def _start_or_give_back(self, run: Run) -> None:
         """Begins a run in a slot that was taken for it."""
-        if not self._begin_run(run):
+        if not self._start(run):
             self._slots.give_back()
 
-    def _begin_run(self, run: Run) -> bool:
+    def _start(self, run: Run) -> bool:
         """False if it is not to begin: then it is settled, and needs no slot."""
         if self.process.keeps_out(self._runs):
             self._runner.requeue(run)
             return False
-        return self._context.run(self._runner.begin, run)
+        return self._context.run(self._runner.start, run)

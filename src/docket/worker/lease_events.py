@@ -37,7 +37,7 @@ class LeaseEvents:
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks
         staff.cancel_listener.cancel_runs(renewal.orders)
-        staff.runner.run_settler.requeue_given_up()
+        staff.run_settler.requeue_given_up()
         if len(staff.registration.task_names) != len(tasks):
             staff.registration.register_again(list(tasks), max_losses_of(tasks))
 
@@ -46,7 +46,7 @@ class LeaseEvents:
         runs = self._staff.runs
         logger.warning("worker %s lost its lease: %d running task(s) are given up", self._worker, len(runs))
         runs.cancel_all(CancelReason.LEASE_LOST)
-        self._staff.runner.run_settler.forget_given_up()
+        self._staff.run_settler.forget_given_up()
 
     def cut_off(self) -> None:
         """The server is unreachable, and other workers may start this worker's tasks soon."""

@@ -32,7 +32,7 @@ class Starter(Protocol):
     """Starts a run, requeues it before its body has
     begun, or buries it because it cannot be read."""
 
-    def start(self, run: Run) -> None: ...
+    def start(self, run: Run) -> bool: ...
 
     def requeue(self, run: Run) -> None: ...
 
@@ -143,7 +143,7 @@ class Loader(Service):
         finally:
             await cancel_and_wait([fetching], "docket: the payload is no longer needed")
 
-    def _leave(self, item: Waiting, then: Callable[[Run], None]) -> None:
+    def _leave(self, item: Waiting, then: Callable[[Run], object]) -> None:
         self._waiting.remove(item)
         then(item.run)
 

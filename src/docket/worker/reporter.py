@@ -1,4 +1,4 @@
-"""Log lines and counters of runs, prepared once per function."""
+"""Log lines and counters of runs. The attributes are made once per function."""
 
 from __future__ import annotations
 
@@ -14,43 +14,24 @@ from docket.instrumentation import (
     TASK_PUNCTUALITY,
     TASKS_CANCELLED,
     TASKS_COMPLETED,
-    TASKS_FAILED,
-    TASKS_PERPETUATED,
     TASKS_REDELIVERED,
-    TASKS_RETRIED,
     TASKS_RUNNING,
     TASKS_STARTED,
     TASKS_STRICKEN,
-    TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
     is_measured,
 )
 
+from .outcome import Counters
+
 logger: logging.Logger = logging.getLogger("docket.worker")
-# What a task's behaviours decided, such as another run, is theirs to tell.
+# Logs the decisions of a task's behaviours, such as another run.
 behaviours: logging.Logger = logging.getLogger("docket.dependencies")
 
 
 @dataclass(slots=True)
-class RunCounts:
-    """What is to be counted once the ending is written
-    down; without an outcome the task was cancelled."""
-
-    outcome: TaskOutcome | None
-    retried: bool = False
-    perpetuated: bool = False
-    # Counted instead if the run no longer counts: the part of the task that gave way.
-    where: str = "worker"
-
-
-CANCELLED = RunCounts(None)
-# Of all runs that nothing is left of and nothing follows.
-SUCCEEDED = RunCounts(TaskOutcome(timedelta(0)))
-
-
-@dataclass(slots=True)
 class Reporter:
-    """Tells the world what happens to runs."""
+    """Logs and counts the runs of one worker."""
 
     labels: dict[str, str]
     by_function: dict[str, dict[str, str]]
@@ -95,8 +76,7 @@ class Reporter:
             )
 
     def over(self, execution: Execution, seconds: float) -> None:
-        """The body or the admission has ended, one way
-        or another: started − completed = running."""
+        """The body has ended, or the run was not admitted: started − completed = running."""
         if not is_measured():
             return
         attributes = self.attributes(execution)
@@ -104,29 +84,21 @@ class Reporter:
         TASKS_COMPLETED.add(1, attributes)
         TASK_DURATION.record(seconds, attributes)
 
-    def count(self, execution: Execution, counts: RunCounts) -> None:
-        """An ending that is written down."""
-        if not is_measured():
-            return
-        attributes = self.attributes(execution)
-        outcome = counts.outcome
-        if outcome is None:
-            TASKS_CANCELLED.add(1, attributes)
-            return
-        (TASKS_SUCCEEDED if outcome.exception is None else TASKS_FAILED).add(1, attributes)
-        if counts.retried:
-            TASKS_RETRIED.add(1, attributes)
-        elif counts.perpetuated:
-            TASKS_PERPETUATED.add(1, attributes)
+    def count(self, execution: Execution, counters: Counters) -> None:
+        """Counts a run that is settled."""
+        if is_measured():
+            attributes = self.attributes(execution)
+            for counter in counters:
+                counter.add(1, attributes)
 
     def log_success(self, execution: Execution, seconds: float) -> None:
-        """The same as `log_end` for a run that ended well and that nothing follows."""
+        """The same as `log_end`, for a run that succeeded and that no other run follows."""
         if logger.isEnabledFor(logging.INFO):
             self.log_end(execution, TaskOutcome(timedelta(seconds=seconds)), again=False)
 
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
-        """A failure is the worker's to tell, with its traceback;
-        that the task comes again, its behaviours'."""
+        """The worker's logger reports a failure, with its traceback. The behaviours' logger reports
+        that the task runs again."""
         if outcome.exception is not None:
             self._log_end(logger, logging.ERROR, "↩", execution, outcome)
         if again:
@@ -134,12 +106,10 @@ class Reporter:
         elif outcome.exception is None:
             self._log_end(logger, logging.INFO, "↩", execution, outcome)
 
-    def _log_end(
-        self, teller: logging.Logger, level: int, arrow: str, execution: Execution, outcome: TaskOutcome
-    ) -> None:
-        if not teller.isEnabledFor(level):
+    def _log_end(self, log: logging.Logger, level: int, arrow: str, execution: Execution, outcome: TaskOutcome) -> None:
+        if not log.isEnabledFor(level):
             return
-        teller.log(
+        log.log(
             level,
             "%s [%s] %s",
             arrow,
@@ -158,7 +128,7 @@ class Reporter:
         )
 
     def never_began(self) -> None:
-        """A task was cancelled after the worker had claimed it, and before its run began."""
+        """A task was cancelled after the worker claimed it and before its run began."""
         TASKS_CANCELLED.add(1, self.labels)
 
     def struck(self, execution: Execution) -> None:

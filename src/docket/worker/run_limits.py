@@ -14,15 +14,15 @@ class RunLimits:
         self._most = most
         self._begun = dict.fromkeys(most, 0)
 
-    def begin(self, key: str) -> None:
+    def count(self, key: str) -> None:
         if key in self._begun:
             self._begun[key] += 1
 
     def take_back(self, key: str) -> None:
-        """The run was not let in, and comes back."""
+        """Uncounts a run that was not admitted and comes back."""
         if key in self._begun:
             self._begun[key] -= 1
 
     def is_spent(self, key: str) -> bool:
-        """Whether no further run of this key is allowed."""
+        """Whether the key has used up its runs."""
         return key in self._most and self._begun[key] >= self._most[key]

@@ -1,10 +1,9 @@
-"""Sends one delivery through small verbs: open → admit → call → decide → settle."""
+"""Runs one delivery in five steps: open → admit → call → decide → settle."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -21,93 +20,69 @@ from docket.dependencies import (
     plan_for,
 )
 from docket.errors import UnknownVersion
-from docket.execution import Execution
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
-from docket.ledger import (
-    Delivery,
-    SettleResult,
-    requeue,
-    unknown_function,
-)
+from docket.ledger import Delivery, SettleResult, unknown_function
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
 from .calling import call
 from .decisions import Decisions
-from .endings import Endings
 from .loader import Loader
-from .reporter import CANCELLED, RunCounts
+from .outcome import CLOSED, Outcome
 from .run_limits import SPENT, RunLimits
 from .run_settler import RunSettler
-from .runs import CancelReason, Run
-from .unknown_functions import not_registered
+from .runs import CancelReason, Run, Runs
+from .slots import Slots
+from .unknown_functions import UnknownFunctions, not_registered
 
 if TYPE_CHECKING:
-    from .staff import Staff
+    from .registration import Registration
     from .worker import Worker
 
 logger: logging.Logger = logging.getLogger("docket.worker")
-
-# A task nobody here can run comes back after up to this long, for a worker that can.
-LONGEST_REQUEUE_MS = 500
-
-
-def requeue_delay_ms() -> float:
-    """Never the same: in step with others, two tasks could
-    come to the wrong one of two workers for ever."""
-    return random.uniform(LONGEST_REQUEUE_MS / 10, LONGEST_REQUEUE_MS)
 
 
 class Runner:
     """Runs deliveries, each in an asyncio task of its own, and settles every one of them."""
 
-    def __init__(self, worker: Worker, staff: Staff) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        registration: Registration,
+        runs: Runs,
+        slots: Slots,
+        decisions: Decisions,
+        run_limits: RunLimits,
+        run_settler: RunSettler,
+        unknown_functions: UnknownFunctions,
+    ) -> None:
+        # Runs see the worker as `CurrentWorker`.
         self._worker = worker
         self._docket = worker.docket
         self._functions = worker.docket.tasks
-        self._runs = staff.runs
-        self._lease = staff.registration
-        self._unknown_functions = staff.unknown_functions
         self._report = worker.reporter
+        self._registration = registration
+        self._runs = runs
+        self._decisions = decisions
+        self._limits = run_limits
+        self._run_settler = run_settler
+        self._unknown_functions = unknown_functions
         self._task_prefix = f"{worker.docket.name} - task:"
-        self._limits = RunLimits(worker.run_limits)
-        self._endings = Endings(worker, staff.write_limits)
-        self.run_settler: RunSettler = RunSettler(worker, staff)
-        self._decisions = Decisions(worker, self.run_settler, self._endings, self._limits)
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
-            worker.docket.ledger.payloads, staff.slots, self, lambda: staff.registration.lapsed, worker.labels(), pause
+            worker.docket.ledger.payloads, slots, self, lambda: registration.lapsed, worker.labels(), pause
         )
         self._last_claim = 0.0, from_ms(0.0)
 
+    # Before the run
+
     def accept(self, delivery: Delivery) -> Run:
-        """From now on it is on the books, begun or not."""
-        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._lease.id)
+        """Makes the run of a delivery. The worker is responsible for it until it is settled."""
+        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._registration.id)
         self._runs.add(run)
         return run
-
-    def begin(self, run: Run) -> bool:
-        """Starts it in a slot that the caller has taken for it. False if it was cancelled while it
-        waited: that is settled."""
-        if run.reason is not None:
-            self.requeue(run)
-            return False
-        run.holds_slot = True
-        if is_stored_apart(run.record):
-            self.loader.add(run)
-        else:
-            self.start(run)
-        return True
-
-    def start(self, run: Run) -> None:
-        never_began = partial(self._never_began, run)
-        run.task = asyncio.get_running_loop().create_task(self._run(run, never_began), name=self._task_prefix + run.key)
-        if not run.begun:
-            # Taken back by the first step: most runs need no
-            # callback. An eager task has taken that step already.
-            run.task.add_done_callback(never_began)
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched."""
@@ -115,42 +90,75 @@ class Runner:
 
     def requeue(self, run: Run) -> None:
         """Gives back a run that has not begun."""
-        self.run_settler.requeue(run)
+        self._run_settler.requeue(run)
+
+    def bury(self, run: Run, error: Exception) -> None:
+        """Ends a task whose call cannot be loaded."""
+        self._run_settler.settle(run, self._decisions.unreadable(run, error))
+
+    def start(self, run: Run) -> bool:
+        """Starts a run in a slot that the caller has taken for it. If the call is stored apart, the
+        loader fetches it and comes back. False if the run was cancelled before: then it is
+        requeued, and the slot is still the caller's."""
+        if run.reason is not None:
+            self.requeue(run)
+            return False
+        run.holds_slot = True
+        if run.call is None and is_stored_apart(run.record):
+            self.loader.add(run)
+            return True
+        never_began = partial(self._never_began, run)
+        run.task = asyncio.get_running_loop().create_task(self._run(run, never_began), name=self._task_prefix + run.key)
+        if not run.begun:
+            # The first step removes it again, because most runs need no callback. An eager task has
+            # taken that step already.
+            run.task.add_done_callback(never_began)
+        return True
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
-        """Cancelled before its first step."""
+        """The asyncio task was cancelled before its first step."""
         self.requeue(run)
 
+    def enter_context(self) -> None:
+        """Makes docket and worker visible in the context in which all runs start."""
+        current_docket.set(self._docket)
+        current_worker.set(self._worker)
+
+    # The pipe
+
     async def _run(self, run: Run, never_began: Callable[[asyncio.Task[None]], None]) -> None:
+        """Each step either passes the run on or ends it with an outcome. Settle is the last step of
+        every run."""
         run.begun = True
         if run.task is None:
-            # An eager task takes its first step before its creator has it.
+            # An eager task takes its first step before `start` has it.
             run.task = asyncio.current_task()
         else:
             run.task.remove_done_callback(never_began)
+        outcome: Outcome | None = None
         try:
-            execution = self._open(run)
-            if execution is None or self._is_turned_away(run, execution):
-                return
-            if not execution.is_unregistered or await self._is_left_to_us(run, execution):
-                current_execution.set(execution)
-                self._limits.begin(run.key)
-                self._report.started(execution)
-                if is_tracing():
-                    await self._call_in_span(run, execution)
-                else:
-                    await self._call_and_decide(run, execution)
+            try:
+                outcome = self._open(run) or self._admit(run)
+                if outcome is None and run.execution.is_unregistered:
+                    outcome = await self._find_function(run)
+                if outcome is None:
+                    current_execution.set(run.execution)
+                    self._report.started(run.execution)
+                    if is_tracing():
+                        outcome = await self._call_in_span(run)
+                    else:
+                        # The short path: `_call` makes the outcome of a plain run that succeeds.
+                        outcome = await self._call(run) or await self._decisions.decide(run)
+            finally:
+                self._run_settler.settle(run, outcome or self._decisions.not_run(run))
         except (Exception, SystemExit, KeyboardInterrupt):
             logger.exception("task %r could not be run", run.key)
-        finally:
-            if not run.over:
-                self.run_settler.settle(run, None, requeue(run.key, run.epoch, delay_ms=requeue_delay_ms()))
 
     # Open
 
-    def _open(self, run: Run) -> Execution | None:
-        """The execution; what cannot be read is that task's
-        failure, what is too new is left for those who know it."""
+    def _open(self, run: Run) -> Outcome | None:
+        """Makes the execution. A task that cannot be read fails; a record of a newer version is
+        left for a newer worker."""
         try:
             record = read_task(run.record)
             if run.call is not None:
@@ -158,122 +166,102 @@ class Runner:
             execution = from_record(self._docket, run.key, record, self._functions.get(record.function_name))
         except UnknownVersion as error:
             logger.warning("task %r: %s; left for a newer worker", run.key, error)
-            self.run_settler.settle(run, None, requeue(run.key, run.epoch, delay_ms=requeue_delay_ms()))
-            return None
+            return self._decisions.not_run(run)
         except Exception as error:
-            self.bury(run, error)
-            return None
+            return self._decisions.unreadable(run, error)
         execution.epoch = run.epoch
         execution.state, execution.worker = ExecutionState.RUNNING, self._worker.name
         execution.started_at = self._claimed_at(run.claimed_ms)
-        return execution
+        run.execution = execution
+        return None
 
     def _claimed_at(self, ms: float) -> datetime:
-        """A batch is claimed at one time, which is converted once."""
+        """All deliveries of a batch have the same time, which is converted once."""
         if ms != self._last_claim[0]:
             self._last_claim = ms, from_ms(ms)
         return self._last_claim[1]
 
-    def bury(self, run: Run, error: Exception) -> None:
-        """A task that cannot be read fails, and is kept as a dead letter."""
-        self.run_settler.bury(run, self._endings.failed(run, error, dead_letter=True), error)
-
     # Admit
 
-    def _is_turned_away(self, run: Run, execution: Execution) -> bool:
-        """Struck, or beyond what run_at_most allows: ended without a run."""
+    def _admit(self, run: Run) -> Outcome | None:
+        """Strikes and `run_at_most` may end the task without a run. Limits are asked by `call`,
+        because they are dependencies."""
         strikes = self._docket.strike_list
-        if not strikes.is_empty and strikes.is_stricken(execution):
-            self._report.struck(execution)
-            reason = "struck"
-        elif self._limits.is_spent(run.key):
-            reason = SPENT
-        else:
-            return False
-        self.run_settler.settle(run, execution, self._endings.cancelled(run, reason), CANCELLED)
-        return True
+        if not strikes.is_empty and strikes.is_stricken(run.execution):
+            self._report.struck(run.execution)
+            return self._decisions.not_admitted(run, "struck")
+        if self._limits.is_spent(run.key):
+            return self._decisions.not_admitted(run, SPENT)
+        return None
 
-    async def _is_left_to_us(self, run: Run, execution: Execution) -> bool:
-        """A function that is not known here goes to our fallback,
-        if there is one, and else to a worker that knows it."""
+    async def _find_function(self, run: Run) -> Outcome | None:
+        """A task whose function this worker does not know runs the worker's fallback. If there is
+        no fallback, the task goes to a worker that knows the function."""
+        execution = run.execution
         if self._worker.fallback_task is not None:
             execution.run_instead(self._worker.fallback_task)
-            return True
+            return None
         unknown, name = self._unknown_functions, execution.function_name
         settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)
-        answer = await self.run_settler.settled(run, settlement)
-        if answer is SettleResult.KEPT:
-            unknown.failed(name)
-            error = not_registered(name)
-            counts = RunCounts(TaskOutcome(timedelta(0), None, error))
-            self.run_settler.settle(run, execution, self._endings.failed(run, error), counts)
-        else:
+        answer = await self._run_settler.ask(run, settlement)
+        if answer is not SettleResult.KEPT:
             unknown.settled(name, answer)
-            self.run_settler.close(run)
-        return False
+            return CLOSED
+        unknown.failed(name)
+        return self._decisions.without_function(run, not_registered(name))
 
     # Call
 
-    def enter_context(self) -> None:
-        """Makes docket and worker visible in the context that all runs are started in."""
-        current_docket.set(self._docket)
-        current_worker.set(self._worker)
-
-    async def _call_in_span(self, run: Run, execution: Execution) -> None:
-        attributes = {
-            **self._worker.labels(),
-            **execution.specific_labels(),
-            **self._messaging(run, execution),
-        }
-        with run_span(execution.function_name, execution.trace_context, attributes) as span:
-            error = await self._call_and_decide(run, execution)
-            if error is not None:
-                mark_failed(span, error)
-
-    def _messaging(self, run: Run, execution: Execution) -> dict[str, str]:
-        """OpenTelemetry's own words for what this is."""
-        return {
-            "code.function.name": execution.function_name,
-            "messaging.system": "docket",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": self._docket.name,
-            "messaging.message.id": run.key,
-        }
-
-    async def _call_and_decide(self, run: Run, execution: Execution) -> BaseException | None:
-        """Calls the function and settles what comes of it; returns the error if it failed."""
-        began = time.perf_counter()
-        resolved: Resolved | None = None
+    async def _call(self, run: Run) -> Outcome | None:
+        """Calls the function. A plain run that succeeds and returns None ends here, and so does a
+        cancelled run. For any other run, `decide` finds the result in the run."""
+        execution, resolved = run.execution, None
         result: Any = None
         error: BaseException | None = None
+        self._limits.count(run.key)
+        began = time.perf_counter()
         try:
-            if plan_for(execution.function).is_plain and not self._worker.dependencies:
-                # Most tasks are plain: they are spared the objects
-                # of a resolution and a coroutine in between.
-                result = await execution.invoke()
+            plan = plan_for(execution.function)
+            if plan.is_plain and not self._worker.dependencies:
+                # Most tasks are plain. They need no resolution and no coroutine in between.
+                result = await plan.body(*execution.args, **execution.kwargs)
             else:
                 resolved = Resolved()
                 result = await call(self._worker, execution, resolved)
         except AdmissionBlocked as blocked:
             self._report.over(execution, time.perf_counter() - began)
-            await self._decisions.blocked(run, execution, blocked)
+            run.ended = blocked
             return None
         except asyncio.CancelledError:
-            self._decisions.cancelled(run, execution, time.perf_counter() - began)
-            return None
+            return self._decisions.cancelled(run, time.perf_counter() - began)
         except GeneratorExit as raised:
             if run.reason is CancelReason.SHUTDOWN:
-                # It ignored its cancel, and the event loop cannot wait for it.
-                self._decisions.cancelled(run, execution, time.perf_counter() - began)
-                raise
+                # The body ignored its cancel, and the event loop cannot wait for it.
+                return self._decisions.cancelled(run, time.perf_counter() - began)
             error = raised
         except BaseException as raised:
             error = raised
         seconds = time.perf_counter() - began
         self._report.over(execution, seconds)
         if resolved is None and error is None and result is None and execution.next_run is None:
-            self._decisions.complete(run, execution, seconds)
-            return None
-        outcome = TaskOutcome(timedelta(seconds=seconds), result, error)
-        await self._decisions.decide(run, execution, resolved or Resolved(), outcome)
-        return outcome.exception
+            return self._decisions.succeeded(run, seconds)
+        run.ended, run.resolved = TaskOutcome(timedelta(seconds=seconds), result, error), resolved
+        return None
+
+    async def _call_in_span(self, run: Run) -> Outcome:
+        execution = run.execution
+        attributes = {
+            **self._worker.labels(),
+            **execution.specific_labels(),
+            # The names of OpenTelemetry's semantic conventions.
+            "code.function.name": execution.function_name,
+            "messaging.system": "docket",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": self._docket.name,
+            "messaging.message.id": run.key,
+        }
+        with run_span(execution.function_name, execution.trace_context, attributes) as span:
+            outcome = await self._call(run) or await self._decisions.decide(run)
+            if outcome.error is not None:
+                mark_failed(span, outcome.error)
+            return outcome

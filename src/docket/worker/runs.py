@@ -1,15 +1,20 @@
-"""The runs a worker has under way."""
+"""The runs of a worker that are not settled yet."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from docket.dependencies import AdmissionBlocked, Resolved, TaskOutcome
+    from docket.execution import Execution
 
 
 class CancelReason(enum.Enum):
-    """Why we cancelled a run. A cancel without a reason is
-    not ours. The value is the message of the cancel."""
+    """Why the worker cancelled a run. A cancel without a reason came from elsewhere. The value is
+    the message of the cancel."""
 
     ORDERED = "docket: the task was cancelled"
     LEASE_LOST = "docket: the lease was lost"
@@ -17,31 +22,44 @@ class CancelReason(enum.Enum):
     SHUTDOWN = "docket: the worker stops"
 
 
+# After these a run is not settled as usual: other workers may have it.
+LOST_REASONS = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
+
+
 @dataclass(slots=True, eq=False)
 class Run:
-    """One delivery on its way through the runner, until its ending is written down."""
+    """One delivery. It passes through the steps of the runner until it is settled."""
 
     key: str
     record: bytes
     epoch: int
     claimed_ms: float
-    # The worker's id at the time: it may have another one when the run ends.
+    # The id under which the worker claimed it. The worker may have another id when the run ends.
     worker: str = ""
     task: asyncio.Task[None] | None = None
     reason: CancelReason | None = None
+    # Whether the body has ended. The run may not be settled yet.
     over: bool = False
     holds_slot: bool = False
     # Whether its asyncio task has taken its first step.
     begun: bool = False
-    # Its call, if that is stored apart and was fetched.
+    # The call, if it is stored apart and was fetched.
     call: bytes | None = None
-    # Since when it stores a large result (monotonic).
+    # When it began to store a large result (monotonic).
     storing_since: float | None = None
+    # Set by the steps of the runner: `open`, and `call` unless that step makes the outcome itself.
+    execution: Execution = field(init=False, repr=False)
+    resolved: Resolved | None = field(init=False, repr=False)
+    ended: TaskOutcome | AdmissionBlocked = field(init=False, repr=False)
+
+    @property
+    def is_lost(self) -> bool:
+        return self.reason in LOST_REASONS
 
     def cancel(self, reason: CancelReason) -> None:
-        """One that has not begun is only marked: it will not begin."""
+        """Cancels the run. A run that has not started is only marked, and then does not start."""
         if self.reason is CancelReason.CUT_OFF and reason is CancelReason.LEASE_LOST:
-            # Cancelled already; now it is certain that others have it.
+            # Already cancelled; now it is certain that other workers have it.
             self.reason = reason
         if self.over or self.reason is not None:
             return
@@ -53,7 +71,7 @@ class Run:
 
 
 class Runs:
-    """By epoch, since a key may have an old run that no longer counts beside a new one."""
+    """Runs by epoch: a key may have an old run that no longer counts beside a new one."""
 
     def __init__(self) -> None:
         self._by_epoch: dict[int, Run] = {}
@@ -93,5 +111,5 @@ class Runs:
         return {run.task for run in self._by_epoch.values() if run.task is not None and not run.task.done()}
 
     async def wait_idle(self) -> None:
-        """Returns when nothing runs and every ending is written down."""
+        """Returns when nothing runs and every run is settled."""
         await self._idle.wait()

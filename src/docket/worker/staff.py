@@ -16,14 +16,18 @@ from docket.model.times import duration_ms
 from docket.storage.eviction import warn_of_eviction
 
 from .cancellations import CancelListener
+from .decisions import Decisions
 from .drain import Drain
 from .duties import Duties
+from .endings import Endings
 from .fetcher import Fetcher
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
 from .lifecycles import lifecycles
 from .pending_cancels import clear_pending_cancels
 from .registration import Registration
+from .run_limits import RunLimits
+from .run_settler import RunSettler
 from .runner import Runner
 from .runs import Runs
 from .sampler import Sampler
@@ -87,7 +91,18 @@ class Staff:
         self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.registration)
         self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
-        self.runner: Runner = Runner(worker, self)
+        run_limits, endings = RunLimits(worker.run_limits), Endings(worker, self.write_limits)
+        self.run_settler: RunSettler = RunSettler(self.runs, self.slots, self.settler, worker.reporter)
+        self.runner: Runner = Runner(
+            worker,
+            self.registration,
+            self.runs,
+            self.slots,
+            Decisions(worker, endings, run_limits),
+            run_limits,
+            self.run_settler,
+            self.unknown_functions,
+        )
         self.fetcher: Fetcher = Fetcher(
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
