@@ -13,7 +13,6 @@ MODULE, CLASS, FUNCTION = 400, 250, 60
 
 # Pieces that are longer, with the reason. An entry that is no longer needed is an error.
 EXCEPTIONS: dict[str, str] = {
-    "docket/worker/fetcher.py:Fetcher": "to be split",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from docket import CurrentWorker, Docket, ExecutionState, TaskKey, Worker
-from docket.ledger import Entry
+from docket.ledger import Delivery, Entry
 from docket.worker import intake, isolation
 from docket.worker.process_runs import ProcessRuns
 from docket.worker.runs import CancelReason, Run, Runs
@@ -359,3 +359,18 @@ async def test_a_worker_keeps_itself_free_for_longer_each_time_it_could_not_make
     assert (await reserve_and_drain())[1]
     seconds, _ = await reserve_and_drain()
     assert seconds <= 0.05
+
+
+async def test_a_claim_that_comes_while_another_worker_has_the_process_keeps_no_slot(docket: Docket) -> None:
+    async with worker_at_work(docket, concurrency=2) as worker:
+        slots, other = worker.staff.slots, Runs()
+        received = worker.staff.fetcher._intake  # pyright: ignore[reportPrivateUsage]
+        process = received.process
+        await eventually(lambda: worker.staff.fetcher.has_offer, "the worker offers a slot")
+        assert process.hold(other)
+        try:
+            free = slots.free
+            await received.receive(worker.id, [Delivery("k", b"", 1, 0.0)])
+            assert slots.free == free
+        finally:
+            process.release(other)

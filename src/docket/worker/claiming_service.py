@@ -37,7 +37,7 @@ class ClaimingService(Service):
             await wait_out(steps)
             raise
 
-    async def _whole(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
+    async def _claim_to_the_end(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
         """A claim is not left half-way: if the worker stops
         meanwhile, the claimed tasks go back untouched."""
         self._claiming, claimed = True, None

@@ -188,7 +188,7 @@ class Staff:
         # 1. The grace period begins. A renewal reports it to the server at once: if the process is killed while it drains, its
         #    tasks do not count as the cause.
         session.begin_stop()
-        self.fetcher.begin_nothing()
+        self.fetcher.refuse_from_now()
         if len(self.runs):
             self.registration.renew_now()
         # 2. The services end. The fetcher waits for a claim under way and requeues the claimed tasks; the stager resigns.
@@ -221,7 +221,7 @@ class Staff:
         return self.fetcher.offer_slot()
 
     def recheck(self) -> None:
-        self.fetcher.unsure()
+        self.fetcher.recheck()
 
 
 def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:

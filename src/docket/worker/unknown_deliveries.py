@@ -117,7 +117,9 @@ class UnknownDeliveries(ClaimingService):
         # Reserve the epochs before the claim is sent: a late answer or message must not begin one
         # of these deliveries a second time.
         self._intake.reserve(entry.epoch for entry in entries if entry.epoch)
-        deliveries = await self._whole(self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False))
+        deliveries = await self._claim_to_the_end(
+            self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False)
+        )
         if deliveries is None:
             self._lease.renew_now()
             return
