@@ -1,5 +1,5 @@
-"""Services that claim work: one that is told to stop waits
-for its claim and hands back what the claim brought."""
+"""Services that claim tasks. A service that is asked to stop waits for the answer of its claim and
+gives back the claimed tasks."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ Claimed = Sequence[Delivery] | None
 
 
 class ClaimingService(Service):
-    """Cancelled, it ends at once unless a claim is under
-    way; then it ends when the claim is answered."""
+    """A service that can be cancelled safely. It ends at once, or when the claim that is under way
+    is answered."""
 
     def __init__(self, labels: dict[str, str], most_pause: float, refuse: Callable[[Delivery], None]) -> None:
         super().__init__(labels, most_pause)
         self._refuse_unknown = refuse
-        self._claiming = self._halting = False
+        self._is_claiming = self._is_stopping = False
 
     async def run(self) -> None:
-        self._halting = False
+        self._is_stopping = False
         steps = asyncio.create_task(super().run(), name=f"{self._labels['docket.name']} - {self.name}")
         try:
             await asyncio.shield(steps)
         except asyncio.CancelledError:
-            self._halting = True
-            if not self._claiming:
+            self._is_stopping = True
+            if not self._is_claiming:
                 await cancel_and_wait([steps], "docket: the worker stops")
             await wait_out(steps)
             raise
 
     async def _claim_to_the_end(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
-        """A claim is not left half-way: if the worker stops
-        meanwhile, the claimed tasks go back untouched."""
-        self._claiming, claimed = True, None
+        """Waits for the answer of a claim even if the worker stops. Then the claimed tasks go back
+        untouched."""
+        self._is_claiming, claimed = True, None
         try:
             claimed = await claim
         except Exception:
-            if not self._halting:
+            if not self._is_stopping:
                 raise
         finally:
-            self._claiming = False
-        if not self._halting:
+            self._is_claiming = False
+        if not self._is_stopping:
             return claimed
         for delivery in claimed or ():
             self._refuse_unknown(delivery)

@@ -1,4 +1,4 @@
-"""The settlements that end a task: its state, and its value or error."""
+"""Makes the settlements that end a task: its state, and its value or error."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class Endings:
-    """Makes the settlements of one worker's runs. Large values
-    are stored before the settlement that names them."""
+    """Makes the final settlements of one worker's runs. A large value is stored before the
+    settlement that refers to it."""
 
     def __init__(self, worker: Worker, write_limits: WriteLimits) -> None:
         self._worker = worker
@@ -32,21 +32,21 @@ class Endings:
         self.results: Results = Results(worker.docket, write_limits)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 
-    async def of(self, run: Run, outcome: TaskOutcome, has_progress: bool) -> Settlement:
-        """COMPLETED or FAILED. A value that cannot be stored
-        fails the task: then that is the outcome's exception."""
+    async def of(self, run: Run, ended: TaskOutcome, has_progress: bool) -> Settlement:
+        """COMPLETED or FAILED. A value that cannot be stored fails the task: then the error becomes
+        the exception of `ended`."""
         if not self._ttl_ms:
-            told, state = await self.run_endings.told(run, outcome)
-            return self._settlement(run, state, told, has_progress)
-        if outcome.exception is not None:
-            return await self._failed(run, outcome.exception, has_progress)
-        if outcome.result is None:
+            ending, state = await self.run_endings.published(run, ended)
+            return self._settlement(run, state, ending, has_progress)
+        if ended.exception is not None:
+            return await self._failed(run, ended.exception, has_progress)
+        if ended.result is None:
             return self.completed(run, has_progress)
         ending = Ending(self._worker.name)
         try:
-            await self.results.put(run, outcome.result, ending)
+            await self.results.put(run, ended.result, ending)
         except Exception as error:
-            outcome.exception = error
+            ended.exception = error
             return await self._failed(run, error, has_progress)
         payload = await self.results.store_apart(run, ending)
         return self._settlement(run, ExecutionState.COMPLETED, ending, has_progress, payload=payload)

@@ -1,4 +1,4 @@
-"""When `run_until_finished` may return."""
+"""Decides when `run_until_finished` returns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from .staff import Staff
 
-# While nothing happens here, this is how often the worker asks whether others are done too.
+# While this worker is idle, it asks this often whether the other workers are done, too.
 LONGEST_PAUSE = 0.1
-# Right after something happened it asks sooner.
+# Right after a run it asks sooner.
 SHORTEST_PAUSE = 0.002
 
 

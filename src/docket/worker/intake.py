@@ -1,5 +1,5 @@
-"""The one entrance for deliveries, whichever way they come: an answer, a hand-over message or the
-look for unknown ones."""
+"""The one entrance for deliveries: answers of claims, direct deliveries, and deliveries whose
+answer or message was lost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from .runner import Runner
 from .runs import Run, Runs
 from .slots import Slots
 
-UNSURE_SECONDS = 0.02
+# How often a worker whose lease has lapsed checks whether it was renewed.
+LAPSED_SECONDS = 0.02
 # Epochs of adopted runs that are remembered. A message or an answer for one of them may still come.
 MOST_REMEMBERED = 1000
 
 
 class LeaseView(Protocol):
-    """What the intake wants to know of the worker's lease."""
+    """The parts of the worker's lease that the intake needs."""
 
     @property
     def lapsed(self) -> bool: ...
@@ -43,8 +44,8 @@ class Intake:
         self._runs = runs
         self._lease = lease
         self._name = name
-        # In the context the worker was started in: what a
-        # service keeps to itself must not leak into tasks.
+        # Runs start in the context in which the worker was started: context variables of a service
+        # must not leak into tasks.
         self._context = contextvars.copy_context()
         self._context.run(runner.enter_context)
         self._late_starts: set[asyncio.Task[None]] = set()
@@ -55,30 +56,28 @@ class Intake:
         self.process: ProcessRuns = this_process()
 
     def is_known(self, epoch: int) -> bool:
-        """Whether this run is under way here, or was adopted before."""
+        """Whether this worker has the run, or adopted it before."""
         return self._runs.find(epoch) is not None or epoch in self._adopted
 
     def epochs(self) -> list[int]:
-        """The runs that this worker has: begun, waiting
-        for a slot, or ended and not yet settled."""
+        """The runs of this worker: started, waiting for a slot, or ended and not yet settled."""
         return self._runs.epochs()
 
     async def is_still_ours(self, worker: str) -> bool:
-        """After a pause longer than the lease others may have
-        what lay in our socket: the server has to say first."""
+        """After a pause longer than the lease, other workers may have the tasks whose deliveries
+        waited in our socket. So the lease must be renewed before they start."""
         while self._lease.lapsed and self.worker == worker:
             self._lease.renew_now()
-            await asyncio.sleep(UNSURE_SECONDS)
+            await asyncio.sleep(LAPSED_SECONDS)
         return self.worker == worker
 
     async def receive(self, worker: str, deliveries: Sequence[Delivery]) -> None:
-        """Begins what a claim brought. A delivery that finds no
-        slot waits for one in the line of those taken ahead."""
+        """Starts the deliveries of a claim. A delivery that finds no slot is prefetched."""
         if deliveries and not await self.is_still_ours(worker):
             return
         slots = self._slots
         for delivery in deliveries:
-            # A consumer group that was made anew delivers again what we run already.
+            # A consumer group that was created again delivers once more the tasks that run here.
             if not self.is_known(delivery.epoch):
                 run = self._runner.accept(delivery)
                 if slots.free > 0:
@@ -89,7 +88,7 @@ class Intake:
                     self.prefetch.add(run)
 
     def receive_direct(self, delivery: Delivery) -> None:
-        """Begins what was handed over, in the slot that was kept for it."""
+        """Starts a direct delivery in the slot that was kept for it."""
         if self._lease.lapsed:
             self._slots.give_back()
             task = asyncio.create_task(self.receive(self.worker, [delivery]), name=f"{self._name} - claiming")
@@ -99,23 +98,23 @@ class Intake:
             self._start_or_give_back(self._runner.accept(delivery))
 
     def reserve(self, epochs: Iterable[int]) -> None:
-        """From now on only `adopt` begins these runs: an
-        answer or a message that comes later is ignored."""
+        """From now on only `adopt` starts these runs: an answer or a message that comes later is
+        ignored."""
         for epoch in epochs:
             self._adopted[epoch] = None
         for epoch in list(self._adopted)[: max(len(self._adopted) - MOST_REMEMBERED, 0)]:
             del self._adopted[epoch]
 
     def adopt(self, delivery: Delivery, *, has_slot: bool) -> None:
-        """Begins a run whose delivery was lost, or hands
-        it back at once if there is no slot for it."""
+        """Starts a run whose answer or message was lost. If
+        there is no slot, the run is requeued at once."""
         if self._runs.find(delivery.epoch):
             if has_slot:
                 self._slots.give_back()
             return
         self.reserve([delivery.epoch])
         if is_suspect(delivery.record):
-            # It may need a worker to itself.
+            # It may have to run alone in a worker.
             if has_slot:
                 self._slots.give_back()
             self._runner.refuse(delivery)
@@ -143,12 +142,12 @@ class Intake:
         self.prefetch.give_up()
 
     def _start_or_give_back(self, run: Run) -> None:
-        """Begins a run in a slot that was taken for it."""
+        """Starts a run in a slot that was taken for it."""
         if not self._start(run):
             self._slots.give_back()
 
     def _start(self, run: Run) -> bool:
-        """False if it is not to begin: then it is settled, and needs no slot."""
+        """False if the run must not start: then it is requeued, and needs no slot."""
         if self.process.keeps_out(self._runs):
             self._runner.requeue(run)
             return False

@@ -1,9 +1,10 @@
-"""Tasks that are claimed a moment before there is a slot for them.
+"""Claims a few tasks a moment before there are slots for them.
 
-Between the end of one task and the start of the next lies a round trip to the server, which short
-tasks feel: with fifty tasks that end together, slots would stand empty for several milliseconds of
-every fifty. So a worker whose slots turn over quickly takes as many tasks ahead as will find a slot
-within that time. None waits for long: if no slot becomes free, they are handed back.
+The end of one task and the start of the next are a round trip to the server apart. For short tasks
+that is much: if fifty tasks of fifty milliseconds end together, their slots would be empty for
+several milliseconds each time. So a worker whose slots turn over quickly prefetches as many tasks
+as will find a slot within a round trip. No task waits for long: if no slot becomes free, the
+prefetched tasks are requeued.
 """
 
 from __future__ import annotations
@@ -15,66 +16,67 @@ from collections.abc import Callable
 from .runs import Run
 from .slots import Slots
 
-# For the slots that become free within this time,
-# at the rate of late, something may be taken ahead.
+# Prefetch as many tasks as slots will become free within this time, at the recent turnover rate.
 HORIZON_SECONDS = 0.01
+# The rate is measured at most this often.
 RATE_SECONDS = 0.05
+# Prefetch at most this many tasks, and at most one task for every `SHARE` slots.
 MOST = 20
-# One slot in so many.
 SHARE = 4
-# So long they wait while no slot is given back at all; and so long at most.
+# Prefetched tasks wait this long while no slot is given back at all.
 LONGEST_WAIT = 0.05
+# No prefetched task waits longer than this.
 MUCH_TOO_LONG = 0.5
 
-# Whether a run could be begun: one that was cancelled meanwhile needs no slot.
-Begin = Callable[[Run], bool]
+# False if the run does not start, because it was cancelled in the meantime: then it needs no slot.
+Start = Callable[[Run], bool]
 
 
 class Prefetcher:
-    """The line for slots, in the order in which the server gave them out."""
+    """Prefetched runs, in the order in which the server delivered them."""
 
     def __init__(
-        self, slots: Slots, is_lapsed: Callable[[], bool], begin: Begin, requeue: Callable[[Run], None]
+        self, slots: Slots, is_lapsed: Callable[[], bool], start: Start, requeue: Callable[[Run], None]
     ) -> None:
         self._slots = slots
         self._is_lapsed = is_lapsed
-        self._begin = begin
+        self._start = start
         self._requeue = requeue
-        self._line: deque[tuple[float, Run]] = deque()
+        self._waiting: deque[tuple[float, Run]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._seen = self._quiet_looks = 0
+        self._seen = self._quiet_checks = 0
         self._rate = 0.0
         self._measured_at, self._measured = self._loop.time(), 0
         slots.pass_on = self._start_next
 
     def room(self) -> int:
-        """How many more may be taken."""
+        """How many more tasks may be prefetched."""
         most = min(int(self._current_rate() * HORIZON_SECONDS), self._slots.count // SHARE, MOST)
-        return max(most - len(self._line), 0)
+        return max(most - len(self._waiting), 0)
 
     def add(self, run: Run) -> None:
-        self._line.append((self._loop.time(), run))
+        self._waiting.append((self._loop.time(), run))
         if self._timer is None:
-            self._seen, self._quiet_looks = self._slots.turnover, 0
-            self._look_later()
+            self._seen, self._quiet_checks = self._slots.turnover, 0
+            self._check_later()
 
     def give_up(self) -> None:
-        """Hands all of them back, and takes none until slots turn over again."""
+        """Requeues all prefetched runs. None is prefetched until slots turn over again."""
         self._rate = 0.0
         self._measured_at, self._measured = self._loop.time(), self._slots.turnover
-        while self._line:
-            self._requeue(self._line.popleft()[1])
+        while self._waiting:
+            self._requeue(self._waiting.popleft()[1])
 
     def _start_next(self) -> bool:
-        # After a pause longer than the lease they may be somebody else's.
-        while self._line and not self._is_lapsed():
-            if self._begin(self._line.popleft()[1]):
+        # After a pause longer than the lease, other workers may have these tasks.
+        while self._waiting and not self._is_lapsed():
+            if self._start(self._waiting.popleft()[1]):
                 return True
         return False
 
     def _current_rate(self) -> float:
-        """Slots given back per second; half of it is the latest measurement."""
+        """Slots given back per second: the mean of the latest measurement and the rate before."""
         passed = self._loop.time() - self._measured_at
         if passed >= RATE_SECONDS:
             latest = (self._slots.turnover - self._measured) / passed
@@ -82,18 +84,18 @@ class Prefetcher:
             self._measured_at, self._measured = self._loop.time(), self._slots.turnover
         return self._rate
 
-    def _look_at_clock(self) -> None:
-        """Twice, since after a pause of the whole process the
-        first look comes before what lies in the sockets."""
+    def _check(self) -> None:
+        """Gives up after two checks without turnover. One is not enough: after a pause of the whole
+        process, the first check comes before the messages that wait in the sockets."""
         self._timer = None
-        if not self._line:
+        if not self._waiting:
             return
-        self._quiet_looks = self._quiet_looks + 1 if self._slots.turnover == self._seen else 0
+        self._quiet_checks = self._quiet_checks + 1 if self._slots.turnover == self._seen else 0
         self._seen = self._slots.turnover
-        if self._quiet_looks >= 2 or self._loop.time() - self._line[0][0] > MUCH_TOO_LONG:
+        if self._quiet_checks >= 2 or self._loop.time() - self._waiting[0][0] > MUCH_TOO_LONG:
             self.give_up()
         else:
-            self._look_later()
+            self._check_later()
 
-    def _look_later(self) -> None:
-        self._timer = self._loop.call_later(LONGEST_WAIT / 2, self._look_at_clock)
+    def _check_later(self) -> None:
+        self._timer = self._loop.call_later(LONGEST_WAIT / 2, self._check)

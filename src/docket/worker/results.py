@@ -1,4 +1,4 @@
-"""Where the values and the exceptions of runs go."""
+"""Encodes and stores the values and exceptions of runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 class Results:
-    """Puts a value into its ending, or stores it where the ending can name it."""
+    """Puts a value into its ending, or stores it and puts a reference to it into the ending."""
 
     def __init__(self, docket: Docket, limits: WriteLimits) -> None:
         self._docket = docket
@@ -41,7 +41,7 @@ class Results:
         return payload
 
     async def put(self, run: Run, result: Any, ending: Ending) -> None:
-        """Raises Unserializable or PayloadTooLarge, or whatever the result storage raises."""
+        """Raises Unserializable or PayloadTooLarge, or any error of the result storage."""
         payload = self.encode(result)
         storage = self._docket.given_result_storage
         if storage is None:
@@ -59,7 +59,7 @@ class Results:
         ending.kind, ending.payload = ELSEWHERE, name.encode("utf-8", "surrogatepass")
 
     async def store_apart(self, run: Run, ending: Ending) -> Payload | None:
-        """Takes a large value or exception out of the ending, which names it from now on."""
+        """Stores a large value or exception, and leaves a reference to it in the ending."""
         if len(ending.payload) <= LARGEST_RESULT:
             return None
         payload = result_payload(run.epoch, ending.payload, self._ttl_ms)
@@ -68,7 +68,7 @@ class Results:
         return payload
 
     async def store_call(self, run: Run, call: bytes | None) -> Payload | None:
-        """The call of the next run, if it is too large for the record."""
+        """Stores the call of the next run if it is too large for the record."""
         if call is None or len(call) <= LARGEST_CALL:
             return None
         payload = call_payload(call, ends_a_run=True)
@@ -76,11 +76,11 @@ class Results:
         return payload
 
     async def store(self, run: Run, payload: Payload) -> None:
-        """Until it is stored, with growing patience; the run
-        is cancelled if that takes too long for somebody.
+        """Tries until the payload is stored. Each try may take twice as long as the one before. A
+        worker that stops cancels the run if that takes too long.
 
-        Raises CancelledError itself if the value never arrives
-        while the lease is renewed: then the run goes back.
+        Raises CancelledError itself if the payload cannot be stored for a long time although the
+        lease is renewed: then the task is requeued.
         """
         patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
         clock = self._limits.clock(len(payload.data))

@@ -1,4 +1,5 @@
-"""How runs end that no record is kept of: another run follows, or the docket keeps no records."""
+"""Endings that are published and not stored: another run follows, or the docket keeps no records of
+finished tasks."""
 
 from __future__ import annotations
 
@@ -20,29 +21,28 @@ if TYPE_CHECKING:
 
 
 class RunEndings:
-    """Makes the endings that are published for those
-    who wait for this run; nothing is kept of them."""
+    """Makes the endings that are published for callers that wait for this run."""
 
     def __init__(self, worker: Worker, results: Results) -> None:
         self._worker = worker
         self._docket = worker.docket
         self._results = results
 
-    async def of(self, run: Run, outcome: TaskOutcome) -> RunEnding:
+    async def of(self, run: Run, ended: TaskOutcome) -> RunEnding:
         """The ending of a run that is followed by another."""
-        ending, state = await self.told(run, outcome)
+        ending, state = await self.published(run, ended)
         return run_ending(ending, state, self._worker.name_json, self._worker.now_ms())
 
-    async def told(self, run: Run, outcome: TaskOutcome) -> tuple[Ending, ExecutionState]:
-        """Never fails for a value that cannot be stored:
-        whoever asks for the value gets that error."""
+    async def published(self, run: Run, ended: TaskOutcome) -> tuple[Ending, ExecutionState]:
+        """Does not fail for a value that cannot be encoded: callers that ask for the value get the
+        error."""
         ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
-        if outcome.exception is not None:
-            state, ending.error = ExecutionState.FAILED, error_text(outcome.exception)
-            ending.kind, ending.payload = ERROR, encode_error(outcome.exception, self._docket.max_payload)
-        elif outcome.result is not None:
+        if ended.exception is not None:
+            state, ending.error = ExecutionState.FAILED, error_text(ended.exception)
+            ending.kind, ending.payload = ERROR, encode_error(ended.exception, self._docket.max_payload)
+        elif ended.result is not None:
             try:
-                ending.kind, ending.payload = VALUE, self._results.encode(outcome.result)
+                ending.kind, ending.payload = VALUE, self._results.encode(ended.result)
             except Exception as error:
                 ending.kind, ending.payload = ERROR, encode_error(error)
         if len(ending.payload) > LARGEST_RESULT:
@@ -50,8 +50,8 @@ class RunEndings:
         return ending, state
 
     async def _store_apart(self, run: Run, ending: Ending) -> None:
-        """A large value is stored only if somebody
-        listens: every run of a chain would leave one."""
+        """A large value is stored only if a caller listens. Otherwise every run of a chain would
+        leave a value on the server."""
         payload = published_payload(run.epoch, ending.payload)
         channel = self._docket.keys.task_channel(run.key)
         if await may_have_listeners(self._docket.server, channel):

@@ -7,16 +7,17 @@ from collections.abc import Callable
 
 
 class Slots:
-    """A slot that is given back goes to the next in line,
-    if there is one. Either way the fetcher is woken."""
+    """Counts the free slots of a worker. A slot that is given back goes to a prefetched run, if
+    there is one. In any case the fetcher wakes up."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.free: int = count
-        # How often one was given back.
+        # How many slots were given back so far.
         self.turnover: int = 0
+        # Starts a prefetched run in a slot that was given back. False if there is none.
         self.pass_on: Callable[[], bool] | None = None
-        # How many would be free if the slots were not held.
+        # How many more slots would be free if the slots were not held; None if they are not held.
         self._held: int | None = None
         self._until_empty = False
         # Called when the slots are no longer held.
@@ -43,8 +44,8 @@ class Slots:
         return self._held is not None
 
     def hold(self, *, leave: int = 0) -> None:
-        """Keeps what is free, except for so many, and whatever is given back: until release(), or,
-        where some are left, until none is in use."""
+        """Holds the free slots, except for `leave`, and all slots that are given back: until
+        `release()` or, if some were left, until no slot is in use."""
         self._until_empty = leave > 0
         self._held = (self._held or 0) + self.free - leave
         self.free = leave
@@ -62,11 +63,11 @@ class Slots:
             self.release()
 
     async def wait(self) -> None:
-        """Returns when one is free."""
+        """Returns when a slot is free."""
         while self.free <= 0:
             await self.wait_for_turnover()
 
     async def wait_for_turnover(self) -> None:
-        """Returns when one was given back since the last time somebody waited for that."""
+        """Returns when the next slot is given back or the slots are released."""
         self._freed.clear()
         await self._freed.wait()
