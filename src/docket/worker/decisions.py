@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from docket.dependencies import (
     AdmissionBlocked,
     CompletionHandler,
-    SettledByLimit,
     Perpetual,
     Resolved,
+    SettledByLimit,
     TaskOutcome,
     governing,
     plan_for,
