@@ -14,9 +14,9 @@ class BlockedRead:
     def __init__(self, ledger: Ledger) -> None:
         self._reader = DeliveryReader(ledger)
         # How many entries the read waits for; 0 while there is no read.
-        self.count = 0
+        self.count: int = 0
         # Whether a `take` was asked for since the last one was sent. Then the read does not block.
-        self.was_interrupted = False
+        self.was_interrupted: bool = False
 
     @property
     def client_id(self) -> int | None:
