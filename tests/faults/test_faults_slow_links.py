@@ -129,7 +129,7 @@ async def test_an_idle_worker_helps_one_that_cannot_fetch_its_arguments(harness:
         async with working(slow := await harness.worker(far, name="slow")):
             proxy.bytes_per_second = 100_000
             executions = [await near.add(consume)(b"a" * 1_000_000) for _ in range(10)]
-            await eventually(lambda: len(slow.runs) == 10, "the slow one has claimed them")
+            await eventually(lambda: slow.is_working and len(slow.runs) == 10, "the slow one has claimed them")
             async with working(await harness.worker(near, name="quick")):
                 for execution in executions:
                     assert await execution.get_result(timeout=WAIT_LIMIT) == 1_000_000
