@@ -132,6 +132,13 @@ async def test_a_worker_whose_event_loop_is_blocked_keeps_no_work_from_an_idle_o
     docket = await harness.docket(lease=2.0)
     first, second = harness.worker_process(lease=2.0), harness.worker_process(lease=2.0)
     await harness.at_work(docket, first, second)
+
+    async def both_offer() -> bool:
+        return int(await docket.server.client.zcard(docket.keys.key("offers"))) == 2
+
+    # So the blocker is delivered directly, and its worker has no offer left. A worker that blocks
+    # while it still has an offer keeps one direct delivery until its loop runs again.
+    await eventually(both_offer, "both workers offer a slot")
     blocker = await docket.add(tasks.block_until_released, key="blocker")("blocker")
     await harness.started("blocker")
 
