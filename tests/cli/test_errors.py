@@ -93,7 +93,7 @@ def test_looking_into_a_folder_that_is_not_there_makes_none(
         (["tasks", "trace", "--delay", "x"], "'x' is not a duration"),
         (["snapshot", "--limit", "0"], "at least 1"),
         (["snapshot", "--state", "done"], "'done' is not one of"),
-        (["snapshot", "--after", "?"], "copy it from the end of the page before"),
+        (["snapshot", "--after", "?"], "copy it from the end of the previous page"),
         (["watch"], "missing argument"),
         (["watch", "key", "--timeout", "x"], "'x' is not a duration"),
         (["top", "--interval", "1ms"], "at least 50ms"),

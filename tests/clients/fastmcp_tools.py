@@ -78,7 +78,7 @@ class Desk:
                 raise
 
         @tool
-        async def refresh(
+        async def look(
             key: str = TaskKey(),
             execution: Execution = CurrentExecution(),
             docket: Any = engine.CurrentDocket(),

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -34,7 +35,14 @@ class Prefect:
         self.name, self.url = name, url
 
     async def call(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        return await asyncio.to_thread(self._call, path, body)
+        while True:
+            try:
+                return await asyncio.to_thread(self._call, path, body)
+            except urllib.error.HTTPError as error:
+                # As Prefect's own client does: its database is locked, on a busy machine.
+                if error.code != 503:
+                    raise
+            await asyncio.sleep(0.5)
 
     def _call(self, path: str, body: dict[str, Any] | None) -> Any:
         request = urllib.request.Request(f"{self.api}{path}", headers={"Content-Type": "application/json"})

@@ -207,7 +207,7 @@ def test_the_summary_names_the_keys_that_docket_has_tasks_for(capsys: pytest.Cap
     show("shop", Imported(already_there=[f"k{number}" for number in range(12)]))
     told = capsys.readouterr().out
 
-    assert "12 stay" in told
+    assert "Not imported: 12 whose keys" in told
     assert "'k0', 'k1'" in told
     assert "'k10'" not in told
 

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from docket import Docket, Perpetual, Retry, Worker
+from docket import Docket, ExecutionState, Perpetual, Retry, Worker
 from tests.spans import context_of
 
 tracer = trace.get_tracer("application")
@@ -84,6 +84,26 @@ async def test_callers_see_their_calls(verb: str, spans: InMemorySpanExporter) -
             case _:
                 await getattr(docket, verb)([docket.call(work, key="k")()])
     assert f"docket.{verb}" in [span.name for span in spans.get_finished_spans()]
+
+
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def test_an_error_that_has_no_text_fails_its_task_once_and_its_span(spans: InMemorySpanExporter) -> None:
+    async def speechless() -> None:
+        raise SpeechlessError
+
+    async with Docket(name="traces", url=f"memory://{uuid4()}") as docket:
+        execution = await docket.add(speechless)()
+        async with Worker(docket) as worker:
+            await worker.run_until_finished()
+        await execution.sync()
+    assert execution.state is ExecutionState.FAILED
+    (span,) = [s for s in spans.get_finished_spans() if s.name == "speechless"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert "SpeechlessError" in str(span.status.description)
 
 
 async def test_a_cancelled_task_is_no_error(spans: InMemorySpanExporter) -> None:

@@ -90,7 +90,7 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(
 ) -> None:
     """Those inside of scripts included."""
     # Another test of this process may have set up metrics, which cost a few commands more.
-    monkeypatch.setattr(sampler, "somebody_listens", lambda: False)
+    monkeypatch.setattr(sampler, "has_receiver", lambda: False)
     seconds = 8.0
 
     async def commands() -> Counter[str]:

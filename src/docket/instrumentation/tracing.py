@@ -94,8 +94,14 @@ def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[st
 
 
 def mark_failed(span: Span, error: BaseException) -> None:
-    span.record_exception(error)
-    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"[:500]))
+    """Records the error. An exception of a user's may fail to give its text."""
+    with contextlib.suppress(Exception):
+        span.record_exception(error)
+    try:
+        text = str(error)
+    except Exception:
+        text = "(no text)"
+    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {text}"[:500]))
 
 
 def suppress_traces() -> None:
