@@ -29,8 +29,8 @@ class _Item:
 class Agenda:
     """Collects calls and scatters them, so that they do not all run at once.
 
-    It may be scattered more than once: items with a key that still waits are left alone, those
-    without one are scheduled anew.
+    It may be scattered more than once. An item whose key still waits is left alone; an item
+    without a key is scheduled again.
     """
 
     def __init__(self) -> None:

@@ -6,10 +6,12 @@ from uuid import uuid4
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from docket import Docket, ExecutionState, Perpetual, Retry, Worker
+from tests.conftest import ForWhoeverListens
 from tests.spans import context_of
 
 tracer = trace.get_tracer("application")
@@ -104,6 +106,28 @@ async def test_an_error_that_has_no_text_fails_its_task_once_and_its_span(spans:
     (span,) = [s for s in spans.get_finished_spans() if s.name == "speechless"]
     assert span.status.status_code is StatusCode.ERROR
     assert "SpeechlessError" in str(span.status.description)
+
+
+async def test_a_span_processor_that_fails_does_not_run_a_task_again(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+
+    async def once() -> None:
+        runs.append(1)
+
+    def fail(self: object, span: ReadableSpan) -> None:
+        if span.name == "once":
+            raise RuntimeError("the collector is gone")
+
+    async with Docket(name="traces", url=f"memory://{uuid4()}") as docket:
+        execution = await docket.add(once)()
+        monkeypatch.setattr(ForWhoeverListens, "on_end", fail)
+        async with Worker(docket) as worker:
+            await worker.run_at_most({execution.key: 3})
+        await execution.sync()
+    assert execution.state is ExecutionState.COMPLETED
+    assert runs == [1]
 
 
 async def test_a_cancelled_task_is_no_error(spans: InMemorySpanExporter) -> None:

@@ -128,7 +128,7 @@ class TaskVerbs(ScriptCalls):
         return (await self.count()).unfinished
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
-        """What a worker of this deployment does about each of these automatic tasks."""
+        """Decides for each automatic task whether a worker of this deployment schedules it."""
         reply = await self.ask("seed", (deploy, [text_bytes(name) for name in names]))
         return [Seed(code) for code in reply]
 

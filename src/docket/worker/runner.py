@@ -260,8 +260,16 @@ class Runner:
             "messaging.destination.name": self._docket.name,
             "messaging.message.id": run.key,
         }
-        with run_span(execution.function_name, execution.trace_context, attributes) as span:
-            outcome = await self._call(run) or await self._decisions.decide(run)
-            if outcome.error is not None:
-                mark_failed(span, outcome.error)
-            return outcome
+        outcome: Outcome | None = None
+        try:
+            with run_span(execution.function_name, execution.trace_context, attributes) as span:
+                outcome = await self._call(run) or await self._decisions.decide(run)
+                if outcome.error is not None:
+                    mark_failed(span, outcome.error)
+        except Exception:
+            # A span processor of the application may fail when the span ends. The body has run, so
+            # its outcome counts all the same.
+            if outcome is None:
+                raise
+            logger.exception("the span of task %r could not be ended", run.key)
+        return outcome
