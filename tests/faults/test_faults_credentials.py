@@ -14,7 +14,7 @@ import pytest
 from redis.credentials import CredentialProvider
 
 from docket import Docket
-from docket.errors import ServerUnreachable
+from docket.errors import ServerUnreachable, ServerUnsuitable
 from docket.storage import server as storage_server
 from tests.waiting import WAIT_LIMIT, eventually
 
@@ -81,6 +81,42 @@ async def test_a_worker_goes_on_when_its_credentials_are_rotated(
         if running is not None:
             assert await running.get_result(timeout=WAIT_LIMIT) == "running"
             assert counted.starts["running"] == 1
+
+
+class Behind(CredentialProvider):
+    """Gives the revoked user for a while, as a cache does."""
+
+    user = "first"
+    stale = 0
+
+    def get_credentials(self) -> tuple[str, str]:
+        if self.stale > 0:
+            self.stale -= 1
+            return "first", "secret"
+        return self.user, "secret"
+
+
+async def test_a_worker_outlives_a_login_with_credentials_that_have_just_been_revoked(harness: Harness) -> None:
+    server = harness.server(tcp=True)
+    permit(server, "first")
+    credentials = Behind()
+    docket = await harness.docket(lease=2.0, credential_provider=credentials)
+    counted = CountedTasks(docket)
+    worker = await harness.worker(docket)
+    async with working(worker):
+        await counted.works("before")
+        permit(server, "second")
+        credentials.user, credentials.stale = "second", 4
+        server.run("ACL", "DELUSER", "first")
+        await eventually(lambda: credentials.stale == 0, "all connections ask the provider again")
+        await counted.works("after")
+
+
+async def test_a_docket_is_not_opened_with_credentials_that_the_server_refuses(harness: Harness) -> None:
+    server = harness.server(tcp=True)
+    permit(server, "second")
+    with pytest.raises(ServerUnsuitable, match="invalid username-password"):
+        await harness.docket(credential_provider=Both())
 
 
 async def test_a_blocked_event_loop_does_not_keep_the_lease_from_its_credentials(harness: Harness) -> None:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from redis.credentials import CredentialProvider
-from redis.exceptions import MovedError, ResponseError
+from redis.exceptions import AuthenticationError, MovedError, ResponseError
 
 from docket._aio import Backoff
 from docket.errors import NotOpen, ServerUnreachable, ServerUnsuitable
@@ -22,7 +22,14 @@ from .connection import Connection, open_pipeline
 from .connections import ThreadedClient, run_script
 from .credentials import bounded
 from .engines import folder_engine, memory_engine
-from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node, translate
+from .faults import (
+    SERVER_ERRORS,
+    ServerSilent,
+    ServerUnavailable,
+    is_about_certificates,
+    is_from_the_wrong_node,
+    translate,
+)
 from .keys import text_bytes
 from .node_connections import ConnectionsBySlot, NodeConnections
 from .nodes import nodes_of
@@ -197,6 +204,10 @@ class Server:
         other error may be transient."""
         if self._closed:
             return self._not_open()
+        if self._is_usable and self.credential_provider is not None and isinstance(error, AuthenticationError):
+            # Credentials that are rotated may be revoked between the provider's answer and the
+            # login. The next connection calls the provider again.
+            return ServerUnavailable(f"{self.shown_url}: {error}")
         return translate(error, self.shown_url) or error
 
     def _not_open(self) -> NotOpen:
