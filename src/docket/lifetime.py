@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from docket.attached import AttachedWorkers
+from docket.codec import Payloads
 from docket.errors import NotOpen
 from docket.execution.manual_runs import ManualRuns
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
@@ -71,6 +72,7 @@ class DocketLifetime:
         self.max_payload = max_payload
         self.add_patience = add_patience
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
+        self.payloads: Payloads = Payloads()
         self.strike_list: StrikeList = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
         self.registry: Registry = Registry()
         for function in standard_tasks:
@@ -185,7 +187,7 @@ class DocketLifetime:
         if self.given_result_storage is not None or self._stack is None:
             return self.given_result_storage
         if self._result_store is None:
-            self._result_store = ResultStore(self.ledger)
+            self._result_store = ResultStore(self.ledger, self.payloads)
         return self._result_store
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
+from docket.codec import Payloads
 from docket.execution.stored_endings import stored_ending
 from docket.ledger import Ledger
 from docket.ledger.stored_values import StoredValues
@@ -26,8 +27,9 @@ class ResultStore:
     client stores there under the same key hides it.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, payloads: Payloads) -> None:
         self._ledger = ledger
+        self._payloads = payloads
         self._results_collection = ledger.keys.results
         self._kept = StoredValues(ledger.server, ledger.keys)
 
@@ -38,7 +40,7 @@ class ResultStore:
             return json.loads(kept)
         if name != self._results_collection:
             return None
-        payload = await stored_ending(self._ledger, key)
+        payload = await stored_ending(self._ledger, self._payloads, key)
         return None if payload is None else {"data": base64.b64encode(payload).decode()}
 
     async def ttl(self, key: str, *, collection: str | None = None) -> tuple[Value | None, float | None]:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from docket import Docket, Execution, ExecutionCancelled, ExecutionState, Perpetual, Worker
-from docket.codec import decode_error
-from docket.codec.envelope import seal
 from docket.errors import ResultExpired, TaskFailed, Unserializable
 from tests.running import run_everything, running, worker_for
 from tests.times import later, now, soon
@@ -131,13 +129,6 @@ async def test_a_body_that_exits_fails_with_an_ordinary_error_that_names_it(
         caught = error
     assert isinstance(caught, TaskFailed)
     assert shown in str(caught)
-
-
-def test_a_stored_exit_is_read_as_an_ordinary_error() -> None:
-    error = decode_error(seal(SystemExit(3)))
-
-    assert isinstance(error, TaskFailed)
-    assert str(error) == "SystemExit: 3"
 
 
 async def test_a_result_that_cannot_be_pickled_fails_the_task(docket: Docket) -> None:

@@ -72,7 +72,7 @@ async def test_tasks_of_the_real_pydocket_are_taken_over(name: str, url: str) ->
         docket.register(note, names=["note", "note_later"])
         assert (await count_foreign(docket.ledger)).total >= 3
 
-        imported = await import_foreign(docket.ledger)
+        imported = await import_foreign(docket.ledger, docket.payloads)
         assert (imported.scheduled, imported.queued, imported.unreadable) == (1, 3, [])
         assert imported.strikes == 1
         assert (await count_foreign(docket.ledger)).total == 0

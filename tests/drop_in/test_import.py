@@ -69,7 +69,7 @@ async def test_tasks_are_taken_over_with_key_time_and_arguments(knowing: Docket)
     await leave_scheduled(knowing, "later", "note", "ada", when=when, number=5)
     await leave_queued(knowing, "ready", "note", 1, two=2)
 
-    assert await import_foreign(knowing.ledger) == Imported(scheduled=1, queued=1)
+    assert await import_foreign(knowing.ledger, knowing.payloads) == Imported(scheduled=1, queued=1)
     found = await knowing.get_execution("later")
     assert found is not None
     assert (found.function_name, found.args, found.kwargs) == ("note", ("ada",), {"number": 5})
@@ -87,8 +87,10 @@ async def test_a_second_import_finds_nothing(knowing: Docket) -> None:
     for number in range(5):
         await leave_queued(knowing, f"ready-{number}", "note", number)
         await leave_scheduled(knowing, f"later-{number}", "note", number, when=now() + timedelta(milliseconds=1))
-    first, second = await asyncio.gather(import_foreign(knowing.ledger), import_foreign(knowing.ledger))
-    third = await import_foreign(knowing.ledger)
+    first, second = await asyncio.gather(
+        import_foreign(knowing.ledger, knowing.payloads), import_foreign(knowing.ledger, knowing.payloads)
+    )
+    third = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert (first.scheduled + second.scheduled, first.queued + second.queued) == (5, 5)
@@ -112,9 +114,9 @@ async def test_an_import_that_is_cut_off_goes_on_where_it_was(knowing: Docket, m
 
     monkeypatch.setattr(knowing.ledger, "ask", cut_off)
     with pytest.raises(ConnectionError):
-        await import_foreign(knowing.ledger)
+        await import_foreign(knowing.ledger, knowing.payloads)
     monkeypatch.undo()
-    rest = await import_foreign(knowing.ledger)
+    rest = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert rest.queued == 2
@@ -123,7 +125,7 @@ async def test_an_import_that_is_cut_off_goes_on_where_it_was(knowing: Docket, m
 
 async def test_a_task_that_a_lost_worker_of_pydocket_had_taken_is_taken_over(knowing: Docket) -> None:
     await leave_taken(knowing, "taken", "note", 1)
-    imported = await import_foreign(knowing.ledger)
+    imported = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert imported.queued == 1
@@ -133,7 +135,7 @@ async def test_a_task_that_a_lost_worker_of_pydocket_had_taken_is_taken_over(kno
 async def test_a_key_that_docket_has_a_task_for_keeps_it(knowing: Docket) -> None:
     await knowing.add(note, key="same")("ours")
     await leave_queued(knowing, "same", "note", "theirs")
-    imported = await import_foreign(knowing.ledger)
+    imported = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert imported == Imported(already_there=["same"])
@@ -144,9 +146,9 @@ async def test_a_key_that_docket_has_a_task_for_keeps_it(knowing: Docket) -> Non
 async def test_a_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing: Docket, leave: Any) -> None:
     await leave(knowing, "same", "note", "theirs")
     await knowing.add(note, key="same")("ours")
-    first = await import_foreign(knowing.ledger)
+    first = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
-    second = await import_foreign(knowing.ledger)
+    second = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert first == Imported(already_there=["same"])
@@ -158,10 +160,10 @@ async def test_a_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing:
 async def test_a_scheduled_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing: Docket) -> None:
     await leave_scheduled(knowing, "same", "note", "theirs", when=now() - timedelta(seconds=1))
     await knowing.add(note, key="same")("ours")
-    first = await import_foreign(knowing.ledger)
+    first = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
     ran = list(seen)
-    second = await import_foreign(knowing.ledger)
+    second = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert first == Imported(already_there=["same"])
@@ -180,7 +182,7 @@ async def test_a_key_that_pydocket_has_scheduled_can_be_scheduled_by_docket_too(
         score = await redis.zscore(f"{knowing.name}:queue", "same")
     await run_everything(knowing)
     ran = list(seen)
-    imported = await import_foreign(knowing.ledger)
+    imported = await import_foreign(knowing.ledger, knowing.payloads)
     execution = await knowing.get_execution("same")
 
     assert score == theirs.timestamp()
@@ -214,7 +216,7 @@ def test_the_summary_names_the_keys_that_docket_has_tasks_for(capsys: pytest.Cap
 
 async def test_large_arguments_are_taken_over(knowing: Docket) -> None:
     await leave_queued(knowing, "large", "note", "x" * 50_000)
-    await import_foreign(knowing.ledger)
+    await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
 
     assert len(seen[0][0][0]) == 50_000
@@ -228,7 +230,7 @@ async def test_arguments_of_unknown_classes_are_moved_and_fail_in_their_own_task
         await redis.xdel(f"{knowing.name}:stream", id)
         await redis.xadd(f"{knowing.name}:stream", fields | {b"args": b"\x80\x05cnowhere\nThing\n."})
     await leave_queued(knowing, "fine", "note", 2)
-    imported = await import_foreign(knowing.ledger)
+    imported = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
     strange = await knowing.get_execution("strange")
 
@@ -243,7 +245,7 @@ async def test_what_cannot_be_read_is_counted_and_left(knowing: Docket) -> None:
         await redis.xadd(f"{knowing.name}:stream", {"something": "else"})
         await redis.zadd(f"{knowing.name}:queue", {"nothing": now().timestamp()})
     await leave_queued(knowing, "fine", "note")
-    imported = await import_foreign(knowing.ledger)
+    imported = await import_foreign(knowing.ledger, knowing.payloads)
 
     assert imported.queued == 1
     assert len(imported.unreadable) == 2
@@ -263,7 +265,7 @@ async def test_a_worker_that_meets_them_sets_them_aside_until_they_are_imported(
         await eventually(are_aside, "the old tasks are set aside")
     assert seen == [(("ours",), {})]
 
-    imported = await import_foreign(knowing.ledger)
+    imported = await import_foreign(knowing.ledger, knowing.payloads)
     await run_everything(knowing)
     assert (imported.scheduled, imported.queued) == (1, 2)
     assert sorted(args[0] for args, _ in seen) == ["later", "ours", "ready", "taken"]
@@ -274,7 +276,7 @@ async def test_no_key_of_a_user_makes_import_delete_docket_s_own(knowing: Docket
     for key in ("stream", "queue", "scheduled", "tasks", "epoch", "running"):
         await leave_queued(knowing, key, "note", key)
     await knowing.add(note, when=now() + LATER, key="ours")()
-    await import_foreign(knowing.ledger)
+    await import_foreign(knowing.ledger, knowing.payloads)
 
     assert {execution.key for execution in (await knowing.snapshot()).future} >= {"ours"}
     await knowing.cancel("ours")

@@ -8,7 +8,6 @@ from typing import Any
 
 import redis
 
-from docket.codec import encode_call
 from docket.ledger import (
     Delivery,
     EnqueueResult,
@@ -27,6 +26,7 @@ from docket.ledger.limits import Limits
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
 from docket.storage.server import Server
+from tests.payloads import encode_call
 
 from .invariants import GROUP, StoredState, problems, read_stored_state
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from docket.codec import decode_call, encode_call
 from docket.ledger import ProgressChange, SettleResult, Unwritten
 from docket.model.states import ExecutionState
+from tests.payloads import decode_call, encode_call
 
 from .ledger_client import LedgerClient, completed, order
 

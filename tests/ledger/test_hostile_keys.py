@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.codec import decode_call, encode_call
 from docket.ledger import Ledger
 from docket.ledger.queries import Query, find_all
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text
 from docket.storage.server import Server
+from tests.payloads import decode_call, encode_call
 
 from .hostile import hostile_keys
 from .ledger_client import LedgerClient, completed, new_ledger, order

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from docket.codec import decode_call, encode_call
 from docket.errors import Undecodable
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, requeue, reschedule, unknown_function
 from docket.ledger.endings import Ending, read_ending
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
+from tests.payloads import decode_call, encode_call
 
 from .ledger_client import LedgerClient, completed, ended
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from docket.codec import decode_error
 from docket.codec.packing import unpack_from_script
 from docket.errors import WorkerLost
 from docket.ledger import Delivery, Entry, ReservedSlot, SuspectNotes, requeue, reschedule
-from docket.ledger.endings import read_ending
+from docket.ledger.endings import own_error, read_ending
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
@@ -98,7 +97,7 @@ async def test_a_task_that_lost_three_workers_alone_has_failed_and_is_kept_as_a_
     assert ending.error is not None
     assert ending.error.startswith("WorkerLost")
     assert "losses so far: 3;" in ending.error
-    error = decode_error(ending.payload)
+    error = own_error(ending)
     assert isinstance(error, WorkerLost)
     assert "losses so far: 3;" in str(error)
 

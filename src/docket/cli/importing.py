@@ -39,7 +39,7 @@ def import_tasks(docket: Docket, json: Json = False) -> None:
 
 async def _import(docket: Docket) -> Imported:
     async with opened(docket):
-        return await import_foreign(docket.ledger)
+        return await import_foreign(docket.ledger, docket.payloads)
 
 
 def show(name: str, imported: Imported) -> None:

@@ -1,32 +1,12 @@
 """Converts arguments, results and exceptions to bytes and back.
 
-Every stored value has an envelope (version, codec, flags) around the codec's bytes. The envelope
-allows other codecs, signing and encryption without a change to the ledger.
+Each docket has a `Payloads` object. It seals every value in an envelope, which names the codec that
+made the bytes, and opens it again.
 """
 
-from .codecs import Codec
+from .codecs import Codec, codec_named
 from .envelope import open_envelope, seal
-from .pickle_codec import PickleCodec
-from .task_values import (
-    decode_call,
-    decode_error,
-    decode_result,
-    encode_call,
-    encode_error,
-    encode_result,
-    error_text,
-)
+from .error_texts import error_text
+from .payloads import Payloads
 
-__all__ = [
-    "Codec",
-    "PickleCodec",
-    "decode_call",
-    "decode_error",
-    "decode_result",
-    "encode_call",
-    "encode_error",
-    "encode_result",
-    "error_text",
-    "open_envelope",
-    "seal",
-]
+__all__ = ["Codec", "Payloads", "codec_named", "error_text", "open_envelope", "seal"]

@@ -1,26 +1,51 @@
 """The codecs that docket knows. To add a codec, add
-a module to this package and an entry to CODECS."""
+a module to this package and a line to `codec_named`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from .pickle_codec import PickleCodec
 
+Function = Callable[..., Any]
+
 
 class Codec(Protocol):
-    """Converts values to bytes and back. The id is
-    stored with every value and must never change."""
+    """Converts calls, results and exceptions to bytes and back. The id is stored with every payload
+    and must never change.
+
+    `function` is the task function, or None if this process does not know it. Encoding raises
+    Unserializable, decoding raises Undecodable, whatever is wrong with the value or the bytes.
+    """
 
     id: int
+    name: str
 
-    def encode(self, value: Any) -> bytes: ...
+    def encode_call(self, function: Function | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes: ...
 
-    def decode(self, data: memoryview | bytes) -> Any: ...
+    def decode_call(self, function: Function | None, body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+
+    def encode_result(self, function: Function | None, value: Any) -> bytes: ...
+
+    def decode_result(self, function: Function | None, body: bytes) -> Any: ...
+
+    def encode_error(self, error: BaseException, most: int | None) -> bytes:
+        """The exception itself if it can be stored in `most` bytes, otherwise a TaskFailed with its
+        text. Does not fail."""
+        ...
+
+    def decode_error(self, body: bytes) -> Exception: ...
 
 
-# Codecs by name. docket reads values of every codec, by its id, and writes with the default codec.
-CODECS: dict[str, Codec] = {
-    "pickle": PickleCodec(),
-}
-DEFAULT = "pickle"
+PICKLE: Codec = PickleCodec()
+# The ids of all codecs of this release, by name.
+CODEC_IDS: dict[str, int] = {"pickle": PICKLE.id}
+
+
+def codec_named(name: str) -> Codec:
+    """Raises ValueError for an unknown name."""
+    if name == PICKLE.name:
+        return PICKLE
+    known = ", ".join(map(repr, CODEC_IDS))
+    raise ValueError(f"{name!r} is not a codec: use one of {known}")

@@ -1,4 +1,4 @@
-"""The envelope around every stored value. It names the codec that wrote the value."""
+"""The envelope around every payload (docs/design/payloads.md)."""
 
 from __future__ import annotations
 
@@ -7,56 +7,41 @@ from typing import Any, NoReturn
 
 from docket.errors import Undecodable, UnknownVersion
 
-from .codecs import CODECS, DEFAULT
+from .codecs import PICKLE
 
 VERSION = 1
-_HEADER = 3  # version, codec, flags
-
-# The envelope header of each codec.
-_PREFIXES = {name: bytes((VERSION, codec.id, 0)) for name, codec in CODECS.items()}
-_READERS = {_PREFIXES[name]: codec.decode for name, codec in CODECS.items()}
-_PREFIX, _encode = _PREFIXES[DEFAULT], CODECS[DEFAULT].encode
-_PICKLE_PREFIX = _PREFIXES["pickle"]
+HEADER_SIZE = 3  # version, codec, flags
+PLAIN = 0
 
 
-def seal(value: Any) -> bytes:
-    return _PREFIX + _encode(value)
+def header(codec_id: int, flags: int = PLAIN) -> bytes:
+    return bytes((VERSION, codec_id, flags))
 
 
-def bare(sealed: bytes) -> bytes:
-    """The pickle inside, for clients that do not know envelopes."""
-    return sealed[_HEADER:]
+_PICKLE_HEADER = header(PICKLE.id)
 
 
 def enveloped(data: bytes) -> bytes:
     """Puts another client's pickle into an envelope.
     Data that already has an envelope does not change."""
-    return _PICKLE_PREFIX + data if data[:1] == pickle.PROTO else data
+    return _PICKLE_HEADER + data if data[:1] == pickle.PROTO else data
 
 
-def open_envelope(data: bytes, at: int = 0) -> Any:
-    """The value in the envelope that begins at `at`. Every failure raises Undecodable."""
-    start = at + _HEADER
-    decode = _READERS.get(data[at:start])
-    if decode is None:
-        _refuse(data[at:start])
-    try:
-        return decode(data[start:])
-    except BaseException as error:
-        # Unpickling can raise any exception, even SystemExit.
-        # It must not end the process that reads the value.
-        raise Undecodable(f"payload cannot be decoded: {_shown(error)}"[:500]) from error
-
-
-def _refuse(header: bytes) -> NoReturn:
-    if len(header) < _HEADER:
+def raise_unreadable(header: bytes) -> NoReturn:
+    """Raises the error for a header that no reader knows."""
+    if len(header) < HEADER_SIZE:
         raise Undecodable(f"payload of {len(header)} bytes is not an envelope")
     version, codec_id, flags = header
     raise UnknownVersion(f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release")
 
 
-def _shown(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:
-        return type(error).__name__
+def seal(value: Any) -> bytes:
+    """A single pickled value in an envelope."""
+    return _PICKLE_HEADER + PICKLE.encode_result(None, value)
+
+
+def open_envelope(data: bytes) -> Any:
+    """Reads what `seal` wrote. Every failure raises Undecodable."""
+    if data[:HEADER_SIZE] != _PICKLE_HEADER:
+        raise_unreadable(data[:HEADER_SIZE])
+    return PICKLE.decode_result(None, data[HEADER_SIZE:])

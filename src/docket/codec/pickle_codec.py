@@ -5,9 +5,17 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
+
+from docket.errors import TaskFailed, Undecodable, Unserializable
+
+from .error_texts import LONGEST_TEXT, as_ordinary, as_task_failed, error_text
+
+_loads = pickle.loads
+_dumps = pickle.dumps
 
 
 class PickleCodec:
@@ -15,17 +23,94 @@ class PickleCodec:
     lambdas and objects of __main__."""
 
     id = 1
+    name = "pickle"
 
-    def encode(self, value: Any) -> bytes:
+    def encode_call(self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        # The same as `_encode`, without a call: this is done for every task.
         try:
-            data = pickle.dumps(value, protocol=5)
+            data = _dumps((args, kwargs), protocol=5)
+            if b"__main__" not in data:
+                return data
         except Exception:
-            return _cloudpickle(value)
-        # pickle stores objects of __main__ by reference, but a worker has a different __main__.
-        return _cloudpickle(value) if b"__main__" in data else data
+            pass
+        try:
+            return _cloudpickle((args, kwargs))
+        except Exception as error:
+            raise Unserializable(f"{_culprit(args, kwargs)} cannot be serialised: {error_text(error)}"[:500]) from error
 
-    def decode(self, data: memoryview | bytes) -> Any:
-        return pickle.loads(data)
+    def decode_call(self, function: Callable[..., Any] | None, body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            value = _loads(body)
+        except BaseException as error:
+            raise _undecodable(error) from error
+        try:
+            args, kwargs = value
+        except (TypeError, ValueError):
+            raise Undecodable("payload is not a call") from None
+        return args, kwargs
+
+    def encode_result(self, function: Callable[..., Any] | None, value: Any) -> bytes:
+        try:
+            return _encode(value)
+        except BaseException as error:
+            reason = error_text(error)
+            raise Unserializable(
+                f"result of type {type(value).__name__} cannot be serialised: {reason}"[:500]
+            ) from error
+
+    def decode_result(self, function: Callable[..., Any] | None, body: bytes) -> Any:
+        return _decode(body)
+
+    def encode_error(self, error: BaseException, most: int | None) -> bytes:
+        if not isinstance(error, Exception):
+            return _encode(as_ordinary(error))
+        try:
+            data = _encode(error)
+            if (most is None or len(data) <= most) and isinstance(_decode(data), Exception):
+                return data
+        except BaseException:
+            # Pickling a task's exception can raise anything. It must not end the worker.
+            pass
+        return _encode(as_task_failed(error))
+
+    def decode_error(self, body: bytes) -> Exception:
+        error = _decode(body)
+        if isinstance(error, Exception):
+            return error
+        return as_ordinary(error) if isinstance(error, BaseException) else TaskFailed(repr(error)[:LONGEST_TEXT])
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        data = _dumps(value, protocol=5)
+    except Exception:
+        return _cloudpickle(value)
+    # pickle stores objects of __main__ by reference, but a worker has a different __main__.
+    return _cloudpickle(value) if b"__main__" in data else data
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return _loads(body)
+    except BaseException as error:
+        raise _undecodable(error) from error
+
+
+def _undecodable(error: BaseException) -> Undecodable:
+    """Unpickling can raise any exception, even SystemExit. It must not end the process that reads
+    the value."""
+    return Undecodable(f"payload cannot be decoded: {error_text(error)}"[:500])
+
+
+def _culprit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """A description of the first argument that cannot be serialised."""
+    for position, value in [*enumerate(args, 1), *kwargs.items()]:
+        try:
+            _encode(value)
+        except Exception:
+            which = f"argument {position}" if isinstance(position, int) else f"argument {position!r}"
+            return f"{which}, of type {type(value).__name__},"
+    return "the arguments together"
 
 
 def _refuse_file(file: Any) -> Any:
@@ -50,3 +135,14 @@ def _cloudpickle(value: Any) -> bytes:
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
+
+
+class Pickled:
+    """Unpickles to the value inside. Until then, the
+    modules of the value need not be importable."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self.data,)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from docket.codec import Payloads
 from docket.ledger import Ledger, ProgressChange, Unwritten
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class DocketView(Protocol):
     """The part of the docket that executions use."""
 
     name: str
+    payloads: Payloads
 
     @property
     def ledger(self) -> Ledger: ...

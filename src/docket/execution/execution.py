@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from uncalled_for import get_signature
 
-from docket.codec import decode_call, encode_call, encode_error
-from docket.errors import TaskFailed, Undecodable, UnknownVersion, Unserializable
-from docket.ledger import Ending, Taken, TaskStatus, read_ending
-from docket.ledger.endings import ELSEWHERE, ERROR
+from docket.errors import Undecodable, UnknownVersion, Unserializable
+from docket.ledger import Taken, TaskStatus, read_ending
+from docket.ledger.endings import ELSEWHERE
 from docket.ledger.workers import worker_name
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import check_durations, from_ms
@@ -145,7 +144,9 @@ class Execution(TaskIdentity, Generic[Result_co]):
 
     def encode(self) -> bytes:
         try:
-            return encode_call(self._args, self._kwargs, self.trace_context or None)
+            return self._docket.payloads.seal_call(
+                self._key, self._function_name, self._function, self._args, self._kwargs, self.trace_context
+            )
         except Unserializable as error:
             raise Unserializable(f"{self.function_name}: {error}") from error.__cause__
 
@@ -170,21 +171,15 @@ class Execution(TaskIdentity, Generic[Result_co]):
     async def mark_as_completed(self, result_key: str | None = None) -> None:
         """Ends a manual run. Raises LeaseLost if the run no longer counts; then nothing is
         written."""
-        ending = Ending(self.worker, kind=ELSEWHERE if result_key else 0, payload=(result_key or "").encode())
-        await end_manual_run(self, ExecutionState.COMPLETED, ending)
+        await end_manual_run(self, ExecutionState.COMPLETED, result_key=result_key)
 
     async def mark_as_failed(self, error: str | None = None, result_key: str | None = None) -> None:
         """Ends a manual run with an error. Raises as `mark_as_completed`."""
-        ending = Ending(self.worker, error)
-        if result_key:
-            ending = Ending(self.worker, error, ELSEWHERE, result_key.encode())
-        elif error:
-            ending = Ending(self.worker, error, ERROR, encode_error(TaskFailed(error)))
-        await end_manual_run(self, ExecutionState.FAILED, ending)
+        await end_manual_run(self, ExecutionState.FAILED, error, result_key)
 
     async def mark_as_cancelled(self) -> None:
         """Ends a manual run as cancelled. Raises as `mark_as_completed`."""
-        await end_manual_run(self, ExecutionState.CANCELLED, Ending(self.worker))
+        await end_manual_run(self, ExecutionState.CANCELLED)
 
     # Queries
 
@@ -223,7 +218,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
         waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
         record = await wait_finished(self.docket, self.key, seconds, generation=self.generation, expect_to_wait=waiting)
         self._apply_finished(record)
-        return await open_ending(self.docket, self.key, record)
+        return await open_ending(self.docket, self.key, record, self.function)
 
     def apply(self, look: TaskStatus) -> None:
         stored = look.progress or (look.finished.progress if look.finished else None)
@@ -297,7 +292,7 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")
     if task.flags & STORED_APART:
         raise Undecodable("the arguments are stored apart and were not read")
-    args, kwargs, trace_context = decode_call(task.call)
+    args, kwargs, trace_context = docket.payloads.open_call(key, task.function_name, function, task.call)
     # Every run begins here. Arguments by position, and
     # fields instead of properties, cost the least.
     execution = Execution(

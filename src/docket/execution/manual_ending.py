@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from docket.errors import LeaseLost
+from docket.errors import LeaseLost, TaskFailed
 from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
-from docket.ledger.endings import ending_event, run_ending
+from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.workers import as_json
 from docket.model.states import ExecutionState
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from .execution import Execution
 
 
-async def end_manual_run(execution: Execution[Any], state: ExecutionState, ending: Ending) -> None:
+async def end_manual_run(
+    execution: Execution[Any], state: ExecutionState, error: str | None = None, result_key: str | None = None
+) -> None:
     """Settles the run, or claims a waiting task and settles that run.
 
     Raises RuntimeError if the task neither waits nor is run by this execution, and LeaseLost if the
     run no longer counts.
     """
+    named = execution.worker
     if not execution.epoch and not await execution.claim(execution.worker or "nobody"):
         raise RuntimeError(f"task {execution.key!r} is neither waiting nor run by this execution")
+    ending = _ending(execution, named, state, error, result_key)
     docket, now = execution.docket, execution.docket.now()
     worker, now_ms = as_json(execution.worker or ""), now.timestamp() * 1000
     next_run = execution.next_run
@@ -44,6 +48,18 @@ async def end_manual_run(execution: Execution[Any], state: ExecutionState, endin
     execution.state, execution.completed_at, execution.error = state, now, ending.error
     if next_run is not None:
         await execution.sync()
+
+
+def _ending(
+    execution: Execution[Any], worker: str | None, state: ExecutionState, error: str | None, result_key: str | None
+) -> Ending:
+    """Made after the claim: an exception is sealed for the run's epoch."""
+    if result_key:
+        return Ending(worker, error, ELSEWHERE, result_key.encode())
+    if error:
+        seal = execution.docket.payloads.seal_error
+        return Ending(worker, error, ERROR, seal(execution.key, execution.epoch, state, TaskFailed(error)))
+    return Ending(worker, error)
 
 
 async def _schedule_next(execution: Execution[Any], next_run: NextRun, ending: RunEnding) -> Settlement:

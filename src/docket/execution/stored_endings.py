@@ -5,21 +5,23 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from docket.codec import decode_error, decode_result
-from docket.codec.envelope import bare, enveloped
-from docket.errors import ExecutionCancelled, ResultExpired, TaskFailed
+from docket.codec import Payloads
+from docket.codec.envelope import enveloped
+from docket.errors import ExecutionCancelled, ResultExpired, TaskFailed, Undecodable
 from docket.ledger import Ledger, read_ending
-from docket.ledger.endings import APART, ELSEWHERE, ERROR, VALUE
+from docket.ledger.endings import APART, ELSEWHERE, ERROR, OWN_ERROR, VALUE, own_error
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
 
 if TYPE_CHECKING:
     from .docket_view import DocketView
+    from .task_call import TaskFunction
 
 
-async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> Any:
+async def open_ending(docket: DocketView, key: str, record: FinishedRecord, function: TaskFunction) -> Any:
     """The result of a finished task. Raises the task's
     own exception, ExecutionCancelled or ResultExpired."""
+    payloads, epoch, state = docket.payloads, record.epoch, record.state
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
     if kind in (APART, ELSEWHERE):
@@ -27,15 +29,22 @@ async def open_ending(docket: DocketView, key: str, record: FinishedRecord) -> A
             payload = await _from_payloads(docket.ledger, key, payload)
         else:
             payload = await _from_result_storage(docket, key, payload)
-        kind = VALUE if record.state is ExecutionState.COMPLETED else ERROR
-    if record.state is ExecutionState.CANCELLED:
+        kind = VALUE if state is ExecutionState.COMPLETED else ERROR
+    if state is ExecutionState.CANCELLED:
         raise ExecutionCancelled(f"task {key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
     if kind == ERROR:
         # A completed run has an error too, if its result could not be stored.
-        raise decode_error(payload)
-    if record.state is ExecutionState.FAILED:
-        raise TaskFailed(ending.error or "the task failed")
-    return decode_result(payload) if kind == VALUE else None
+        raise _open_error(payloads, key, record, payload)
+    if state is ExecutionState.FAILED:
+        raise own_error(ending) if kind == OWN_ERROR else TaskFailed(ending.error or "the task failed")
+    return payloads.open_result(key, epoch, state, function, payload) if kind == VALUE else None
+
+
+def _open_error(payloads: Payloads, key: str, record: FinishedRecord, payload: bytes) -> Exception:
+    try:
+        return payloads.open_error(key, record.epoch, record.state, payload)
+    except Undecodable as problem:
+        return TaskFailed(str(problem))
 
 
 async def _from_payloads(ledger: Ledger, key: str, reference: bytes) -> bytes:
@@ -53,8 +62,8 @@ async def _from_result_storage(docket: DocketView, key: str, result_key: bytes) 
     return enveloped(base64.b64decode(stored["data"]))
 
 
-async def stored_ending(ledger: Ledger, key: str) -> bytes | None:
-    """The pickled value or exception in the finished record of a task, or None."""
+async def stored_ending(ledger: Ledger, payloads: Payloads, key: str) -> bytes | None:
+    """The encoded value or exception in the finished record of a task, or None."""
     record = (await ledger.get(key)).finished
     if record is None:
         return None
@@ -62,6 +71,8 @@ async def stored_ending(ledger: Ledger, key: str) -> bytes | None:
     payload = ending.payload
     if ending.kind == APART:
         payload = await _from_payloads(ledger, key, payload)
+    elif ending.kind == OWN_ERROR:
+        return payloads.codec.encode_error(own_error(ending), None)
     elif ending.kind not in (VALUE, ERROR):
         return None
-    return bare(payload)
+    return payloads.result_body(key, record.epoch, record.state, payload)

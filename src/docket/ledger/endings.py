@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from docket.codec import encode_error
 from docket.codec.packing import pack, unpack
-from docket.errors import Undecodable, WorkerLost
+from docket.errors import DocketError, TaskNotRegistered, Undecodable, WorkerLost
 from docket.model.losses import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
 from .settlements import RunEnding
 
-# The content of an ending: nothing, a value, the name of a value in another store, an exception, or
-# the reference to a payload. The state says whether the payload is a value or an exception.
-NOTHING, VALUE, ELSEWHERE, ERROR, APART = range(5)
+# The content of an ending: nothing, a value, the name of a value in another store, an exception,
+# the reference to a payload that is stored apart, or the name of one of docket's own errors. The
+# state says whether a payload that is stored apart is a value or an exception.
+NOTHING, VALUE, ELSEWHERE, ERROR, APART, OWN_ERROR = range(6)
+# The errors that scripts write. Their endings need no payload: the error's text is all they have.
+_OWN_ERRORS = {error.__name__: error for error in (WorkerLost, TaskNotRegistered)}
 _ERROR_TEXT = 4_000
 
 
@@ -40,6 +42,20 @@ def read_ending(tail: bytes) -> Ending:
     except ValueError as problem:
         raise Undecodable(f"the ending cannot be read: {problem}") from None
     return Ending(bytes_text(worker) or None, error, kind, payload)
+
+
+def own_ending(error: WorkerLost | TaskNotRegistered, worker: str | None = None) -> Ending:
+    """The ending of tasks that fail without a run. A script may write it for several tasks."""
+    name = type(error).__name__
+    return Ending(worker, f"{name}: {error}", OWN_ERROR, name.encode())
+
+
+def own_error(ending: Ending) -> DocketError:
+    """Raises Undecodable if the name is not one of docket's own errors."""
+    name = ending.payload.decode("ascii", "replace")
+    if name not in _OWN_ERRORS:
+        raise Undecodable("the ending has an error of a newer release")
+    return _OWN_ERRORS[name]((ending.error or "").removeprefix(f"{name}: "))
 
 
 def cut(text: str | None) -> str | None:
@@ -85,8 +101,6 @@ def lost_endings() -> list[tuple[bytes, str]]:
     once for each number of digits that the count may have."""
     endings: list[tuple[bytes, str]] = []
     for digits in range(1, len(str(MOST_LOSSES)) + 1):
-        error = WorkerLost(LOST_TEXT.format("#" * digits))
-        text = f"WorkerLost: {error}"
-        tail = Ending(error=text, kind=ERROR, payload=encode_error(error)).pack()
-        endings.append((tail, ending_event(ExecutionState.FAILED, "null", 0, text)))
+        ending = own_ending(WorkerLost(LOST_TEXT.format("#" * digits)))
+        endings.append((ending.pack(), ending_event(ExecutionState.FAILED, "null", 0, ending.error)))
     return endings

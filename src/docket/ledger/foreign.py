@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from docket.codec.pickled import encode_pickled_call
+from docket.codec import Payloads
 from docket.errors import TRANSIENT
 from docket.model.times import to_ms
 from docket.storage.keys import bytes_text, text_bytes
@@ -91,13 +91,13 @@ async def warn_of_foreign(ledger: Ledger, name: str) -> None:
         )  # fmt: skip
 
 
-async def import_foreign(ledger: Ledger) -> Imported:
+async def import_foreign(ledger: Ledger, payloads: Payloads) -> Imported:
     """Moves every readable task into this docket, each in one step. If the import is interrupted,
     the next import continues with the remaining tasks."""
     imported = Imported()
     # A task that is set aside during the import is found a second time, so count each key once.
     already_there: dict[str, None] = {}
-    async for page in _pages(ledger, imported):
+    async for page in _pages(ledger, payloads, imported):
         if not page:
             continue
         for task in page:
@@ -127,32 +127,33 @@ async def _adopt_again(ledger: Ledger, task: _Task) -> int:
     return answer
 
 
-async def _pages(ledger: Ledger, imported: Imported) -> AsyncIterator[list[_Task]]:
+async def _pages(ledger: Ledger, payloads: Payloads, imported: Imported) -> AsyncIterator[list[_Task]]:
     """All foreign tasks, page by page. The caller adopts a page before the next page is read."""
     async for rows in _scheduled(ledger):
-        yield _read(rows, imported)
+        yield _read(rows, payloads, imported)
     for source in ("stream", "foreign"):
         async for rows in _entries(ledger, source):
-            yield _read(rows, imported)
+            yield _read(rows, payloads, imported)
 
 
 _Row = tuple[str, bytes, bytes | None, dict[bytes, bytes]]
 
 
-def _read(rows: Iterable[_Row], imported: Imported) -> list[_Task]:
+def _read(rows: Iterable[_Row], payloads: Payloads, imported: Imported) -> list[_Task]:
     tasks: list[_Task] = []
     for source, id, key, fields in rows:
         try:
-            tasks.append(_task(source, id, fields))
+            tasks.append(_task(source, id, fields, payloads))
         except (KeyError, ValueError):
             imported.unreadable.append(bytes_text(key or fields.get(_FIELDS[0], id)))
     return tasks
 
 
-def _task(source: str, id: bytes, fields: dict[bytes, bytes]) -> _Task:
+def _task(source: str, id: bytes, fields: dict[bytes, bytes], payloads: Payloads) -> _Task:
     """Raises KeyError or ValueError if the fields are not a task in pydocket's format."""
     trace = {bytes_text(name): bytes_text(value) for name, value in fields.items() if name not in _FIELDS}
-    call = encode_pickled_call(fields[b"args"], fields[b"kwargs"], trace)
+    key, name = bytes_text(fields[b"key"]), bytes_text(fields[b"function"])
+    call = payloads.seal_pickled_call(key, name, fields[b"args"], fields[b"kwargs"], trace)
     due_ms = to_ms(datetime.fromisoformat(fields[b"when"].decode()))
     return _Task(
         source,

@@ -7,7 +7,7 @@ from docket.storage.keys import Keys
 from docket.storage.server import Server
 
 from .deliveries import DeliveryVerbs
-from .payloads import Payloads
+from .payloads import PayloadStore
 from .tasks import TaskVerbs
 from .workers import WorkerVerbs
 
@@ -17,4 +17,4 @@ class Ledger(TaskVerbs, DeliveryVerbs, WorkerVerbs):
 
     def __init__(self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES) -> None:
         super().__init__(server, keys, ttl_ms, max_losses)
-        self.payloads: Payloads = Payloads(server, keys)
+        self.payloads: PayloadStore = PayloadStore(server, keys)

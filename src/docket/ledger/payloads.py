@@ -59,7 +59,7 @@ def published_payload(epoch: int, data: bytes) -> Payload:
     return Payload(f"r{epoch}", data, PUBLISHED_MS, ends_a_run=True)
 
 
-class Payloads:
+class PayloadStore:
     """Stores and fetches payloads, one at a time in each direction. They have separate connections,
     so that small requests do not wait behind them."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docket.codec import encode_error, error_text
+from docket.codec import error_text
 from docket.dependencies import TaskOutcome
 from docket.ledger import Ending, Settlement, finish
 from docket.ledger.endings import ERROR, ending_event
@@ -28,6 +28,7 @@ class Endings:
         self._worker = worker
         self._ttl_ms = worker.docket.ledger.ttl_ms
         self._max_payload = worker.docket.max_payload
+        self._payloads = worker.docket.payloads
         self._nothing = Ending(worker.name).pack()
         self.results: Results = Results(worker.docket, write_limits)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
@@ -68,15 +69,16 @@ class Endings:
         return self._settlement(run, ExecutionState.CANCELLED, Ending(self._worker.name, reason), has_progress)
 
     def failed(self, run: Run, error: BaseException, *, dead_letter: bool = False) -> Settlement:
-        return self._settlement(run, ExecutionState.FAILED, self._of_error(error), dead_letter=dead_letter)
+        return self._settlement(run, ExecutionState.FAILED, self._of_error(run, error), dead_letter=dead_letter)
 
     async def _failed(self, run: Run, error: BaseException, has_progress: bool) -> Settlement:
-        ending = self._of_error(error)
+        ending = self._of_error(run, error)
         payload = await self.results.store_apart(run, ending)
         return self._settlement(run, ExecutionState.FAILED, ending, has_progress, payload=payload)
 
-    def _of_error(self, error: BaseException) -> Ending:
-        return Ending(self._worker.name, error_text(error), ERROR, encode_error(error, self._max_payload))
+    def _of_error(self, run: Run, error: BaseException) -> Ending:
+        payload = self._payloads.seal_error(run.key, run.epoch, ExecutionState.FAILED, error, self._max_payload)
+        return Ending(self._worker.name, error_text(error), ERROR, payload)
 
     def _settlement(
         self,

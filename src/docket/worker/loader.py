@@ -13,7 +13,7 @@ from typing import Protocol
 
 from docket._aio import cancel_and_wait
 from docket.errors import Undecodable
-from docket.ledger.payloads import Payloads
+from docket.ledger.payloads import PayloadStore
 from docket.storage.records import TaskRecord, read_task
 
 from .runs import Run
@@ -61,7 +61,7 @@ class Loader(Service):
 
     def __init__(
         self,
-        payloads: Payloads,
+        payloads: PayloadStore,
         slots: Slots,
         starter: Starter,
         is_lapsed: Callable[[], bool],

@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 from docket._aio import Backoff
-from docket.codec import encode_result
 from docket.docket import Docket
 from docket.errors import TRANSIENT, PayloadTooLarge
 from docket.ledger import Ending
 from docket.ledger.endings import APART, ELSEWHERE, VALUE
 from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_payload, result_payload
+from docket.model.states import ExecutionState
 
 from .runs import Run
 from .write_limits import WriteLimits
@@ -30,9 +30,10 @@ class Results:
         self._limits = limits
         self._ttl_ms = docket.ledger.ttl_ms
 
-    def encode(self, result: Any) -> bytes:
+    def seal(self, run: Run, result: Any) -> bytes:
         """Raises Unserializable or PayloadTooLarge."""
-        payload = encode_result(result)
+        function = run.execution.function
+        payload = self._docket.payloads.seal_result(run.key, run.epoch, ExecutionState.COMPLETED, function, result)
         if len(payload) > self._docket.max_payload:
             raise PayloadTooLarge(
                 f"the result takes {len(payload):,} bytes, more than the {self._docket.max_payload:,} allowed "
@@ -42,7 +43,7 @@ class Results:
 
     async def put(self, run: Run, result: Any, ending: Ending) -> None:
         """Raises Unserializable or PayloadTooLarge, or any error of the result storage."""
-        payload = self.encode(result)
+        payload = self.seal(run, result)
         storage = self._docket.given_result_storage
         if storage is None:
             ending.kind, ending.payload = VALUE, payload

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docket.codec import encode_error, error_text
+from docket.codec import error_text
 from docket.dependencies import TaskOutcome
 from docket.ledger import Ending, RunEnding
 from docket.ledger.endings import APART, ERROR, VALUE, run_ending
@@ -37,14 +37,16 @@ class RunEndings:
         """Does not fail for a value that cannot be encoded: callers that ask for the value get the
         error."""
         ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
+        seal_error = self._docket.payloads.seal_error
         if ended.exception is not None:
             state, ending.error = ExecutionState.FAILED, error_text(ended.exception)
-            ending.kind, ending.payload = ERROR, encode_error(ended.exception, self._docket.max_payload)
+            most = self._docket.max_payload
+            ending.kind, ending.payload = ERROR, seal_error(run.key, run.epoch, state, ended.exception, most)
         elif ended.result is not None:
             try:
-                ending.kind, ending.payload = VALUE, self._results.encode(ended.result)
+                ending.kind, ending.payload = VALUE, self._results.seal(run, ended.result)
             except Exception as error:
-                ending.kind, ending.payload = ERROR, encode_error(error)
+                ending.kind, ending.payload = ERROR, seal_error(run.key, run.epoch, state, error)
         if len(ending.payload) > LARGEST_RESULT:
             await self._store_apart(run, ending)
         return ending, state

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from docket.codec import encode_error, error_text
 from docket.errors import TaskNotRegistered
 from docket.instrumentation import TASKS_FAILED
-from docket.ledger import Ending, SettleResult
-from docket.ledger.endings import ERROR, ending_event
+from docket.ledger import SettleResult
+from docket.ledger.endings import ending_event, own_ending
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
 
@@ -49,11 +48,10 @@ class UnknownFunctions:
                 await self._fail(function.name)
 
     async def _fail(self, name: str) -> None:
-        worker, error = self._worker, not_registered(name)
-        text = error_text(error)
-        tail = Ending(worker.name, text, ERROR, encode_error(error)).pack()
-        event = ending_event(ExecutionState.FAILED, worker.name_json, worker.now_ms(), text)
-        while failed := await fail_unknown(worker.docket.ledger, name, tail, event):
+        worker = self._worker
+        ending = own_ending(not_registered(name), worker.name)
+        event = ending_event(ExecutionState.FAILED, worker.name_json, worker.now_ms(), ending.error)
+        while failed := await fail_unknown(worker.docket.ledger, name, ending.pack(), event):
             self.failed(name)
             TASKS_FAILED.add(failed, worker.labels())
 
