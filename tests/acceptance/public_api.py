@@ -21,6 +21,7 @@ MODULES = (
     "docket.execution",
     "docket.strikelist",
     "docket.testing",
+    "docket.testing.servers",
     "docket.worker",
 )
 # Exported by docket.dependencies for other packages of docket, not for users.

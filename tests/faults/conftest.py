@@ -10,17 +10,20 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from docket import Docket, Worker
 from docket.storage.embedded import memory_engine
+from docket.testing.servers import ServerGroup
 from tests.waiting import eventually
 
 from .processes import LEASE, Process, WorkerProcess
 from .reports import VARIABLE, Reports
 from .servers import Server
+
+Group = TypeVar("Group", bound=ServerGroup)
 
 _numbers = itertools.count()
 _FOLDER = Path(__file__).parent
@@ -64,6 +67,7 @@ class Harness:
         self.name = f"faults-{next(_numbers)}"
         self.processes: list[Process] = []
         self.servers: list[Server] = []
+        self.groups: list[ServerGroup] = []
         self._stack = stack
 
     async def docket(self, name: str | None = None, *, lease: float = LEASE, **options: Any) -> Docket:
@@ -78,9 +82,15 @@ class Harness:
 
     def server(self, *options: str, **more: Any) -> Server:
         """A server of the test's own, which the docket is on from now."""
-        self.servers.append(Server(self.folder, *options, **more))
-        self.url = self.servers[-1].url
+        self.servers.append(Server(*options, **more))
+        self.url = self.servers[-1].start().url
         return self.servers[-1]
+
+    def group(self, group: Group) -> Group:
+        """Servers that belong together, which the docket is on from now."""
+        self.groups.append(group)
+        self.url = group.start().url
+        return group
 
     def process(self, arguments: Sequence[str]) -> Process:
         self.processes.append(Process(arguments, self._new_log(), self.reports.url))
@@ -131,8 +141,8 @@ class Harness:
         return self.folder / f"process{len(self.processes)}.log"
 
     def clean_up(self) -> None:
-        for server in self.servers:
-            server.clean_up()
+        for server in (*self.servers, *self.groups):
+            server.close()
         for process in self.processes:
             process.clean_up()
             # Shown by pytest if the test failed.

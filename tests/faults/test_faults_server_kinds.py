@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -13,46 +13,21 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
 from docket.errors import ServerUnreachable
-from tests.waiting import WAIT_LIMIT, eventually, eventually_blocking
+from docket.testing.servers import Cluster, Sentinels, ServerProcess
+from tests.waiting import WAIT_LIMIT, eventually
 
 from .conftest import Harness
 from .counted_tasks import CountedTasks, working
-from .servers import Server
-
-NODES = 3
-SLOTS = 16384
 
 
-def cluster_of(harness: Harness) -> list[Server]:
+def cluster_of(harness: Harness) -> Cluster:
     """Three nodes without replicas, each with a third of the slots."""
-    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--appendonly", "yes")
-    nodes = [harness.server(*options, tcp=True) for _ in range(NODES)]
-    for i, node in enumerate(nodes):
-        node.run("CLUSTER", "ADDSLOTSRANGE", i * SLOTS // NODES, (i + 1) * SLOTS // NODES - 1)
-        node.run("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-    for node in nodes[1:]:
-        node.run("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
-    eventually_blocking(lambda: all(is_whole(node) for node in nodes), "the cluster is up")
-    return nodes
+    return harness.group(Cluster("--appendonly", "yes", replicas=0))
 
 
-def is_whole(node: Server) -> bool:
-    info = node.run("CLUSTER", "INFO")
-    text = info.decode() if isinstance(info, bytes) else str(info)
-    return ("cluster_state:ok" in text or "'cluster_state': 'ok'" in text) and (
-        f"cluster_known_nodes:{NODES}" in text or f"'cluster_known_nodes': '{NODES}'" in text
-    )
-
-
-def sentinel_of(harness: Harness) -> tuple[Server, Server, Server]:
+def sentinel_of(harness: Harness) -> Sentinels:
     """A master, a replica and a sentinel that watches them."""
-    master = harness.server(tcp=True)
-    replica = harness.server("--replicaof", "127.0.0.1", str(master.port), tcp=True)
-    sentinel = harness.server(sentinel=True)
-    sentinel.run("SENTINEL", "MONITOR", "main", "127.0.0.1", master.port, 1)
-    for option, value in (("down-after-milliseconds", 500), ("failover-timeout", 3000)):
-        sentinel.run("SENTINEL", "SET", "main", option, value)
-    return master, replica, sentinel
+    return harness.group(Sentinels(replicas=1, sentinels=1))
 
 
 @contextmanager
@@ -68,9 +43,9 @@ def place(harness: Harness, kind: str) -> Iterator[str]:
     elif kind == "valkey":
         yield harness.server(tcp=True).url.replace("redis://", "valkey://")
     elif kind == "cluster":
-        yield f"redis+cluster://127.0.0.1:{cluster_of(harness)[0].port}"
+        yield cluster_of(harness).url
     else:
-        yield f"redis+sentinel://127.0.0.1:{sentinel_of(harness)[2].port}/main/0"
+        yield sentinel_of(harness).url
 
 
 @pytest.mark.parametrize("kind", ["memory", "embedded", "unix", "tcp", "valkey", "cluster", "sentinel"])
@@ -135,14 +110,15 @@ async def close(events: AsyncIterator[object]) -> None:
     await events.aclose()  # type: ignore[attr-defined]
 
 
-async def connections(servers: list[Server]) -> int:
+async def connections(servers: Sequence[ServerProcess]) -> int:
     return sum(len(server.run("CLIENT", "LIST").splitlines()) for server in servers)
 
 
 @pytest.mark.parametrize("kind", ["cluster", "sentinel"])
 async def test_a_thousand_calls_at_once_need_a_handful_of_connections_there_too(harness: Harness, kind: str) -> None:
     with place(harness, kind) as url:
-        servers = [server for server in harness.servers if server is not harness.servers[-1] or kind == "cluster"]
+        group = harness.groups[-1]
+        servers = group.data_servers if isinstance(group, Sentinels) else group.servers
         idle = await connections(servers)
         docket = await harness.docket(url=url)
 
@@ -164,17 +140,15 @@ async def test_a_thousand_calls_at_once_need_a_handful_of_connections_there_too(
 
 
 async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(harness: Harness) -> None:
-    nodes = cluster_of(harness)
-    url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
-    docket = await harness.docket(url=url)
+    cluster = cluster_of(harness)
+    docket = await harness.docket()
     counted = CountedTasks(docket)
-    slot = nodes[0].run("CLUSTER", "KEYSLOT", docket.stream_key)
-    owner = nodes[min(slot * NODES // SLOTS, NODES - 1)]
-    bystander = next(node for node in nodes if node is not owner)
+    owner = cluster.owner(cluster.slot(docket.stream_key))
+    bystander = next(node for node in cluster.nodes if node is not owner)
     async with working(await harness.worker(docket)):
         running = await counted.hold("running")
         bystander.kill()
-        await eventually(lambda: not is_whole(owner), "the cluster is down")
+        await eventually(lambda: not cluster.serves(owner), "the cluster is down")
         with pytest.raises(ServerUnreachable):
             await counted.add("refused")
         bystander.start()
@@ -186,28 +160,18 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(harness:
 
 
 async def test_work_goes_on_after_a_sentinel_has_failed_over(harness: Harness) -> None:
-    master, replica, sentinel = sentinel_of(harness)
-    await eventually(lambda: is_in_sync(replica), "the replica has everything")
-    await eventually(lambda: knows_replica(sentinel), "the sentinel knows it")
-    docket = await harness.docket(url=f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0")
+    group = sentinel_of(harness)
+    [replica] = group.replicas
+    docket = await harness.docket()
     counted = CountedTasks(docket)
     async with working(await harness.worker(docket)):
         running = await counted.hold("running")
         await counted.works("before")
-        await eventually(lambda: is_in_sync(replica), "the replica has everything")
-        master.kill()
+        group.primary.run("SET", "mark", "here")
+        await eventually(lambda: replica.run("GET", "mark") == b"here", "the replica has everything")
+        group.primary.kill()
         await counted.works("after")
         counted.release.set()
         assert await running.get_result(timeout=WAIT_LIMIT) == "running"
     assert counted.starts["running"] == 1
     assert replica.run("ROLE")[0] == b"master"
-
-
-def is_in_sync(replica: Server) -> bool:
-    with replica.client() as client:
-        info = client.info("replication")
-    return info.get("master_link_status") == "up"
-
-
-def knows_replica(sentinel: Server) -> bool:
-    return len(sentinel.run("SENTINEL", "REPLICAS", "main")) == 1

@@ -90,8 +90,7 @@ async def test_a_server_that_comes_with_another_password_ends_the_wait_of_a_work
     worker = await harness.worker(docket)
     run = asyncio.create_task(worker.run_forever())
     await eventually(lambda: docket.server.outages.is_on, "it waits")
-    locked = Server(harness.folder, "--requirepass", "secret", tcp=True, port=server.port)
-    harness.servers.append(locked)
+    harness.server("--requirepass", "secret", tcp=True, port=server.port)
     with pytest.raises(ServerUnsuitable):
         await ends(run, 20)
 
