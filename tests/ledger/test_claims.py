@@ -196,9 +196,9 @@ async def test_what_a_blocked_worker_was_sent_and_has_not_claimed_goes_to_anothe
     unread = ledger_client.read(blocked)
     assert len(unread) == 2
 
-    assert ledger_client.ledger.release_unread(ledger_client.client, blocked, 1, None) == 2
+    assert ledger_client.ledger.put_back_unclaimed(ledger_client.client, blocked, 1, None) == 2
     assert [delivery.key for delivery in await ledger_client.take(other)] == ["unread 1", "unread 2"]
     assert await ledger_client.claim(blocked, unread) == []
-    assert ledger_client.ledger.release_unread(ledger_client.client, blocked, 1, None) == 0
+    assert ledger_client.ledger.put_back_unclaimed(ledger_client.client, blocked, 1, None) == 0
     assert ledger_client.checked_state().running["running"].epoch == run.epoch
     assert {task.losses for task in ledger_client.stored_state().tasks.values()} == {0}

@@ -181,13 +181,13 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("release")
+@situation("put_back_unclaimed")
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     ledger_client.read(worker)
     record = move_away(ledger_client, "k")
-    assert ledger_client.ledger.release_unread(ledger_client.client, worker, 0, None) == 0
+    assert ledger_client.ledger.put_back_unclaimed(ledger_client.client, worker, 0, None) == 0
     return record
 
 

@@ -123,12 +123,12 @@ class WorkerVerbs(ScriptCalls):
         declared, put_back, buried, cancelled, left, look, duty = reply
         return Reclaimed(declared, put_back, buried, cancelled, left, bool(look), Duty(duty))
 
-    def release_unread(self, client: Any, worker: str, runs: int, reading: int | None) -> int:
+    def put_back_unclaimed(self, client: Any, worker: str, runs: int, reading: int | None) -> int:
         """Ends the worker's blocked read and puts back
         its unclaimed deliveries. Returns their number."""
         if reading is not None:
             self.server.unblock(client, reading)
-        return self.ask_blocking(client, "release", (worker.encode(), runs + _UNREAD))
+        return self.ask_blocking(client, "put_back_unclaimed", (worker.encode(), runs + _UNREAD))
 
     def consumers_without_lease(self, client: Any) -> list[bytes]:
         """Consumers of workers that are gone. The server creates such a consumer if it answers a

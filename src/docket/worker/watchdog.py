@@ -75,13 +75,13 @@ class Watchdog:
     def step(self) -> None:
         """If the loop is blocked, releases the deliveries that it has not read to other workers."""
         if self.loop_lag > LOOP_BLOCKED_SECONDS:
-            self._release_unread()
+            self._put_back_unclaimed()
 
-    def _release_unread(self) -> None:
+    def _put_back_unclaimed(self) -> None:
         activity = self._activity()
-        released = self._ledger.release_unread(self._client(), self._lease.worker, activity.runs, activity.reading)
-        if released:
-            logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", released)
+        put_back = self._ledger.put_back_unclaimed(self._client(), self._lease.worker, activity.runs, activity.reading)
+        if put_back:
+            logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", put_back)
 
     def ping(self) -> None:
         """Sends the next ping. If the last one is unanswered

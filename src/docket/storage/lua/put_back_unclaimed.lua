@@ -4,7 +4,7 @@
 -- Returns: number of deliveries put back.
 -- uses: keys, records, placement
 local worker, most = unpack(cmsgpack.unpack(ARGV[2]))
-local released = 0
+local put_back = 0
 permit_when_full()
 for _, stream in ipairs({STREAM, FRONT}) do
   for _, p in ipairs(pending_of(worker, stream, most)) do
@@ -16,8 +16,8 @@ for _, stream in ipairs({STREAM, FRONT}) do
       drop_entries(stream, {p[1]})
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
-      released = released + 1
+      put_back = put_back + 1
     end
   end
 end
-return released
+return put_back
