@@ -148,7 +148,7 @@ class Fleet:
                 await execution.sync()
         await asyncio.sleep(1.5)
         spent = self._scripts() - before
-        for always in ("renew", "reclaim", "sweep", "inspect", "strays", "census"):
+        for always in ("renew", "reclaim", "sweep", "correct_leases", "unknown_deliveries", "count"):
             del spent[always]
         # This process adds them one by one.
         self.figures.scripts_per_task = spent.total() / tasks + 1

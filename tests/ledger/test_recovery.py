@@ -264,7 +264,7 @@ async def test_a_clock_that_was_set_back_leaves_no_lease_for_ever(ledger_client:
     ledger_client.stall(-86_400_000)
     assert not ledger_client.renew(other).reclaiming_is_due
     assert ledger_client.stored_state().leases[worker] > ledger_client.now() + LEASE_MS
-    ledger_client.ledger.inspect(ledger_client.client)
+    ledger_client.ledger.correct_leases(ledger_client.client)
     assert ledger_client.stored_state().leases[worker] <= ledger_client.now() + LEASE_MS
     end_grace(ledger_client)
     ledger_client.end_lease(worker)

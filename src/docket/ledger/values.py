@@ -153,7 +153,7 @@ class UnknownEntry(Entry):
 
 
 class Duty(enum.IntEnum):
-    """The duty of a worker in the fleet. The leader stages, sweeps and inspects leases. The deputy
+    """The duty of a worker in the fleet. The leader stages, sweeps and checks leases. The deputy
     takes over if the leader is late."""
 
     NONE = 0

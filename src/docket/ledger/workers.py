@@ -17,7 +17,7 @@ from .rows import WorkerRow
 from .script_calls import ScriptCalls
 from .values import Delivery, Duty, Reclaimed, RegistrationReply, Renewal
 
-_INSPECTED = 100
+_LEASES_AT_ONCE = 100
 # The most deliveries, in addition to its runs, that may be in a worker's socket.
 _UNREAD = 100
 
@@ -136,12 +136,12 @@ class WorkerVerbs(ScriptCalls):
         streams = (self.keys.stream, self.keys.front)
         return consumers_without_lease(self.server, client, streams, GROUP, self.keys.leases)
 
-    def inspect(self, client: Any) -> None:
+    def correct_leases(self, client: Any) -> None:
         """Corrects leases that end too far in the future
         because the server's clock was set back."""
         cursor = b"0"
         while True:
-            cursor = self.ask_blocking(client, "inspect", (cursor, _INSPECTED))
+            cursor = self.ask_blocking(client, "correct_leases", (cursor, _LEASES_AT_ONCE))
             if cursor == b"0":
                 return
 

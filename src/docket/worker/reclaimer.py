@@ -19,13 +19,13 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 # Every so many seconds the leader checks all leases,
 # in case no renewal has reported one that has ended.
-INSPECT_EVERY = 60.0
+CHECK_LEASES_EVERY = 60.0
 CONSUMERS_PER_REQUEST = 100
 
 
 class Reclaimer:
     """Reclaims when a renewal reports that it is due.
-    The leader also inspects all leases at intervals.
+    The leader also checks all leases at intervals.
 
     The reclaimer runs in the renewal thread. A step may take long, so it calls `renew` to keep the
     worker's own lease; `renew` returns False if that lease is gone. `call_in_loop` calls a function
@@ -50,30 +50,30 @@ class Reclaimer:
         self._labels = labels
         self._renew = renew
         self._call_in_loop = call_in_loop
-        self._next_inspection = steady_seconds()
+        self._next_lease_check = steady_seconds()
         self._stopping = stopping
 
     def step(self, renewal: Renewal) -> None:
-        """Reclaims if the renewal reports that it is due, and inspects if it is time."""
-        inspects = self._duties.leads and steady_seconds() >= self._next_inspection
-        if inspects:
-            self._ledger.inspect(self._client())
-            self._next_inspection = steady_seconds() + INSPECT_EVERY
-        if inspects or renewal.reclaiming_is_due:
-            self._reclaim(inspects=inspects)
+        """Reclaims if the renewal reports that it is due, and checks all leases if it is time."""
+        checks_leases = self._duties.leads and steady_seconds() >= self._next_lease_check
+        if checks_leases:
+            self._ledger.correct_leases(self._client())
+            self._next_lease_check = steady_seconds() + CHECK_LEASES_EVERY
+        if checks_leases or renewal.reclaiming_is_due:
+            self._reclaim(finds_consumers=checks_leases)
 
-    def _reclaim(self, *, inspects: bool) -> None:
+    def _reclaim(self, *, finds_consumers: bool) -> None:
         """Repeats until no worker is left to declare dead and no task is left to put back. With
-        `inspects`, also finds stream consumers that have no lease."""
+        `finds_consumers`, also finds stream consumers that have no lease."""
         total = Reclaimed()
         try:
-            self._reclaim_all(total, inspects=inspects)
+            self._reclaim_all(total, finds_consumers=finds_consumers)
         finally:
             self._report(total)
 
-    def _reclaim_all(self, total: Reclaimed, *, inspects: bool) -> None:
+    def _reclaim_all(self, total: Reclaimed, *, finds_consumers: bool) -> None:
         lease = self._lease
-        consumers = self._ledger.consumers_without_lease(self._client()) if inspects else []
+        consumers = self._ledger.consumers_without_lease(self._client()) if finds_consumers else []
         while not self._stopping.is_set():
             step = self._ledger.reclaim(
                 self._client(),
@@ -87,8 +87,8 @@ class Reclaimer:
             if step.duty is not self._duties.duty and self._duties.willing:
                 self._call_in_loop(self._duties.assign, step.duty)
             consumers = consumers[CONSUMERS_PER_REQUEST:]
-            if step.look_for_consumers and not inspects:
-                inspects, consumers = True, self._ledger.consumers_without_lease(self._client())
+            if step.look_for_consumers and not finds_consumers:
+                finds_consumers, consumers = True, self._ledger.consumers_without_lease(self._client())
             if not step.left and not consumers:
                 return
             if lease.age >= lease.beat and not self._renew():
