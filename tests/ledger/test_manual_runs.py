@@ -48,7 +48,7 @@ async def test_a_lease_by_hand_can_be_extended(ledger_client: LedgerClient) -> N
     await ledger_client.add("k")
     hand, _ = await claim(ledger_client, "k")
     end_lease(ledger_client, hand)
-    await ledger_client.ledger.extend_claims([hand], LEASE_MS)
+    await ledger_client.ledger.renew_manual_leases([hand], LEASE_MS)
     assert ledger_client.sweep() == 0
 
 

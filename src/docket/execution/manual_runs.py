@@ -63,7 +63,7 @@ class ManualRuns:
 
     async def _extend(self) -> None:
         try:
-            await self._ledger.extend_claims(list(self._lease_ids.values()), self._lease_ms)
+            await self._ledger.renew_manual_leases(list(self._lease_ids.values()), self._lease_ms)
             self._ledger.server.outages.passed(self)
         except TRANSIENT as error:
             self._ledger.server.outages.failed(self, "renewing the leases of manual runs", error)

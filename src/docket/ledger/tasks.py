@@ -106,9 +106,9 @@ class TaskVerbs(ScriptCalls):
         now, epoch = await self.ask("claim_by_key", (text_bytes(key), text_bytes(lease_id), as_json(worker), lease_ms))
         return now, epoch
 
-    async def extend_claims(self, lease_ids: Sequence[str], lease_ms: int) -> None:
+    async def renew_manual_leases(self, lease_ids: Sequence[str], lease_ms: int) -> None:
         """Extends the leases of runs that were claimed by key."""
-        await self.ask("extend_claims", (lease_ms, [text_bytes(lease_id) for lease_id in lease_ids]))
+        await self.ask("renew_manual_leases", (lease_ms, [text_bytes(lease_id) for lease_id in lease_ids]))
 
     async def get(self, key: str) -> TaskStatus:
         task, run, progress, finished = await self.ask("get", (text_bytes(key),))

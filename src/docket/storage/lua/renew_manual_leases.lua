@@ -1,4 +1,4 @@
--- Extends the leases of runs that were claimed by key.
+-- Renews the leases of manual runs (claimed by key, without a worker).
 -- ARGV[2]: msgpack {lease ms, list of lease ids}.
 -- Returns: server ms.
 -- uses: keys
