@@ -81,7 +81,7 @@ class PayloadStore:
             if not payload.ends_a_run:
                 raise
             args = ("", payload.id, payload.data, payload.ttl_ms)
-            await self._server.run_alone(STORING, "store", [self._keys.root], *args, patience=patience)
+            await self._server.run_alone(STORING, "store_payload", [self._keys.root], *args, patience=patience)
 
     async def connect(self) -> None:
         """Opens the connection for storing payloads."""
