@@ -108,7 +108,7 @@ async def test_an_import_that_is_cut_off_goes_on_where_it_was(knowing: Docket, m
     async def cut_off(script: str, arguments: Any) -> Any:
         reply = await ask(script, arguments)
         calls.append(script)
-        if calls.count("adopt") == 2:
+        if calls.count("import_tasks") == 2:
             raise ConnectionError("cut off")
         return reply
 

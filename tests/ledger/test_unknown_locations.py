@@ -239,12 +239,12 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("adopt")
+@situation("import_tasks")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client, due_ms=ledger_client.later())
     # The other program's call of the same key, whose times are in seconds.
     ledger_client.client.zadd(ledger_client.ledger.keys.key("queue"), {"k": 1})
-    assert await ledger_client.ledger.ask("adopt", [("queue", "", b"k", 1000, b"f", CALL, 1, 0)]) == [2]
+    assert await ledger_client.ledger.ask("import_tasks", [("queue", "", b"k", 1000, b"f", CALL, 1, 0)]) == [2]
     return record
 
 

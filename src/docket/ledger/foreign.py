@@ -103,7 +103,7 @@ async def import_foreign(ledger: Ledger, payloads: Payloads) -> Imported:
         for task in page:
             if task.payload is not None:
                 await ledger.payloads.store(task.payload)
-        answers: list[int] = await ledger.ask("adopt", [task.item() for task in page])
+        answers: list[int] = await ledger.ask("import_tasks", [task.item() for task in page])
         for task, answer in zip(page, answers, strict=True):
             if answer == _PAYLOAD_MISSING:
                 answer = await _adopt_again(ledger, task)
@@ -123,12 +123,12 @@ async def _adopt_again(ledger: Ledger, task: _Task) -> int:
     for _ in range(_TRIES):
         if answer == _PAYLOAD_MISSING and task.payload is not None:
             await ledger.payloads.store(task.payload)
-            (answer,) = await ledger.ask("adopt", [task.item()])
+            (answer,) = await ledger.ask("import_tasks", [task.item()])
     return answer
 
 
 async def _pages(ledger: Ledger, payloads: Payloads, imported: Imported) -> AsyncIterator[list[_Task]]:
-    """All foreign tasks, page by page. The caller adopts a page before the next page is read."""
+    """All foreign tasks, page by page. The caller imports a page before the next page is read."""
     async for rows in _scheduled(ledger):
         yield _read(rows, payloads, imported)
     for source in ("stream", "foreign"):

@@ -33,7 +33,7 @@ local function forget(key)
   if type(state) == 'string' then call('DEL', P .. 'runs:' .. key, P .. 'progress:' .. key) end
 end
 
-local function adopt(source, id, key, due, name, call_bytes, attempt, stored)
+local function import_task(source, id, key, due, name, call_bytes, attempt, stored)
   if not exists(source, id, key) then return 0 end
   local payload = stored == 1 and named_payload(call_bytes)
   if call('HEXISTS', TASKS, key) == 1 then
@@ -57,5 +57,5 @@ end
 
 ensure_groups()
 local answer = {}
-for i, item in ipairs(cmsgpack.unpack(ARGV[2])) do answer[i] = adopt(unpack(item)) end
+for i, item in ipairs(cmsgpack.unpack(ARGV[2])) do answer[i] = import_task(unpack(item)) end
 return answer
