@@ -4,7 +4,7 @@
 -- ARGV[2]: msgpack {key, epoch, list of {limit, most}, ttl ms, what the run took from other
 --   limits}.
 -- Returns: 1 acquired, 2 parked or 0 lost; the number of the full limit, counted from 1, or 0.
--- uses: keys, records, placement, slots, removal, endings, admission
+-- uses: keys, records, placement, limit_slots, removal, endings, admission
 local key, epoch, limits, ttl, taken = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()
 local run_bytes, bytes = call('HGET', RUNNING, key), call('HGET', TASKS, key)

@@ -7,7 +7,7 @@
 -- Returns: workers declared dead, deliveries put back, buried, cancelled, number of workers left to
 --   declare and recover, whether the caller should search for consumers without a lease, duty of
 --   the worker that asks (1 leader, 2 deputy, 0 none).
--- uses: keys, records, fleet, foreign, suspects, placement, slots, removal, endings, workers
+-- uses: keys, records, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings =
   unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5

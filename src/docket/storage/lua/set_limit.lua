@@ -2,7 +2,7 @@
 -- slot.
 -- ARGV[2]: msgpack {cursor, group, most}.
 -- Returns: next cursor ('0' at the end).
--- uses: keys, slots
+-- uses: keys, limit_slots
 local cursor, group, most = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', LIMITS, cursor, 'COUNT', 200)
 for i = 1, #page[2], 2 do

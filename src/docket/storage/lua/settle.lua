@@ -13,7 +13,7 @@
 -- Returns: per run: 1 done, 0 lost (the run no longer counts), 2 kept (no other live worker knows
 --   its function), 3 cancelled instead, 4 the payload is missing (the script changed nothing), 5
 --   done, and no other live worker knows its function.
--- uses: keys, records, payloads, suspects, unknown_functions, placement, slots, settlements, endings, admission
+-- uses: keys, records, payloads, suspects, unknown_functions, placement, limit_slots, settlements, endings, admission
 local DONE = 1
 local cancelled_ttl, offered_by, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()

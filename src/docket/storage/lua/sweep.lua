@@ -1,7 +1,7 @@
 -- Repairs a page of unfinished tasks that no ordinary path reaches (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: number of tasks read, number of tasks repaired.
--- uses: keys, records, unknown_functions, placement, slots, removal, endings
+-- uses: keys, records, unknown_functions, placement, limit_slots, removal, endings
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEEP_CURSOR, 'at', 'cursor')

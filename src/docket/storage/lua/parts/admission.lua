@@ -1,5 +1,5 @@
 -- Shared by the scripts that decide whether a run may begin.
--- uses: keys, records, placement, slots, removal, endings
+-- uses: keys, records, placement, limit_slots, removal, endings
 local LOST_RUN, ADMIT, DELAY, DROP = 0, 1, 2, 3
 
 -- The run and the task of this epoch, or nil if the run no longer counts.

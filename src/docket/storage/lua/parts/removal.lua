@@ -1,5 +1,5 @@
 -- Removes a task from its location, and ends its run.
--- uses: keys, records, suspects, unknown_functions, placement, slots
+-- uses: keys, records, suspects, unknown_functions, placement, limit_slots
 
 -- Whether the id is the lease of a run that was claimed by key, outside of a worker.
 local function is_manual(worker)

@@ -1,5 +1,5 @@
 -- Deregisters a worker.
--- uses: keys, records, fleet, suspects, slots
+-- uses: keys, records, fleet, suspects, limit_slots
 
 -- The server may still answer a blocking read of a dead worker for this long.
 local LATE_READ_MS = 7000
