@@ -107,7 +107,7 @@ class TaskVerbs(ScriptCalls):
         return now, epoch
 
     async def renew_manual_leases(self, lease_ids: Sequence[str], lease_ms: int) -> None:
-        """Extends the leases of runs that were claimed by key."""
+        """Renews the leases of manual runs."""
         await self.ask("renew_manual_leases", (lease_ms, [text_bytes(lease_id) for lease_id in lease_ids]))
 
     async def get(self, key: str) -> TaskStatus:
