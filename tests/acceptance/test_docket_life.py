@@ -163,7 +163,7 @@ async def test_the_exception_of_a_task_is_read_from_there_too(docket: Docket) ->
     assert (type(error), error.args) == (LookupError, ("smoke",))
 
 
-async def test_a_client_puts_the_result_of_a_run_by_hand_there(docket: Docket) -> None:
+async def test_a_client_puts_the_result_of_a_manual_run_there(docket: Docket) -> None:
     execution = await docket.add(answer, key="k")()
     await execution.claim("by hand")
     data = base64.b64encode(pickle.dumps({"answer": 42})).decode()

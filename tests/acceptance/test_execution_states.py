@@ -217,7 +217,7 @@ async def test_a_client_may_claim_an_execution_and_complete_it(docket: Docket) -
     assert execution.completed_at is not None
 
 
-async def test_a_run_by_hand_keeps_its_task_while_the_docket_is_open(name: str, url: str) -> None:
+async def test_a_manual_run_keeps_its_task_while_the_docket_is_open(name: str, url: str) -> None:
     lease = {"heartbeat_interval": timedelta(milliseconds=100), "missed_heartbeats": 3}
     async with Docket(name=name, url=url, **lease) as docket, worker_for(docket) as worker:
         execution = await docket.add(noop, key="k")()
@@ -232,7 +232,7 @@ async def test_a_run_by_hand_keeps_its_task_while_the_docket_is_open(name: str, 
         assert execution.state == ExecutionState.COMPLETED
 
 
-async def test_a_run_by_hand_whose_docket_was_closed_is_run_by_a_worker(docket: Docket) -> None:
+async def test_a_manual_run_whose_docket_was_closed_is_run_by_a_worker(docket: Docket) -> None:
     ran: list[int] = []
 
     async def work() -> None:
@@ -255,7 +255,7 @@ async def test_a_run_by_hand_whose_docket_was_closed_is_run_by_a_worker(docket: 
     assert ran == [1]
 
 
-async def test_a_run_by_hand_that_no_longer_counts_is_told_so(docket: Docket) -> None:
+async def test_a_manual_run_that_no_longer_counts_is_told_so(docket: Docket) -> None:
     execution = await docket.add(noop, key="k")()
     await execution.claim("by hand")
     await docket.replace(noop, later(), "k")()
@@ -267,7 +267,7 @@ async def test_a_run_by_hand_that_no_longer_counts_is_told_so(docket: Docket) ->
     assert execution.state == ExecutionState.SCHEDULED
 
 
-async def test_ending_a_run_by_hand_again_after_a_lost_answer_is_no_error(docket: Docket) -> None:
+async def test_ending_a_manual_run_again_after_a_lost_answer_is_no_error(docket: Docket) -> None:
     execution = await docket.add(noop, key="k")()
     await execution.claim("by hand")
     epoch = execution.epoch
@@ -279,7 +279,7 @@ async def test_ending_a_run_by_hand_again_after_a_lost_answer_is_no_error(docket
     assert execution.state == ExecutionState.COMPLETED
 
 
-async def test_what_is_scheduled_in_a_run_by_hand_follows_it(docket: Docket) -> None:
+async def test_what_is_scheduled_in_a_manual_run_follows_it(docket: Docket) -> None:
     execution = await docket.add(noop, key="k")()
     await execution.claim("by hand")
     execution.when = later()

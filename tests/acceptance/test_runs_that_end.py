@@ -170,7 +170,7 @@ async def test_a_task_that_schedules_itself_again_shows_its_endings_too(docket: 
     assert states(events) == ["running", "completed", "scheduled"]
 
 
-async def test_a_run_by_hand_that_goes_on_shows_its_ending(docket: Docket) -> None:
+async def test_a_manual_run_that_goes_on_shows_its_ending(docket: Docket) -> None:
     async def tick() -> None: ...
 
     execution = await docket.add(tick, key="k")()

@@ -191,7 +191,7 @@ def test_ctrl_c_typed_once_is_one_order_to_each_process(url: str, docket_command
         terminal.close()
 
 
-def test_told_twice_all_processes_hand_back_what_they_run(url: str, start: Start, docket_command: Command) -> None:
+def test_told_twice_all_processes_requeue_what_they_run(url: str, start: Start, docket_command: Command) -> None:
     docket_command("tasks", "sleep", "3600", "--url", url, "--key", "nap")
     supervisor = start("worker", "--url", url, *TWO)
     supervisor.says("{nap}")
@@ -284,5 +284,5 @@ def test_a_long_task_does_not_hold_up_a_reload(
     worker = start("worker", "--url", url, "--tasks", shop, "--reload")
     worker.says("{nap}")
     os.utime(folder / "shop.py")
-    eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was handed back and begun anew:\n{worker.output}")
+    eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was requeued and begun anew:\n{worker.output}")
     docket_command("clear", "--url", url)

@@ -102,7 +102,7 @@ def test_told_twice_a_worker_hands_back_what_it_runs(url: str, start: Start, doc
     assert [(task["key"], task["state"]) for task in found["tasks"]] == [("nap", "queued")]
 
 
-def test_past_the_grace_period_what_still_runs_is_handed_back(url: str, start: Start, docket_command: Command) -> None:
+def test_past_the_grace_period_what_still_runs_is_requeued(url: str, start: Start, docket_command: Command) -> None:
     docket_command("tasks", "sleep", "60", "--url", url, "--key", "nap")
     worker = start("worker", "--url", url, "--grace-period", "200ms")
     worker.says("{nap}")

@@ -125,7 +125,7 @@ class Harness:
         return process
 
     async def at_work(self, docket: Docket, *workers: WorkerProcess) -> None:
-        """Returns when all of them are on the roster."""
+        """Returns when all of them are registered."""
 
         async def present() -> bool:
             ended = [worker for worker in workers if worker.exit_code is not None]

@@ -35,7 +35,7 @@ async def test_workers_that_come_and_go_leave_nothing_behind(harness: Harness) -
         process.kill()
     async with working(await harness.worker(docket, name="the last")):
         await counted.works("after")
-        await eventually(lambda: has_only(docket, {"the last"}), "the dead are off the roster")
+        await eventually(lambda: has_only(docket, {"the last"}), "the dead workers are no longer registered")
         assert await consumers(docket) <= 1
         await counted.works("afterwards")
 

@@ -56,7 +56,7 @@ async def is_member(docket: Docket, set_name: str, worker: Worker) -> bool:
     return worker.id.encode() in await docket.server.client.zrange(docket.key(set_name), 0, -1)
 
 
-async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again(harness: Harness) -> None:
+async def test_a_direct_delivery_message_that_comes_late_does_not_start_its_task_again(harness: Harness) -> None:
     """The message arrives when the task runs, found without it, and when no slot is free."""
     server, holding = harness.server(), Holding()
     async with Proxy(server) as proxy:
@@ -79,7 +79,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
                 await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
                 proxy.messages.set()
                 await within(heard.wait())
-                # What would be handed back goes to the front, before this one.
+                # What would be requeued goes to the front, before this one.
                 await near.add(holding.hold)("after", LARGE)
                 await holding.has("after")
                 holding.over.set()
@@ -88,7 +88,7 @@ async def test_a_hand_over_message_that_comes_late_does_not_start_its_task_again
 
 
 @pytest.mark.parametrize("meanwhile", ["replaced", "cancelled"])
-async def test_a_hand_over_message_that_comes_late_starts_nothing_that_no_longer_counts(
+async def test_a_direct_delivery_message_that_comes_late_starts_nothing_that_no_longer_counts(
     harness: Harness, meanwhile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message is held up for longer than a second. When
@@ -187,7 +187,7 @@ async def test_slots_of_a_run_that_was_replaced_while_its_worker_was_cut_off_are
 async def test_a_task_given_up_by_a_worker_that_was_cut_off_begins_again_as_soon_as_the_server_is_reachable(
     harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Not found by the look for unknown deliveries, but handed back.
+    # Not found by the look for unknown deliveries, but requeued.
     monkeypatch.setattr(unknown_deliveries, "RECHECK_SECONDS", 600.0)
     server = harness.server()
     began: list[str] = []

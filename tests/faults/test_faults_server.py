@@ -119,7 +119,7 @@ async def test_workers_rebuild_what_somebody_has_removed(harness: Harness, disas
         await counted.works("after")
         ticks = 0
         await eventually(lambda: ticks > 2, "the automatic task is back")
-        await eventually(lambda: roster(docket, 2), "both are on the roster")
+        await eventually(lambda: are_registered(docket, 2), "both are registered")
         counted.release.set()
         await eventually(lambda: all(counted.finished[e.key] for e in running), "what ran has ended")
         if disaster != DISASTERS["FLUSHALL"]:
@@ -128,7 +128,7 @@ async def test_workers_rebuild_what_somebody_has_removed(harness: Harness, disas
     assert all(counted.starts[e.key] == 1 for e in running), counted.starts
 
 
-async def roster(docket: Docket, count: int) -> bool:
+async def are_registered(docket: Docket, count: int) -> bool:
     return len(await docket.workers()) == count
 
 

@@ -242,7 +242,7 @@ async def test_a_task_whose_result_never_arrives_is_delivered_again(
     assert starts == [False, True]
 
 
-async def test_a_worker_that_cannot_even_hand_back_lets_its_lease_go(harness: Harness, impatient: None) -> None:
+async def test_a_worker_that_cannot_even_requeue_lets_its_lease_go(harness: Harness, impatient: None) -> None:
     server = harness.server()
     starts: list[str] = []
 

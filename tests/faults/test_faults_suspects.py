@@ -158,7 +158,7 @@ async def test_a_worker_that_was_told_to_stop_and_is_killed_in_its_grace_period_
     assert await dead_letters(docket) == []
 
 
-async def test_tasks_that_stopping_workers_hand_back_have_not_lost_a_worker(harness: Harness) -> None:
+async def test_tasks_that_stopping_workers_requeue_have_not_lost_a_worker(harness: Harness) -> None:
     docket = await harness.docket(lease=LEASE)
     execution = await docket.add(tasks.hold, key="task")("go")
     for starts in range(1, 4):
@@ -236,7 +236,7 @@ async def test_a_suspect_is_not_to_blame_for_another_worker_of_its_process(harne
 
 
 async def test_a_task_that_asks_its_own_process_to_stop_is_taken_for_an_operator(harness: Harness) -> None:
-    """A process that is told to stop hands back what runs, whoever
+    """A process that is told to stop requeues what runs, whoever
     told it: no loss, and the task is the first in line."""
     docket = await harness.docket(lease=LEASE)
     execution = await docket.add(tasks.leave, key="task")("terminate")

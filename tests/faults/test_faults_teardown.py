@@ -48,7 +48,7 @@ def closed_after(process: Process) -> float:
 
 
 async def assert_task_is_free(harness: Harness) -> None:
-    """The worker is off the roster, and the next one
+    """The worker is no longer registered, and the next one
     has the task without waiting for a lease to end."""
     docket = await harness.docket("teardown")
     assert await docket.workers() == []
@@ -79,7 +79,7 @@ async def test_a_process_with_its_own_memory_server_ends_whatever_is_closed_firs
 
 
 @pytest.mark.parametrize("order", LOOP_GONE)
-async def test_a_worker_whose_event_loop_is_gone_is_off_the_roster_when_its_process_ends(
+async def test_a_worker_whose_event_loop_is_gone_is_no_longer_registered_when_its_process_ends(
     harness: Harness, order: str
 ) -> None:
     harness.server(tcp=True)
@@ -154,7 +154,7 @@ async def test_a_server_that_hangs_keeps_nothing_from_closing(
 async def test_a_server_that_hangs_keeps_no_worker_from_stopping(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, order: str, seconds: float
 ) -> None:
-    """Endings, the place on the roster and connections
+    """Endings, the registration and connections
     are waited for together, not one after the other."""
     server = harness.server(tcp=True)
     monkeypatch.setenv("SERVER_PID", str(server.pid))

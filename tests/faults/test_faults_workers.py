@@ -207,7 +207,7 @@ async def test_the_log_tells_of_a_signal_and_of_the_tasks_that_still_run(
     assert len(said) == 3
 
 
-async def test_what_outlives_the_grace_period_is_handed_back_at_once(harness: Harness) -> None:
+async def test_what_outlives_the_grace_period_is_requeued_at_once(harness: Harness) -> None:
     # A lease that nobody waits for: the task must come back long before it ends.
     docket = await harness.docket(lease=60.0)
     leaving = harness.worker_process(lease=60.0, grace=0.5)

@@ -304,7 +304,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         values.pop(family, None)
     # Offers end by themselves: that of a worker who is gone harms nobody.
     values.pop("offers", None)
-    # So do the leases of runs by hand.
+    # So do the leases of manual runs.
     values.pop("manual-leases", None)
     stored_state.others |= set(values)
     return stored_state
@@ -456,7 +456,7 @@ def _workers(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     for what, names in (
         ("a lease's length", b.lengths),
         ("a duty", {b.fleet[name] for name in ("leader", "deputy") if name in b.fleet}),
-        ("a hand-over", b.handed),
+        ("a direct delivery", b.handed),
         ("a reserved suspect", set(b.suspects.reserved)),
         ("a suspect given up", b.suspects.unwilling),
         ("the number of runs", set(b.suspects.had_one_run)),

@@ -311,7 +311,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert answers == expected, (answers, expected)
 
     def _ending(self, run: Delivery) -> Ending:
-        kind = self._draw(st.sampled_from(["finish", "reschedule", "hand back", "unknown"]))
+        kind = self._draw(st.sampled_from(["finish", "reschedule", "requeue", "unknown"]))
         if kind == "finish":
             state, dead = self._draw(st.sampled_from([("completed", False), ("failed", False), ("failed", True)]))
             return Ending(run.key, run.epoch, kind, state=state, dead_letter=dead)
@@ -328,7 +328,7 @@ class LedgerMachine(RuleBasedStateMachine):
         delay = 3_600_000 if ending.later else 0
         if ending.kind == "finish":
             return ended(run, ExecutionState(ending.state), dead_letter=ending.dead_letter)
-        if ending.kind == "hand back":
+        if ending.kind == "requeue":
             return requeue(run.key, run.epoch, delay_ms=delay)
         if ending.kind == "unknown":
             return unknown_function(run.key, run.epoch, only_if_known=ending.only_if_known)

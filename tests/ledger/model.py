@@ -61,7 +61,7 @@ class ModelTask:
 class Ending:
     key: str
     epoch: int
-    kind: str  # "finish", "reschedule", "hand back" or "unknown"
+    kind: str  # "finish", "reschedule", "requeue" or "unknown"
     state: str = "completed"
     dead_letter: bool = False
     later: bool = False

@@ -92,7 +92,7 @@ async def test_a_cancelled_a_lost_and_a_retried_task_are_told_of(
     ledger_client: LedgerClient, listener: Listener
 ) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.add("cancelled", "retried", "handed back", "lost")
+    await ledger_client.add("cancelled", "retried", "requeued", "lost")
     await ledger_client.ledger.cancel("cancelled")
     retried, back, _ = await ledger_client.take(worker)
     await ledger_client.settle(reschedule(retried.key, retried.epoch, attempt=2, delay_ms=60_000))

@@ -46,7 +46,7 @@ async def one_epoch_for_two(ledger_client: LedgerClient) -> tuple[tuple[str, Del
         lambda run: requeue(run.key, run.epoch),
         lambda run: reschedule(run.key, run.epoch, attempt=2, delay_ms=0),
     ],
-    ids=["finish", "bury", "hand back", "reschedule"],
+    ids=["finish", "bury", "requeue", "reschedule"],
 )
 async def test_a_run_that_the_replica_never_heard_of_cannot_end_the_run_that_has_its_epoch(
     ledger_client: LedgerClient, ending: Callable[[Delivery], Settlement]

@@ -1,5 +1,5 @@
-"""What a run took of its limits and did not use: given back
-by the write that ends the run, and by nothing else."""
+"""Only the write that ends a run gives back what the
+run took from its limits and did not use."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ async def test_a_limit_raised_beside_a_full_one_lets_those_in_who_wait_for_it(le
     ledger_client.checked_state()
 
 
-@pytest.mark.parametrize("lost_by", ["cancel", "replace", "replace while it runs", "retry", "hand back", "finish"])
+@pytest.mark.parametrize("lost_by", ["cancel", "replace", "replace while it runs", "retry", "requeue", "finish"])
 async def test_a_slot_kept_for_one_who_was_woken_is_free_when_it_does_not_come(
     ledger_client: LedgerClient, lost_by: str
 ) -> None:
@@ -188,7 +188,7 @@ async def test_a_slot_kept_for_one_who_was_woken_is_free_when_it_does_not_come(
             await ledger_client.add("t1", replace=True)
         elif lost_by == "retry":
             await ledger_client.settle(reschedule("t1", woken.epoch, attempt=2, delay_ms=60_000))
-        elif lost_by == "hand back":
+        elif lost_by == "requeue":
             await ledger_client.settle(requeue("t1", woken.epoch))
         else:
             await ledger_client.settle(completed(woken))

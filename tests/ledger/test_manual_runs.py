@@ -1,5 +1,4 @@
-"""Runs that are claimed by hand: a lease of their
-own, and the sweep for those whose lease has ended."""
+"""Manual runs have a lease of their own. The sweep puts back those whose lease has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def end_lease(ledger_client: LedgerClient, hand: str) -> None:
     ledger_client.client.zadd(ledger_client.ledger.keys.key("manual-leases"), {hand: 1}, xx=True)
 
 
-async def test_a_run_by_hand_is_left_alone_while_its_lease_holds(ledger_client: LedgerClient) -> None:
+async def test_a_manual_run_is_left_alone_while_its_lease_holds(ledger_client: LedgerClient) -> None:
     for key, options in {"ready": {}, "scheduled": {"due_ms": ledger_client.later()}}.items():
         await ledger_client.add(key, **options)
         _, run = await claim(ledger_client, key)
@@ -30,7 +29,7 @@ async def test_a_run_by_hand_is_left_alone_while_its_lease_holds(ledger_client: 
     ledger_client.checked_state()
 
 
-async def test_a_run_by_hand_whose_lease_has_ended_is_put_back(ledger_client: LedgerClient) -> None:
+async def test_a_manual_run_whose_lease_has_ended_is_put_back(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     hand, run = await claim(ledger_client, "k")
@@ -44,7 +43,7 @@ async def test_a_run_by_hand_whose_lease_has_ended_is_put_back(ledger_client: Le
     assert await ledger_client.settle(completed(again)) == [SettleResult.DONE]
 
 
-async def test_a_lease_by_hand_can_be_extended(ledger_client: LedgerClient) -> None:
+async def test_a_manual_lease_can_be_extended(ledger_client: LedgerClient) -> None:
     await ledger_client.add("k")
     hand, _ = await claim(ledger_client, "k")
     end_lease(ledger_client, hand)
@@ -52,14 +51,14 @@ async def test_a_lease_by_hand_can_be_extended(ledger_client: LedgerClient) -> N
     assert ledger_client.sweep() == 0
 
 
-async def test_a_caller_that_runs_a_task_by_hand_is_not_on_the_roster(ledger_client: LedgerClient) -> None:
+async def test_a_caller_that_has_a_manual_run_is_not_in_the_list_of_workers(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     await claim(ledger_client, "k")
     assert [row.id for row in await ledger_client.ledger.list_workers()] == [worker]
 
 
-async def test_the_sweep_forgets_leases_by_hand_that_have_ended(ledger_client: LedgerClient) -> None:
+async def test_the_sweep_forgets_manual_leases_that_have_ended(ledger_client: LedgerClient) -> None:
     await ledger_client.add("k")
     hand, run = await claim(ledger_client, "k")
     await ledger_client.settle(completed(run))

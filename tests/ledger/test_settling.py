@@ -140,14 +140,14 @@ async def test_a_time_that_has_passed_means_now(ledger_client: LedgerClient) -> 
 
 async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.add("finished", "retried", "handed back")
+    await ledger_client.add("finished", "retried", "requeued")
     runs = await ledger_client.take(worker)
     for run in runs:
         assert await ledger_client.ledger.cancel(run.key) == 2
     answers = await ledger_client.settle(
         completed(runs[0]),
         reschedule("retried", runs[1].epoch, attempt=2, delay_ms=60_000),
-        requeue("handed back", runs[2].epoch),
+        requeue("requeued", runs[2].epoch),
     )
     assert answers == [DONE, CANCELLED, CANCELLED]
     stored_state = ledger_client.checked_state()
@@ -155,7 +155,7 @@ async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(ledger_
     assert {k: r.state.value for k, r in stored_state.finished.items()} == {
         "finished": "completed",
         "retried": "cancelled",
-        "handed back": "cancelled",
+        "requeued": "cancelled",
     }
 
 

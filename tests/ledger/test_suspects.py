@@ -260,7 +260,7 @@ async def test_a_lost_worker_that_says_it_stops_is_not_noted(ledger_client: Ledg
     assert not ledger_client.checked_state().stopping
 
 
-async def test_a_hand_back_does_not_count_as_a_loss(ledger_client: LedgerClient) -> None:
+async def test_a_requeue_does_not_count_as_a_loss(ledger_client: LedgerClient) -> None:
     await ledger_client.add("k")
     for _ in range(5):
         worker = await ledger_client.hire()
@@ -272,7 +272,7 @@ async def test_a_hand_back_does_not_count_as_a_loss(ledger_client: LedgerClient)
     for losses in (1, 2):
         await lose(ledger_client, "k")
         assert ledger_client.checked_state().tasks["k"].losses == losses
-    # Handed back by the worker that it had to itself: still a suspect, and not lost once more.
+    # Requeued by the worker that it had to itself: still a suspect, and not lost once more.
     worker = await ledger_client.hire()
     (run,) = await ledger_client.take(worker)
     await ledger_client.settle(requeue("k", run.epoch, begun=True))
@@ -659,7 +659,7 @@ async def test_a_worker_reserves_one_suspect_at_a_time(ledger_client: LedgerClie
 
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize(
-    "end", ["settled", "cancelled", "replaced", "parked", "handed back", "retried", "parked and cancelled"]
+    "end", ["settled", "cancelled", "replaced", "parked", "requeued", "retried", "parked and cancelled"]
 )
 async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
     ledger_client: LedgerClient, end: str, size: int
@@ -676,7 +676,7 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
         await ledger_client.add(run.key, replace=True, due_ms=ledger_client.later())
     elif end == "retried":
         await ledger_client.settle(reschedule(run.key, run.epoch, attempt=2, delay_ms=60_000))
-    elif end == "handed back":
+    elif end == "requeued":
         await ledger_client.settle(requeue(run.key, run.epoch, delay_ms=60_000))
     else:
         if end == "parked and cancelled":
@@ -684,11 +684,11 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
         assert await ledger_client.acquire(run.key, run.epoch, [("L", 0)]) == 2
     stored_state = ledger_client.checked_state()
     assert not stored_state.suspects.running
-    assert (run.key in stored_state.suspects.group_of) is (end in ("parked", "handed back"))
+    assert (run.key in stored_state.suspects.group_of) is (end in ("parked", "requeued"))
     assert [r.key for r in await ledger_client.take(worker)] == [f"k{n}" for n in range(1, size)]
 
 
-# Hand-over
+# Direct delivery
 
 
 class Waiter:
@@ -716,7 +716,7 @@ class Waiter:
         self._channel.close()
 
 
-async def test_a_hand_over_that_meets_a_suspect_puts_it_to_the_front(ledger_client: LedgerClient) -> None:
+async def test_a_direct_delivery_that_meets_a_suspect_puts_it_to_the_front(ledger_client: LedgerClient) -> None:
     """However it got among the plain tasks."""
     await lose_twice(ledger_client, "suspect")
     keys = ledger_client.ledger.keys

@@ -78,11 +78,11 @@ async def test_each_task_moves_once_however_many_workers_do_not_know_it(ledger_c
     that does not know them cannot get them in between."""
     ignorant, learned = await ledger_client.hire("g"), await ledger_client.hire("f")
     await meet(ledger_client, ignorant, "a", "b", "c")
-    await ledger_client.add("handed back", function="g")
+    await ledger_client.add("requeued", function="g")
     (other,) = await ledger_client.take(ignorant)
     await ledger_client.settle(requeue(other.key, other.epoch))
     runs, _ = await take_from(ledger_client, learned, "f", count=2)
-    assert [run.key for run in runs] == ["handed back", "a"], "what was put back goes first"
+    assert [run.key for run in runs] == ["requeued", "a"], "what was put back goes first"
     assert await ledger_client.take(ignorant) == []
 
 

@@ -369,7 +369,7 @@ async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(idle
 async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(
     idle_worker: IdleWorker, slots_in_use: int
 ) -> None:
-    """With no slot free, too: handed back, a run that
+    """With no slot free, too: requeued, a run that
     is under way would begin a second time elsewhere."""
     idle_worker.known.add(7)
     for _ in range(slots_in_use):
@@ -573,7 +573,7 @@ async def test_all_slots_can_be_filled_after_the_server_came_back_empty(lively: 
             await lively.add(run_log.nap)(n)
         await all_end(run_log, before)
         await lively.server.client.flushdb()
-        await eventually(lambda: lively.server.client.exists(lively.keys.leases), "it is back on the roster")
+        await eventually(lambda: lively.server.client.exists(lively.keys.leases), "it is registered again")
         for name in "abc":
             await lively.add(run_log.hold)(name)
         await run_log.has(*"abc")

@@ -17,15 +17,15 @@ from tests.waiting import SECONDS, eventually
 
 class Line:
     """A line of its own, of a worker that is not there;
-    what it would begin and hand back is noted."""
+    what it would begin and requeue is noted."""
 
     def __init__(self, count: int = 8) -> None:
         self.slots = Slots(count)
         self.lapsed = False
         self.begun: list[str] = []
-        self.handed_back: list[str] = []
+        self.requeued: list[str] = []
         self.prefetch = Prefetcher(
-            self.slots, lambda: self.lapsed, self._begin, lambda run: self.handed_back.append(run.key)
+            self.slots, lambda: self.lapsed, self._begin, lambda run: self.requeued.append(run.key)
         )
 
     def _begin(self, run: Run) -> bool:
@@ -92,10 +92,10 @@ async def test_after_the_lease_has_lapsed_nothing_begins() -> None:
     assert (line.begun, line.slots.free) == ([], 1)
 
 
-async def test_what_finds_no_slot_soon_is_handed_back() -> None:
+async def test_what_finds_no_slot_soon_is_requeued() -> None:
     line = Line()
     line.fill("a", "b")
-    await eventually(lambda: line.handed_back == ["a", "b"], "both are handed back")
+    await eventually(lambda: line.requeued == ["a", "b"], "both are requeued")
     line.slots.give_back()
     assert (line.begun, line.slots.free) == ([], 1)
 
@@ -153,7 +153,7 @@ async def test_what_is_taken_ahead_goes_back_untouched_when_the_worker_stops(doc
     async with worker_at_work(docket, concurrency=8) as worker:
         keys = await fill_up(docket, worker, run_log, 2)
         worker.stop()
-        await eventually(lambda: len(worker.runs) == 8, "they are handed back")
+        await eventually(lambda: len(worker.runs) == 8, "they are requeued")
         for key in keys:
             execution = await docket.get_execution(key)
             assert execution is not None

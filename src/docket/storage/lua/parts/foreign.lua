@@ -1,8 +1,8 @@
 -- Tasks that another program keeps under this docket's key names (docs/design/foreign-tasks.md).
 -- uses: keys
 
--- The other program's scheduled tasks: task key → due time in seconds. Only the script import_tasks writes
--- to it.
+-- The other program's scheduled tasks: task key → due time
+-- in seconds. Only the script import_tasks writes to it.
 local FOREIGN_QUEUE = P .. 'queue'
 
 -- Saves an entry of another program before it is dropped. Does nothing for an entry of docket.

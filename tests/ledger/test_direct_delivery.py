@@ -1,5 +1,5 @@
-"""What is ready goes straight to a worker that waits and
-has offered a slot, and is claimed as by its own take."""
+"""A ready task is claimed for a worker that has offered a
+slot, with the same effect as a claim by the worker itself."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def channels(ledger_client: LedgerClient) -> Iterator[Callable[[bytes], Channel]
 
 @pytest.fixture
 def hire(ledger_client: LedgerClient, channels: Callable[[bytes], Channel]) -> Hire:
-    """Puts a worker on the roster; it has not offered anything yet."""
+    """Registers a worker. It has not offered a slot yet."""
 
     async def hire(id: str | None = None, *, listens: bool = True, lease: bool = True) -> Waiting:
         if id is None:
@@ -117,7 +117,7 @@ def offers(ledger_client: LedgerClient) -> dict[str, float]:
 
 
 def last_handed(ledger_client: LedgerClient) -> dict[str, int]:
-    """The epoch of each worker's last hand-over."""
+    """The epoch of each worker's last direct delivery."""
     return {
         id.decode(): int(epoch)
         for id, epoch in ledger_client.client.hgetall(ledger_client.ledger.keys.key("last-direct")).items()
@@ -133,7 +133,7 @@ def read_keys(ledger_client: LedgerClient, worker: str) -> list[str]:
     return [bytes_text(entry.key) for entry in ledger_client.read(worker)]
 
 
-# What a hand-over is
+# What a direct delivery is
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -171,7 +171,7 @@ async def test_what_was_handed_over_is_not_read_by_anybody(ledger_client: Ledger
 
 
 @pytest.mark.parametrize("name", ["w", 'host:80%3A 100% "é"', "a~b"])
-async def test_the_event_of_a_hand_over_names_the_worker(
+async def test_the_event_of_a_direct_delivery_names_the_worker(
     ledger_client: LedgerClient, hire: Hire, channels: Callable[[bytes], Channel], name: str
 ) -> None:
     worker, events = await hire(worker_id(name, "1")), channels(ledger_client.ledger.keys.task_channel("k"))
@@ -182,7 +182,7 @@ async def test_the_event_of_a_hand_over_names_the_worker(
     assert (event["state"], event["worker"]) == ("running", name)
 
 
-async def test_epochs_of_hand_overs_grow_with_all_others(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_epochs_of_direct_deliveries_grow_with_all_others(ledger_client: LedgerClient, hire: Hire) -> None:
     worker, epochs = await hire(), list[int]()
     for key in "abc":
         epochs.append((await ledger_client.start(worker.id, f"taken {key}")).epoch)
@@ -391,7 +391,7 @@ async def test_take_offers_a_slot_again_whose_offer_stood(ledger_client: LedgerC
 
 
 @pytest.mark.parametrize("waiting", [["b", "c"], []])
-async def test_take_leaves_the_slot_to_a_hand_over_that_is_under_way(
+async def test_take_leaves_the_slot_to_a_direct_delivery_that_is_under_way(
     ledger_client: LedgerClient, hire: Hire, waiting: list[str]
 ) -> None:
     worker = await hire()
@@ -404,7 +404,7 @@ async def test_take_leaves_the_slot_to_a_hand_over_that_is_under_way(
 
 
 @pytest.mark.parametrize("waiting", [["b", "c"], []])
-async def test_take_uses_the_slot_of_a_hand_over_that_has_come(
+async def test_take_uses_the_slot_of_a_direct_delivery_that_has_come(
     ledger_client: LedgerClient, hire: Hire, waiting: list[str]
 ) -> None:
     worker = await hire()
@@ -476,7 +476,7 @@ async def test_a_renewal_that_says_nothing_of_an_offer_lets_it_run_out(ledger_cl
     assert offers(ledger_client) == before
 
 
-async def offer_after_a_hand_over(ledger_client: LedgerClient, worker: Waiting) -> Delivery:
+async def offer_after_a_direct_delivery(ledger_client: LedgerClient, worker: Waiting) -> Delivery:
     await worker.offer()
     await ledger_client.add("k")
     (run,) = worker.handed()
@@ -487,7 +487,7 @@ async def offer_after_a_hand_over(ledger_client: LedgerClient, worker: Waiting) 
 
 async def test_who_leaves_offers_nothing_any_more(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
-    await ledger_client.settle(completed(await offer_after_a_hand_over(ledger_client, worker)))
+    await ledger_client.settle(completed(await offer_after_a_direct_delivery(ledger_client, worker)))
     await ledger_client.ledger.leave(worker.id)
     assert offers(ledger_client) == last_handed(ledger_client) == {}
     ledger_client.checked_state()
@@ -497,7 +497,7 @@ async def test_who_is_given_up_offers_nothing_and_what_it_was_handed_goes_to_ano
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     worker, other = await hire(), await hire()
-    run = await offer_after_a_hand_over(ledger_client, worker)
+    run = await offer_after_a_direct_delivery(ledger_client, worker)
     ledger_client.bury(worker.id)
     assert offers(ledger_client) == last_handed(ledger_client) == {}
     (again,) = await ledger_client.take(other.id)
@@ -510,7 +510,7 @@ async def test_who_is_given_up_offers_nothing_and_what_it_was_handed_goes_to_ano
 # What goes wrong
 
 
-async def test_a_hand_over_whose_message_was_lost_is_found_and_is_the_same_run(
+async def test_a_direct_delivery_whose_message_was_lost_is_found_and_is_the_same_run(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     worker = await hire()
@@ -555,7 +555,7 @@ async def test_what_another_runs_is_not_handed_over_though_it_is_added_again(
     assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 
-async def test_a_task_that_was_put_back_and_runs_costs_no_later_task_its_hand_over(
+async def test_a_task_that_was_put_back_and_runs_costs_no_later_task_its_direct_delivery(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     """It may run for hours, and lies on the front stream meanwhile."""
@@ -587,7 +587,7 @@ async def test_what_was_put_back_and_waits_goes_before_what_is_handed_over(
 
 
 @pytest.mark.parametrize("broken", ["offers", "epoch", "last-direct", "front"])
-async def test_a_hand_over_that_fails_does_not_fail_the_add(
+async def test_a_direct_delivery_that_fails_does_not_fail_the_add(
     ledger_client: LedgerClient, hire: Hire, broken: str
 ) -> None:
     worker = await hire()
