@@ -44,7 +44,8 @@ class Docket(DocketLifetime, PydocketKeys):
     `max_payload` limits the bytes of the arguments, and of the result, of one task. `add_patience`
     is how long `add` and the other scheduling calls repeat a request that failed, where a repeat is
     safe; 0 turns repeats off. docket buries a task whose workers died `max_losses` times, if it was
-    the only run of its worker the last time.
+    the only run of its worker the last time. With `pickled_strikes` the value of a strike may have
+    any type, and whoever writes to the server can run code in this process (docs/operators.md).
     """
 
     # Names

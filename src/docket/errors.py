@@ -56,6 +56,11 @@ class PayloadTooLarge(DocketError, ValueError):
     """The arguments or the result are larger than the docket accepts."""
 
 
+class TooLong(DocketError, ValueError):
+    """A key, a name, a message or the value of a strike is longer than docket accepts; nothing was
+    stored."""
+
+
 class Undecodable(DocketError, ValueError):
     """Stored bytes cannot be turned back into a value."""
 

@@ -52,6 +52,7 @@ class DocketLifetime:
         max_payload: int = MAX_PAYLOAD,
         add_patience: timedelta = timedelta(seconds=2),
         max_losses: int = MAX_LOSSES,
+        pickled_strikes: bool = False,
     ) -> None:
         check_durations(
             "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
@@ -73,7 +74,9 @@ class DocketLifetime:
         self.add_patience = add_patience
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
         self.payloads: Payloads = Payloads()
-        self.strike_list: StrikeList = StrikeList(url, name, enable_internal_instrumentation, credential_provider)
+        self.strike_list: StrikeList = StrikeList(
+            url, name, enable_internal_instrumentation, credential_provider, pickled_strikes=pickled_strikes
+        )
         self.registry: Registry = Registry()
         for function in standard_tasks:
             self.registry.register(function)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis
 
 from docket import Docket, Worker
 from tests.waiting import eventually
@@ -189,3 +190,20 @@ def test_keys_that_would_steer_a_terminal_are_shown_harmless(url: str, docket_co
     text = docket_command("snapshot", "--url", url).stdout
     assert "evil\\x1b[31m\\nkey" in text
     assert "\x1b" not in text
+
+
+def test_strikes_are_listed_and_removed_by_their_id(docket_command: Command, url: str) -> None:
+    assert "none" in docket_command("strikes", "ls", "--url", url).stdout
+    docket_command("strike", "trace", "message", "==", "hello", "--url", url)
+    redis.Redis.from_url(url).hset("docket:strike-rules", "\u202eodd", b"\xff")
+
+    listed = docket_command("strikes", "ls", "--url", url).stdout
+    assert "trace(message == 'hello')" in listed
+    assert "\\u202eodd" in listed
+    assert "cannot be read" in listed
+
+    rules = json.loads(docket_command("strikes", "ls", "--json", "--url", url).stdout)
+    for rule in rules:
+        assert "Removed" in docket_command("strikes", "remove", rule["id"], "--url", url).stdout
+    assert "No such strike" in docket_command("strikes", "remove", "odd", "--url", url).stdout
+    assert "none" in docket_command("strikes", "ls", "--url", url).stdout

@@ -169,7 +169,7 @@ def documented_keys() -> set[str]:
 
 
 # Keys that no script names: their names are arguments, or plain commands use them.
-NOT_IN_SCRIPTS = {"rate:=", "rate-waiters:=", "cooldown:=", "debounce:=", "leads:=", "kept:=", "strike-rules"}
+NOT_IN_SCRIPTS = {"rate:=", "rate-waiters:=", "cooldown:=", "debounce:=", "leads:=", "kept:="}
 
 
 def test_scripts_and_python_name_the_same_keys() -> None:

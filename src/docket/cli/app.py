@@ -26,6 +26,7 @@ COMMANDS = {
         "docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", OPERATE
     ),
     "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", OPERATE),
+    "strikes": CommandEntry("docket.cli.strike_rules:app", "List and remove strikes.", OPERATE),
     "clear": CommandEntry("docket.cli.clear:app", "Cancel every waiting task. Running tasks continue.", OPERATE),
     "import": CommandEntry(
         "docket.cli.importing:app", "Import the tasks that pydocket stored under the docket's name.", OPERATE

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from docket.dependencies import format_duration
+from docket.model.texts import escaped as printable
 
 
 def is_terminal() -> bool:
@@ -58,12 +59,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
-
-
-def printable(text: str) -> str:
-    """Escapes control characters and line breaks: keys, names
-    and error texts come from users and must not control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def ago(moment: datetime, now: datetime) -> str:

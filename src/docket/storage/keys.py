@@ -53,6 +53,7 @@ _FIXED = (
     "debounce:=",
     "leads:=",
     "strike-rules",
+    "secret",
 )
 
 

@@ -11,7 +11,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import DocketError, NotOpen, ServerUnsuitable
+from docket.model.texts import escaped
 
+from .ignored_messages import IgnoredMessages
 from .pipeline import Pipeline, keep_listening
 from .server import ANSWER_SECONDS, Server
 
@@ -35,6 +37,7 @@ class Subscriptions:
     def __init__(self, server: Server, name: str) -> None:
         self._server = server
         self._name = name
+        self.ignored: IgnoredMessages = IgnoredMessages(name)
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
         self._pipeline: Pipeline | None = None
@@ -148,7 +151,13 @@ class Subscriptions:
         kind, channel = message[0], message[1]
         if kind == b"message":
             for listener in list(self._listeners.get(channel, ())):
-                listener(message[2])
+                try:
+                    listener(message[2])
+                except Exception:
+                    # Anybody may publish anything. One message must not end the connection of all
+                    # listeners.
+                    if self.ignored.note("something that its listener cannot read"):
+                        logger.exception("docket %s: the listener failed so", escaped(self._name))
         elif kind == b"subscribe":
             # A channel that was unsubscribed and subscribed again has two answers. The last one
             # counts.

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 
 from docket.errors import Undecodable
 from docket.instrumentation import STRIKES_IN_EFFECT
-from docket.ledger.strike_store import read_message
+from docket.model.texts import escaped
 
 from .conditions import Index, is_same
-from .instructions import Restore, Strike, StrikeInstruction, decode, encode
+from .instructions import Restore, Strike, StrikeInstruction
+from .stored import StoredStrikes
 
 logger: logging.Logger = logging.getLogger("docket.strikelist")
+
+_SHOWN = 3
 
 
 class StrikesInForce:
@@ -23,11 +26,14 @@ class StrikesInForce:
     `changed` is called after every change.
     """
 
-    def __init__(self, name: str, changed: Callable[[], None]) -> None:
+    def __init__(self, name: str, stored: StoredStrikes, changed: Callable[[], None]) -> None:
         self._name = name
+        self._stored = stored
         self._changed = changed
         self.by_id: dict[str, Strike] = {}
         self.index: Index = Index()
+        # Rules on the server that this process cannot read, and why. They strike nothing here.
+        self.unreadable: dict[str, str] = {}
         self._versions: dict[str, int] = {}
         self._loaded_version = 0
         self._changed_while_loading: set[str] | None = None
@@ -35,7 +41,7 @@ class StrikesInForce:
     def ids(self, instruction: StrikeInstruction) -> tuple[list[str], bytes | None]:
         """The ids of the strikes that an instruction changes,
         and the bytes to store. None removes the strikes."""
-        id, stored = encode(instruction)
+        id, stored = self._stored.encode(instruction)
         ids = [id]
         if id not in self.by_id:
             # Equal values may have different bytes (1 and 1.0, or a set in another order).
@@ -61,10 +67,9 @@ class StrikesInForce:
             self._set(id, strike)
         self._changed()
 
-    def receive(self, message: bytes) -> None:
+    def receive(self, version: int, changes: Iterable[tuple[str, bytes | None]]) -> None:
         """Applies the changes of another process."""
-        version, changes = read_message(message)
-        self.apply(version, [(id, None if stored is None else self._open(stored)) for id, stored in changes])
+        self.apply(version, self._open_all(changes))
         if self._changed_while_loading is None:
             # Messages arrive in order, so all older changes have been applied.
             self._versions = {id: known for id, known in self._versions.items() if known > version}
@@ -82,22 +87,45 @@ class StrikesInForce:
     def replace_all(self, version: int, stored: Mapping[str, bytes], keep: Collection[str] = ()) -> None:
         """Applies the strikes from the server. Ids in `keep` changed while these were read, so this
         process has their newer state."""
-        for id in list(self.by_id):
+        for id in [*self.by_id, *self.unreadable]:
             if id not in stored and id not in keep:
+                self.unreadable.pop(id, None)
                 self._set(id, None)
-        for id, data in stored.items():
-            if id not in self.by_id and id not in keep:
-                self._set(id, self._open(data))
+        missing = [(id, rule) for id, rule in stored.items() if id not in self.by_id and id not in keep]
+        for id, strike in self._open_all(missing):
+            self._set(id, strike)
         self._loaded_version = version
         self._versions = {id: known for id, known in self._versions.items() if id in keep}
         self._changed()
 
-    def _open(self, stored: bytes) -> Strike | None:
-        try:
-            return decode(stored).open()
-        except Undecodable as error:
-            logger.error("a strike of %s cannot be applied here: %s", self._name, error)
-            return None
+    def _open_all(self, rules: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, Strike | None]]:
+        """The strikes of these rules. Logs the rules that cannot be read, all in one line."""
+        opened: list[tuple[str, Strike | None]] = []
+        unreadable: dict[str, str] = {}
+        for id, rule in rules:
+            strike = None
+            if rule is not None:
+                try:
+                    strike = self._stored.decode(rule)
+                except Undecodable as error:
+                    unreadable[id] = str(error)
+            opened.append((id, strike))
+        new = {id: reason for id, reason in unreadable.items() if id not in self.unreadable}
+        self._note_unreadable(new)
+        for id, _ in opened:
+            self.unreadable.pop(id, None)
+        self.unreadable.update(unreadable)
+        return opened
+
+    def _note_unreadable(self, rules: Mapping[str, str]) -> None:
+        if rules:
+            shown = "; ".join(f"{escaped(id[:80])}: {escaped(reason)}" for id, reason in list(rules.items())[:_SHOWN])
+            logger.error(
+                "%d strikes of %s cannot be applied here and are skipped; `docket strikes ls` lists them (%s)",
+                len(rules),
+                escaped(self._name),
+                shown + ("; …" if len(rules) > _SHOWN else ""),
+            )
 
     def _set(self, id: str, strike: Strike | None) -> None:
         before = self.by_id.pop(id, None)

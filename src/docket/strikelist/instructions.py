@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
-from docket.codec import open_envelope, seal
-from docket.codec.packing import pack, unpack
-from docket.errors import Undecodable, Unserializable
-from docket.storage.keys import bytes_text, text_bytes
-
 LiteralOperator = Literal["==", "!=", ">", ">=", "<", "<=", "between"]
 
-_FORMAT = 1
 _SHOWN = 200
 
 
@@ -113,65 +106,6 @@ class Restore(StrikeInstruction):
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(cast(Sequence[Any], value)) == 2
-
-
-@dataclass(slots=True)
-class StoredStrike:
-    """A strike as it is stored. `shown` is the text of the
-    value, so that displaying a strike unpickles nothing."""
-
-    function: str | None
-    parameter: str | None
-    operator: str
-    sealed_value: bytes
-    shown: str
-
-    def open(self) -> Strike:
-        """Raises Undecodable if this process cannot read the value."""
-        try:
-            return Strike(self.function, self.parameter, Operator.read(self.operator), open_envelope(self.sealed_value))
-        except Undecodable:
-            raise
-        except ValueError as error:
-            raise Undecodable(str(error)) from None
-
-
-def encode(strike: StrikeInstruction) -> tuple[str, bytes]:
-    """The hash field and the bytes of a strike. Raises
-    Unserializable for a value that cannot be stored."""
-    try:
-        value = seal(strike.value)
-    except Exception as error:
-        raise Unserializable(f"the value of {strike.call_repr()} cannot be serialised: {error}"[:500]) from error
-    function, parameter, operator = (
-        _bytes_or_none(strike.function),
-        _bytes_or_none(strike.parameter),
-        strike.operator.value,
-    )
-    target = pack((function, parameter, operator))
-    stored = pack((_FORMAT, function, parameter, operator, value, shown(strike.value)))
-    return hashlib.sha1(target + value).hexdigest(), stored
-
-
-def decode(stored: bytes) -> StoredStrike:
-    """Raises Undecodable for bytes that are not a strike."""
-    try:
-        version, function, parameter, operator, value, display = unpack(stored)
-    except (ValueError, TypeError) as error:
-        raise Undecodable(f"a stored strike cannot be read: {error}") from None
-    if version != _FORMAT:
-        raise Undecodable(f"a stored strike of version {version}: written by a newer release")
-    return StoredStrike(
-        None if function is None else bytes_text(function),
-        None if parameter is None else bytes_text(parameter),
-        operator,
-        value,
-        display,
-    )
-
-
-def _bytes_or_none(text: str | None) -> bytes | None:
-    return None if text is None else text_bytes(text)
 
 
 def shown(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger.strike_store import StrikeStore
+from docket.storage.ignored_messages import Inquiry
 from docket.storage.keys import Keys
 from docket.storage.outages import Outages
 from docket.storage.server import Server
@@ -21,7 +22,9 @@ from docket.storage.urls import Kind, parse
 from .conditions import TaskToMatch
 from .in_force import StrikesInForce, as_strike
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
+from .stored import StoredStrikes
 from .summary import ParameterStrikes, by_function, by_parameter
+from .values import StrikeValues
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
@@ -47,14 +50,20 @@ class StrikeList:
         name: str = "strikelist",
         enable_internal_instrumentation: bool = False,
         credential_provider: CredentialProvider | None = None,
+        *,
+        pickled_strikes: bool = False,
     ) -> None:
+        """With `pickled_strikes`, values of any type can be struck. Every process that is to apply
+        them needs it, and then whoever can write to the server can run code in that process."""
         self.url = url
         self.name = name
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.is_empty: bool = True
         self._credentials = credential_provider
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
-        self._in_force = StrikesInForce(name, self._note_emptiness)
+        self._in_force = StrikesInForce(
+            name, StoredStrikes(StrikeValues(pickled=pickled_strikes)), self._note_emptiness
+        )
         self._conditions: list[Condition] = []
         self._store: StrikeStore | None = None
         self._subscriptions: Subscriptions | None = None
@@ -89,6 +98,7 @@ class StrikeList:
         self._stale, self._loaded, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_listening = False
         self._stale.set()
+        self._reload = Inquiry(self._stale.set)
         subscriptions.on_gap(self, self._stale.set)
         self._following = asyncio.create_task(self._keep_loaded(server.outages), name=f"{self.name} - strikes")
         self._following.add_done_callback(_retrieve_exception)
@@ -112,9 +122,10 @@ class StrikeList:
         store, subscriptions = self._store, self._subscriptions
         self._store = self._subscriptions = None
         self._in_force.replace_all(0, {})
+        self._reload.close()
         if store is not None and subscriptions is not None:
             subscriptions.forget_gap(self)
-            subscriptions.unlisten(store.channel, self._in_force.receive)
+            subscriptions.unlisten(store.channel, self._on_message)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -140,7 +151,8 @@ class StrikeList:
         """Strikes a function, values of a parameter, or values of a parameter of one function.
 
         Raises ValueError if both names are missing, the operator is unknown or the value of
-        `between` is not a pair. Raises Unserializable if the value cannot be stored.
+        `between` is not a pair. Raises Unserializable if the value is of a type that a strike does
+        not store, and TooLong if it is longer than 4,096 bytes.
         """
         await self.send_instruction(Strike(function, parameter, Operator.read(operator), value))
 
@@ -174,6 +186,18 @@ class StrikeList:
             strike = as_strike(instruction)
             self._in_force.apply(version, [(id, strike) for id in ids])
 
+    async def discard(self, id: str) -> bool:
+        """Removes a rule by its id, whatever it holds. Returns whether there was one."""
+        store = self._store
+        if store is None:
+            raise RuntimeError("this strike list is not connected: use `async with`, or connect() first")
+        version, changed = await store.write([(id, None)])
+        if changed:
+            self._in_force.receive(version, [(id, None)])
+        else:
+            await self._load()
+        return bool(changed)
+
     def update(self, instruction: StrikeInstruction) -> None:
         """Applies an instruction in this process only."""
         if not instruction.is_void:
@@ -205,6 +229,17 @@ class StrikeList:
     def in_effect(self) -> list[Strike]:
         """The strikes that this process applies."""
         return list(self._in_force.by_id.values())
+
+    @property
+    def by_id(self) -> dict[str, Strike]:
+        """The strikes that this process applies, by the id of their rule, as a copy."""
+        return dict(self._in_force.by_id)
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Rules that this process cannot read and does not apply: id → reason. `discard` removes
+        them."""
+        return dict(self._in_force.unreadable)
 
     @property
     def task_strikes(self) -> dict[str, ParameterStrikes]:
@@ -259,11 +294,24 @@ class StrikeList:
         assert subscriptions is not None
         async with self._loading:
             if not self._is_listening:
-                await subscriptions.listen(store.channel, self._in_force.receive)
+                await subscriptions.listen(store.channel, self._on_message)
                 self._is_listening = True
             with self._in_force.loading() as changed_ids:
                 version, stored = await store.read()
             self._in_force.replace_all(version, stored, keep=changed_ids)
+
+    def _on_message(self, message: bytes) -> None:
+        """Applies the change of another process. After a message that does not prove where it comes
+        from, the rules are read from the server."""
+        store, subscriptions = self._store, self._subscriptions
+        if store is None or subscriptions is None:
+            return
+        read = store.read_message(message)
+        if read is None:
+            subscriptions.ignored.note("strikes")
+            self._reload.request()
+        else:
+            self._in_force.receive(*read)
 
     async def _wait_for(self, event: asyncio.Event) -> None:
         following = self._following

@@ -41,6 +41,8 @@ local UNKNOWN_SINCE = P .. 'unknown-functions'
 local SETTINGS = P .. 'settings'
 local MANUAL_LEASES = P .. 'manual-leases'
 local FOREIGN = P .. 'foreign'
+local STRIKES = P .. 'strike-rules'
+local SECRET = P .. 'secret'
 local GROUP = 'docket-workers'
 -- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
 -- ended.

@@ -1,0 +1,77 @@
+"""The stored form of a strike. A rule is sealed and opened here and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from docket.codec.packing import pack, unpack
+from docket.errors import TooLong, Undecodable, Unserializable
+from docket.storage.keys import bytes_text, text_bytes
+
+from .instructions import Operator, Strike, StrikeInstruction, shown
+from .values import StrikeValues
+
+_FORMAT = 2
+# A rule has a function, a parameter, a value of 4 kB and the text that shows it.
+_MOST_BYTES = 16_384
+
+
+class StoredStrikes:
+    """Turns strikes into the bytes that are stored, and back."""
+
+    def __init__(self, values: StrikeValues) -> None:
+        self._values = values
+
+    def encode(self, strike: StrikeInstruction) -> tuple[str, bytes]:
+        """The hash field and the bytes of a strike. Raises Unserializable for a value that cannot be
+        stored, and TooLong for one that is too long."""
+        try:
+            value = self._values.encode(strike.value)
+        except Unserializable as error:
+            raise Unserializable(f"strike {strike.call_repr()}: {error}"[:500]) from error
+        except TooLong as error:
+            raise TooLong(f"strike {strike.call_repr()}: {error}"[:500]) from None
+        function, parameter = _bytes_or_none(strike.function), _bytes_or_none(strike.parameter)
+        target = pack((function, parameter, strike.operator.value))
+        rule = pack((_FORMAT, function, parameter, strike.operator.value, value, shown(strike.value)))
+        return hashlib.sha1(target + value).hexdigest(), rule
+
+    def decode(self, rule: bytes) -> Strike:
+        """Raises Undecodable for bytes that are not a strike, and for a strike whose value this
+        process does not read."""
+        if len(rule) > _MOST_BYTES:
+            raise Undecodable(f"it has {len(rule):,} bytes")
+        function, parameter, operator, value = _fields(rule)
+        try:
+            strike = Strike(_text_or_none(function), _text_or_none(parameter), Operator.read(operator))
+            strike.value = self._values.decode(value) if strike.parameter is not None else None
+            strike.check()
+        except Undecodable:
+            raise
+        except (ValueError, TypeError) as error:
+            raise Undecodable(str(error)[:200]) from None
+        return strike
+
+
+def _fields(rule: bytes) -> tuple[Any, Any, Any, Any]:
+    try:
+        version, *fields = unpack(rule)
+    except (ValueError, TypeError):
+        raise Undecodable("it is not a rule") from None
+    if version == 1:
+        raise Undecodable("an earlier release pickled it; strike again, and remove this rule")
+    if version != _FORMAT or len(fields) != 5:
+        raise Undecodable("it has a form that this release does not know")
+    function, parameter, operator, value, _ = fields
+    return function, parameter, operator, value
+
+
+def _bytes_or_none(text: str | None) -> bytes | None:
+    return None if text is None else text_bytes(text)
+
+
+def _text_or_none(data: Any) -> str | None:
+    if data is not None and not isinstance(data, bytes):
+        raise TypeError("a name in it is not text")
+    return None if data is None else bytes_text(data)
