@@ -74,6 +74,7 @@ class DocketLifetime:
         self.add_patience = add_patience
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
         self.payloads: Payloads = Payloads()
+        self.pickled_strikes = pickled_strikes
         self.strike_list: StrikeList = StrikeList(
             url, name, enable_internal_instrumentation, credential_provider, pickled_strikes=pickled_strikes
         )

@@ -1,4 +1,5 @@
-"""Payloads that show whether somebody has decoded them, and an attacker with a client of its own."""
+"""Payloads that show whether somebody has decoded
+them, and an attacker with a client of its own."""
 
 import pickle
 from pathlib import Path

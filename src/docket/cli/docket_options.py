@@ -45,6 +45,7 @@ class DocketOptions:
     missed_heartbeats: int | None = None
     max_payload: int | None = None
     max_losses: int | None = None
+    pickled_strikes: bool | None = None
     add_patience: timedelta | None = None
     result_storage: str | None = None
     credential_provider: str | None = None
@@ -120,6 +121,7 @@ ENVIRONMENT = {
     "missed_heartbeats": "DOCKET_MISSED_HEARTBEATS",
     "max_payload": "DOCKET_MAX_PAYLOAD",
     "max_losses": "DOCKET_MAX_LOSSES",
+    "pickled_strikes": "DOCKET_PICKLED_STRIKES",
     "add_patience": "DOCKET_ADD_PATIENCE",
     "result_storage": "DOCKET_RESULT_STORAGE",
     "credential_provider": "DOCKET_CREDENTIAL_PROVIDER",
@@ -174,6 +176,13 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
     credentials = _option(
         "credential_provider", "Provides the user name and password for the server.", metavar="MODULE:NAME", **panel
     )
+    pickled = _option(
+        "pickled_strikes",
+        "Pickle the values of strikes. Whoever writes to the server can then run code here.",
+        "--pickled-strikes/--no-pickled-strikes",
+        show_default="False",
+        **rare,
+    )
     return {
         "execution_ttl": length("execution_ttl", "Keep finished tasks and their results for this long.", "15m"),
         "heartbeat_interval": length("heartbeat_interval", "The time between two heartbeats of a worker.", "2s"),
@@ -184,6 +193,7 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
             "max_payload", "The largest size of the arguments or of the result, in bytes.", "8388608"
         ),
         "max_losses": number("max_losses", "A task whose worker dies this many times becomes a dead letter.", "3"),
+        "pickled_strikes": Annotated[bool | None, pickled],
         "add_patience": length("add_patience", "Retry an add for this long while the server fails.", "2s"),
         "result_storage": Annotated[str | None, storage],
         "credential_provider": Annotated[str | None, credentials],

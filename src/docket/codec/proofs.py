@@ -1,5 +1,5 @@
-"""Proofs that a script sent a message (docs/design/proofs.md). lua/parts/proofs.lua computes the same
-on the server; a test compares the two."""
+"""Proofs that a script sent a message (docs/design/proofs.md). lua/parts/proofs.lua computes the
+same on the server; a test compares the two."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ class IgnoredMessages:
         self._logged_at: float | None = None
 
     def note(self, kind: str) -> bool:
-        """`kind` says what the message was taken for: a delivery, an ending, … Returns whether it was
-        logged."""
+        """`kind` says what the message was taken for: a
+        delivery, an ending, … Returns whether it was logged."""
         self._since_log += 1
         now = time.monotonic()
         if self._logged_at is not None and now - self._logged_at < LOG_SECONDS:

@@ -24,8 +24,8 @@ class StoredStrikes:
         self._values = values
 
     def encode(self, strike: StrikeInstruction) -> tuple[str, bytes]:
-        """The hash field and the bytes of a strike. Raises Unserializable for a value that cannot be
-        stored, and TooLong for one that is too long."""
+        """The hash field and the bytes of a strike. Raises Unserializable for a value that cannot
+        be stored, and TooLong for one that is too long."""
         try:
             value = self._values.encode(strike.value)
         except Unserializable as error:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from docket._aio import Backoff, cancel_and_wait
-from docket.errors import TRANSIENT
-from docket.ledger.strike_store import StrikeStore
-from docket.storage.ignored_messages import Inquiry
 from docket.storage.keys import Keys
-from docket.storage.outages import Outages
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 from docket.storage.urls import Kind, parse
 
 from .conditions import TaskToMatch
+from .follower import StrikeFollower
 from .in_force import StrikesInForce, as_strike
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 from .stored import StoredStrikes
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.strikelist")
 
 Condition = Callable[[Any], bool]
-
-_LONGEST_PAUSE = 1.0
 
 
 class StrikeList:
@@ -61,14 +53,12 @@ class StrikeList:
         self.is_empty: bool = True
         self._credentials = credential_provider
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
-        self._in_force = StrikesInForce(
-            name, StoredStrikes(StrikeValues(pickled=pickled_strikes)), self._note_emptiness
-        )
+        # A local list stores nothing, so nobody else writes what it reads.
+        values = StrikeValues(pickled=pickled_strikes or url is None)
+        self._in_force = StrikesInForce(name, StoredStrikes(values), self._note_emptiness)
         self._conditions: list[Condition] = []
-        self._store: StrikeStore | None = None
-        self._subscriptions: Subscriptions | None = None
         self._stack: AsyncExitStack | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._follower: StrikeFollower | None = None
 
     # Connecting
 
@@ -92,18 +82,10 @@ class StrikeList:
         repeated in the background until it succeeds. If the server is known to be unreachable, this
         method does not wait for it.
         """
-        assert self._following is None, "this strike list is already connected"
-        self._store, self._subscriptions = StrikeStore(server, keys), subscriptions
-        self._loading = asyncio.Lock()
-        self._stale, self._loaded, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._is_listening = False
-        self._stale.set()
-        self._reload = Inquiry(self._stale.set)
-        subscriptions.on_gap(self, self._stale.set)
-        self._following = asyncio.create_task(self._keep_loaded(server.outages), name=f"{self.name} - strikes")
-        self._following.add_done_callback(_retrieve_exception)
+        assert self._follower is None, "this strike list is already connected"
+        self._follower = StrikeFollower(self.name, self._in_force, server, subscriptions, keys)
         if server.is_reached:
-            await self._wait_for(self._tried)
+            await self._follower.wait_tried()
 
     async def close(self) -> None:
         """Closes the connection. The strikes stay in force on the server."""
@@ -114,18 +96,10 @@ class StrikeList:
             await self._stop_following()
 
     async def _stop_following(self) -> None:
-        following, self._following = self._following, None
-        if following is None:
-            return
-        with contextlib.suppress(asyncio.CancelledError):
-            await cancel_and_wait([following], "docket: the strike list closes")
-        store, subscriptions = self._store, self._subscriptions
-        self._store = self._subscriptions = None
-        self._in_force.replace_all(0, {})
-        self._reload.close()
-        if store is not None and subscriptions is not None:
-            subscriptions.forget_gap(self)
-            subscriptions.unlisten(store.channel, self._on_message)
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            await follower.stop()
+            self._in_force.replace_all(0, {})
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -136,8 +110,8 @@ class StrikeList:
 
     async def wait_for_strikes_loaded(self) -> None:
         """Returns when this process applies all strikes that were in force at the start."""
-        if self._following is not None:
-            await self._wait_for(self._loaded)
+        if self._follower is not None:
+            await self._follower.wait_loaded()
 
     # Instructions
 
@@ -172,31 +146,26 @@ class StrikeList:
         if self.url is None:
             self.update(instruction)
             return
-        store = self._store
-        if store is None:
-            raise RuntimeError("this strike list is not connected: use `async with`, or connect() first")
+        follower = self._connected()
         ids, stored = self._in_force.ids(instruction)
-        version, changed = await store.write([(id, stored) for id in ids])
+        version, changed = await follower.store.write([(id, stored) for id in ids])
         if not changed:
             # Another process may have made the strike, and its message has not arrived yet.
-            await self._load()
+            await follower.load()
             ids, stored = self._in_force.ids(instruction)
-            version, changed = await store.write([(id, stored) for id in ids])
+            version, changed = await follower.store.write([(id, stored) for id in ids])
         if changed:
             strike = as_strike(instruction)
             self._in_force.apply(version, [(id, strike) for id in ids])
 
     async def discard(self, id: str) -> bool:
         """Removes a rule by its id, whatever it holds. Returns whether there was one."""
-        store = self._store
-        if store is None:
+        return await self._connected().discard(id)
+
+    def _connected(self) -> StrikeFollower:
+        if self._follower is None:
             raise RuntimeError("this strike list is not connected: use `async with`, or connect() first")
-        version, changed = await store.write([(id, None)])
-        if changed:
-            self._in_force.receive(version, [(id, None)])
-        else:
-            await self._load()
-        return bool(changed)
+        return self._follower
 
     def update(self, instruction: StrikeInstruction) -> None:
         """Applies an instruction in this process only."""
@@ -266,65 +235,6 @@ class StrikeList:
         """The server key that stores the strikes."""
         return self._keys.strikes
 
-    # Following the server
-
-    async def _keep_loaded(self, outages: Outages) -> None:
-        """Loads the strikes at the start, and again whenever messages may be missing."""
-        backoff = Backoff(most=_LONGEST_PAUSE)
-        while True:
-            await self._stale.wait()
-            self._stale.clear()
-            try:
-                await self._load()
-            except TRANSIENT as error:
-                outages.failed(self, f"strikes of {self.name} cannot be loaded", error)
-                self._stale.set()
-                self._tried.set()
-                await outages.pause(backoff.next_pause())
-            else:
-                backoff.reset()
-                outages.passed(self)
-                self._loaded.set()
-                self._tried.set()
-
-    async def _load(self) -> None:
-        """Subscribes first and then reads, so that no change is missed in between."""
-        store, subscriptions = self._store, self._subscriptions
-        assert store is not None
-        assert subscriptions is not None
-        async with self._loading:
-            if not self._is_listening:
-                await subscriptions.listen(store.channel, self._on_message)
-                self._is_listening = True
-            with self._in_force.loading() as changed_ids:
-                version, stored = await store.read()
-            self._in_force.replace_all(version, stored, keep=changed_ids)
-
-    def _on_message(self, message: bytes) -> None:
-        """Applies the change of another process. After a message that does not prove where it comes
-        from, the rules are read from the server."""
-        store, subscriptions = self._store, self._subscriptions
-        if store is None or subscriptions is None:
-            return
-        read = store.read_message(message)
-        if read is None:
-            subscriptions.ignored.note("strikes")
-            self._reload.request()
-        else:
-            self._in_force.receive(*read)
-
-    async def _wait_for(self, event: asyncio.Event) -> None:
-        following = self._following
-        assert following is not None
-        waiting = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait([waiting, following], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if following.done() and not event.is_set():
-            # The task ends only with a permanent error. Raise that error.
-            following.result()
-
     def _note_emptiness(self) -> None:
         self.is_empty = not self._in_force.by_id and not self._conditions
 
@@ -335,10 +245,3 @@ def _holds(condition: Condition, target: Any) -> bool:
     except Exception:
         logger.exception("a condition of the strike list failed; it does not match")
         return False
-
-
-def _retrieve_exception(following: asyncio.Task[None]) -> None:
-    """Marks the exception of the task as retrieved. Callers that wait for strikes raise it; without
-    such a caller, asyncio must not log it."""
-    if not following.cancelled():
-        following.exception()

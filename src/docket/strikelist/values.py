@@ -1,5 +1,5 @@
-"""The stored form of the values of strikes. Reading it runs no code: every process of a docket reads
-every strike, so a value must not be able to do harm."""
+"""The stored form of the values of strikes. Reading it runs no code: every process of a docket
+reads every strike, so a value must not be able to do harm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
-from docket.codec import PickleCodec
 from docket.codec.packing import pack, unpack
+from docket.codec.pickle_codec import PickleCodec
 from docket.errors import TooLong, Undecodable, Unserializable
 
 # The first three bytes of a value are those of an envelope: version, codec, flags.
@@ -47,7 +47,7 @@ class StrikeValues:
                     "Docket(pickled_strikes=True) in every process"
                 ) from None
             try:
-                data = _PICKLED + self._pickle.encode(value)
+                data = _PICKLED + self._pickle.encode_result(None, value)
             except Exception as error:
                 raise Unserializable(f"a value of type {type(value).__name__} cannot be pickled: {error}") from error
         if len(data) > MOST_BYTES:
@@ -66,7 +66,7 @@ class StrikeValues:
                 raise Undecodable(f"its value cannot be read ({type(error).__name__})") from None
         if header == _PICKLED and self._pickle is not None:
             try:
-                return self._pickle.decode(data[_HEADER:])
+                return self._pickle.decode_result(None, data[_HEADER:])
             except BaseException as error:
                 # Unpickling can raise any exception, even SystemExit.
                 raise Undecodable(f"its value cannot be unpickled ({type(error).__name__})") from None
