@@ -20,7 +20,7 @@ class PydocketKeys:
 
     @property
     def queue_key(self) -> str:
-        return self.keys.queue
+        return self.keys.schedule
 
     @property
     def stream_key(self) -> str:

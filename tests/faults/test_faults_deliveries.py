@@ -51,12 +51,12 @@ async def stored(docket: Docket, key: str) -> bytes:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
-@pytest.mark.parametrize("waits_in", ["stream", "queue"])
+@pytest.mark.parametrize("waits_in", ["stream", "schedule"])
 async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
     harness: Harness, garbage: Callable[[bytes], bytes], waits_in: str
 ) -> None:
     docket = await harness.docket()
-    when = datetime.now(UTC) + timedelta(seconds=0.5) if waits_in == "queue" else None
+    when = datetime.now(UTC) + timedelta(seconds=0.5) if waits_in == "schedule" else None
     before = await docket.add(say, when)("before")
     broken = await docket.add(say, when, key="broken")("x" * 100)
     after = await docket.add(say, when)("after")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import IN_FRONT, QUEUED, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.records import IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
 from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
 from .model import Group, Model, Run, Task, Waiting
 
 LOCATIONS = {
-    SCHEDULED: "queue",
-    QUEUED: "stream",
+    SCHEDULED: "schedule",
+    IN_STREAM: "stream",
     WAITING_FOR_SLOT: "line",
     IN_FRONT: "front",
     UNKNOWN_FUNCTION: "unknown",
@@ -24,7 +24,7 @@ def assert_same(m: Model, b: StoredState) -> None:
     }
     assert m.running == {k: _run(r) for k, r in b.running.items()}
     assert m.replaced_runs == {e: _run(r) for e, r in b.replaced_runs.items()}
-    assert m.queue == set(b.queue)
+    assert m.schedule == set(b.schedule)
     for name, entries in m.streams.items():
         assert [(e.key, e.holder) for e in entries] == [(e.key, e.holder) for e in b.streams[name].entries]
         for ours, theirs in zip(entries, b.streams[name].entries, strict=True):

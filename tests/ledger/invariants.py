@@ -12,7 +12,7 @@ from docket.ledger import Ledger
 from docket.storage.keys import bytes_text, segment
 from docket.storage.records import (
     IN_FRONT,
-    QUEUED,
+    IN_STREAM,
     SCHEDULED,
     UNKNOWN_FUNCTION,
     WAITING_FOR_SLOT,
@@ -156,7 +156,7 @@ class StoredState:
     tasks: dict[str, TaskRecord]
     running: dict[str, Run]
     replaced_runs: dict[int, Run]
-    queue: dict[str, float]
+    schedule: dict[str, float]
     streams: dict[str, Stream]
     progress: dict[str, bytes]
     leases: dict[str, float]
@@ -266,7 +266,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
         replaced_runs={int(k): Run.read(v) for k, v in one("replaced-runs", {}).items()},
-        queue={bytes_text(k): due for k, due in one("scheduled", {}).items()},
+        schedule={bytes_text(k): due for k, due in one("scheduled", {}).items()},
         streams={"stream": one("stream", Stream()), "front": one("front", Stream())},
         progress={bytes_text(k): v for k, v in one("progress", {}).items()},
         leases={text(k): v for k, v in leases.items() if k and k not in MARKS},
@@ -363,13 +363,13 @@ def _letter_payloads(letters: dict[bytes, bytes]) -> dict[str, str]:
 def _places(b: StoredState) -> Iterator[str]:
     for key, task in b.tasks.items():
         at = [f"{name} {e.id}" for name, s in b.streams.items() for e in s.entries if e.key == key]
-        at += ["queue"] if key in b.queue else []
+        at += ["schedule"] if key in b.schedule else []
         at += [f"line {name!r}" for name, line in b.lines.items() if key in line]
         at += [f"unknown {name!r}" for name, keys in b.unknown.items() if key in keys]
         match task.location:
             case place if place == SCHEDULED:
-                expected = "queue"
-            case place if place == QUEUED:
+                expected = "schedule"
+            case place if place == IN_STREAM:
                 expected = f"stream {task.entry}"
             case place if place == IN_FRONT:
                 expected = f"front {task.entry}"
@@ -384,7 +384,7 @@ def _places(b: StoredState) -> Iterator[str]:
     if set(b.unknown) != b.unknown_functions:
         yield f"unknown functions {b.unknown_functions}, but tasks of {set(b.unknown)} wait"
     lined = [k for line in [*b.lines.values(), *b.unknown.values()] for k in line]
-    for key in [e.key for e in b.entries] + list(b.queue) + lined:
+    for key in [e.key for e in b.entries] + list(b.schedule) + lined:
         if key not in b.tasks:
             yield f"{key!r} waits, but has no record"
     for name, stream in b.streams.items():
@@ -398,7 +398,7 @@ def _runs(b: StoredState, group_was_lost: bool) -> Iterator[str]:
         if task is None:
             yield f"{key!r} runs, but has no record"
             continue
-        if (task.location, task.entry) != (IN_FRONT if run.flags & FROM_FRONT else QUEUED, run.entry):
+        if (task.location, task.entry) != (IN_FRONT if run.flags & FROM_FRONT else IN_STREAM, run.entry):
             yield f"the run of {key!r} is of another entry than its task"
         if run.epoch > b.epoch:
             yield f"the run of {key!r} has epoch {run.epoch}, beyond {b.epoch}"

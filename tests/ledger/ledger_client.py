@@ -196,7 +196,7 @@ class LedgerClient:
     def fall_due(self, *keys: str) -> None:
         """As if their time had come."""
         if keys:
-            self.client.zadd(self.ledger.keys.queue, {text_bytes(key): 1 for key in keys}, xx=True)
+            self.client.zadd(self.ledger.keys.schedule, {text_bytes(key): 1 for key in keys}, xx=True)
 
     def later(self) -> float:
         return self.now() + 3_600_000

@@ -148,7 +148,7 @@ class LedgerMachine(RuleBasedStateMachine):
             case "come_too_late":
                 return bool(self.stored_state.lost) and len(self.model.dying) < DYING_AT_ONCE
             case "stage":
-                return bool(self.model.queue)
+                return bool(self.model.schedule)
             case "claim":
                 return bool(self.unclaimed)
             case "settle" | "acquire" | "progress":
@@ -198,13 +198,13 @@ class LedgerMachine(RuleBasedStateMachine):
         adopt_front_order(self.model, self.ledger_client.stored_state())
 
     def stage(self) -> None:
-        due = self._draw(st.lists(st.sampled_from(sorted(self.model.queue)), min_size=1, unique=True))
+        due = self._draw(st.lists(st.sampled_from(sorted(self.model.schedule)), min_size=1, unique=True))
         # The other tasks must not fall due meanwhile. A
         # suspect waits for a second of real time only.
         later = self.ledger_client.later()
-        due_times = {key: due.index(key) if key in due else later for key in self.model.queue}
+        due_times = {key: due.index(key) if key in due else later for key in self.model.schedule}
         self.ledger_client.client.zadd(
-            self.ledger_client.ledger.keys.queue, {text_bytes(key): ms for key, ms in due_times.items()}, xx=True
+            self.ledger_client.ledger.keys.schedule, {text_bytes(key): ms for key, ms in due_times.items()}, xx=True
         )
         assert self._run(self.ledger_client.ledger.stage(10))[0] == len(due)
         self.model.stage(due)
@@ -421,7 +421,7 @@ class LedgerMachine(RuleBasedStateMachine):
         census = self._run(self.ledger_client.ledger.count())
         assert census.unfinished == len(self.model.tasks)
         assert census.running == len(self.model.running)
-        assert census.scheduled == len(self.model.queue)
+        assert census.scheduled == len(self.model.schedule)
         assert census.dead == len(self.model.dead)
         assert {row.id for row in self._run(self.ledger_client.ledger.list_workers())} == set(self.model.workers)
         pages = self._run(self._pages())
@@ -441,7 +441,7 @@ class LedgerMachine(RuleBasedStateMachine):
             pass
         worker = self._run(self.ledger_client.hire())
         for _ in range(100):
-            self.ledger_client.fall_due(*self.ledger_client.stored_state().queue)
+            self.ledger_client.fall_due(*self.ledger_client.stored_state().schedule)
             self._run(self.ledger_client.ledger.stage())
             runs = self._run(self.ledger_client.ledger.take(worker, '"w"', 100, functions=WaitingFunctions(["f"])))
             self._run(self.ledger_client.settle(*(completed(run) for run in runs)))

@@ -1,6 +1,6 @@
 """What the ledger promises, as a few dozen lines of plain Python that need no server.
 
-Keys wait in a queue, on two streams or in lines; runs have epochs; limits have slots. Each verb
+Keys wait in a schedule, on two streams or in lines; runs have epochs; limits have slots. Each verb
 does what the script of that name must do, and says what it must answer.
 """
 
@@ -74,7 +74,7 @@ class Model:
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     running: dict[str, Run] = field(default_factory=dict[str, Run])
     replaced_runs: dict[int, Run] = field(default_factory=dict[int, Run])
-    queue: set[str] = field(default_factory=set[str])
+    schedule: set[str] = field(default_factory=set[str])
     unknown: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     streams: dict[str, list[Waiting]] = field(default_factory=lambda: {"stream": [], "front": []})
     progress: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -108,13 +108,13 @@ class Model:
             if before:
                 self._withdraw(new.key)
             self.tasks[new.key] = task
-            self._put(new.key, "queue" if new.later else "stream")
+            self._put(new.key, "schedule" if new.later else "stream")
             answers.append((True, task.generation))
         return answers
 
     def stage(self, due: list[str]) -> None:
         for key in due:
-            self.queue.discard(key)
+            self.schedule.discard(key)
             self._put(key, "front" if self.tasks[key].losses > 0 else "stream")
 
     def deliver(self, worker: str, streams: Iterable[tuple[str, int]]) -> list[Waiting]:
@@ -288,8 +288,8 @@ class Model:
 
     def _put(self, key: str, location: str) -> None:
         self.tasks[key].location = location
-        if location == "queue":
-            self.queue.add(key)
+        if location == "schedule":
+            self.schedule.add(key)
         else:
             self.streams[location].append(Waiting(key))
 
@@ -312,9 +312,9 @@ class Model:
             elif taken or (location := self._judge(worker, key, idle, gives_up) if suspect else "here") == "front":
                 self._take_entry(key)
                 self._put(key, "front")
-            elif location == "queue":
+            elif location == "schedule":
                 self._take_entry(key)
-                self._put(key, "queue")
+                self._put(key, "schedule")
             elif location != "reserved":
                 self.running[key] = Run(worker, suspect=suspect, alone=location == "alone")
                 claimed.append(key)
@@ -335,7 +335,7 @@ class Model:
             self.met[key] = worker
             return "reserved"
         self.met[key] = ""
-        return "queue"
+        return "schedule"
 
     def _too_many_are_alone(self, worker: str) -> bool:
         """Half of the workers, at least one, may run a suspect alone or have one reserved."""
@@ -347,12 +347,12 @@ class Model:
         if ending.kind == "reschedule":
             task.attempt, task.losses, task.call = task.attempt + 1, 0, ending.call or task.call
             self._leave_group(ending.key)
-            self._put(ending.key, "queue" if ending.later else "stream")
+            self._put(ending.key, "schedule" if ending.later else "stream")
         elif ending.kind == "unknown":
             task.location = "unknown"
             self.unknown.add((ending.epoch, ending.key))
         else:
-            self._put(ending.key, "queue" if ending.later else "front")
+            self._put(ending.key, "schedule" if ending.later else "front")
 
     def _leave_group(self, key: str) -> None:
         self.groups.pop(key, None)
@@ -375,7 +375,7 @@ class Model:
         if key in self.running:
             self._end_run(key, keep_slots=True)
             self.progress.pop(key, None)
-        self.queue.discard(key)
+        self.schedule.discard(key)
         self.unknown = {(epoch, other) for epoch, other in self.unknown if other != key}
         self._take_entry(key)
         self._leave_group(key)

@@ -71,7 +71,7 @@ async def test_a_chain_that_is_added_by_hand_again_is_like_any_other(seeded: Led
     await seeded.ledger.cancel("chain")
     await seeded.add("chain", due_ms=seeded.later())
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE]
-    seeded.client.delete(seeded.ledger.keys.queue, seeded.ledger.keys.tasks)
+    seeded.client.delete(seeded.ledger.keys.schedule, seeded.ledger.keys.tasks)
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE], "it fell off, and is put back"
 
 

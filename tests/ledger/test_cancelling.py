@@ -135,7 +135,7 @@ async def test_clear_cancels_all_that_waits_and_leaves_what_runs(ledger_client: 
     stored_state = ledger_client.checked_state()
     assert set(stored_state.tasks) == {"runs"}
     assert len(stored_state.finished) == 2000
-    assert not stored_state.queue
+    assert not stored_state.schedule
     assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 

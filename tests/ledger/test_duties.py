@@ -18,7 +18,7 @@ def holders(ledger_client: LedgerClient) -> tuple[str | None, str | None]:
 async def overdue(ledger_client: LedgerClient, key: str = "k", ms: float = 600) -> None:
     """A task that should have been staged so long ago."""
     await ledger_client.add(key, due_ms=ledger_client.later())
-    ledger_client.client.zadd(ledger_client.ledger.keys.queue, {text_bytes(key): ledger_client.now() - ms}, xx=True)
+    ledger_client.client.zadd(ledger_client.ledger.keys.schedule, {text_bytes(key): ledger_client.now() - ms}, xx=True)
 
 
 async def test_the_first_worker_leads_the_second_is_its_deputy_and_the_rest_have_no_duty(

@@ -70,7 +70,7 @@ async def test_each_replacement_is_a_new_generation(ledger_client: LedgerClient)
         assert await number_waiting(ledger_client, "k") == number
         ledger_client.checked_state()
     assert generations == [1, 2, 3, 4, 5]
-    assert ledger_client.stored_state().queue == {"k": later + 1}
+    assert ledger_client.stored_state().schedule == {"k": later + 1}
 
 
 async def test_replace_of_an_unknown_key_is_an_add(ledger_client: LedgerClient) -> None:
@@ -93,7 +93,7 @@ async def test_of_one_key_in_a_batch_the_last_replace_wins(ledger_client: Ledger
     )
     assert [(r.scheduled, r.generation) for r in receipts] == [(True, n) for n in range(1, 7)]
     assert await number_waiting(ledger_client, "k") == 5
-    assert list(ledger_client.checked_state().queue) == ["k"]
+    assert list(ledger_client.checked_state().schedule) == ["k"]
 
 
 async def test_adds_and_replacements_of_a_key_in_one_batch_happen_in_order(ledger_client: LedgerClient) -> None:
@@ -168,7 +168,7 @@ async def test_a_task_replaced_while_it_runs_and_scheduled_for_later_waits_for_i
     await ledger_client.add("k", replace=True, due_ms=ledger_client.later())
     assert await ledger_client.take(worker) == []
     assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
-    assert list(ledger_client.checked_state().queue) == ["k"]
+    assert list(ledger_client.checked_state().schedule) == ["k"]
 
 
 async def test_a_task_replaced_while_it_is_parked_leaves_the_line(ledger_client: LedgerClient) -> None:

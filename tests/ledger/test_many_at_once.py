@@ -48,7 +48,7 @@ async def test_fifty_thousand_tasks_due_at_one_moment_are_moved_in_bounded_steps
         keys = await fill(ledger_client, MANY, due_ms=ledger_client.later())
     # In an order of time that is not the order of their names.
     random.Random(1).shuffle(keys)
-    ledger_client.client.zadd(ledger_client.ledger.keys.queue, {text_bytes(key): n for n, key in enumerate(keys)})
+    ledger_client.client.zadd(ledger_client.ledger.keys.schedule, {text_bytes(key): n for n, key in enumerate(keys)})
 
     moved: list[int] = []
     with script_times(ledger_client, "stage 500"):

@@ -320,5 +320,7 @@ async def test_staging_stops_at_so_many_bytes_and_goes_on_when_asked_again(ledge
         moved.append((await ledger_client.ledger.stage()).moved)
         assert 0 < moved[-1] <= 150
     stored_state = ledger_client.checked_state()
-    assert not stored_state.queue
-    assert [entry.key for entry in stored_state.streams["stream"].entries] == sorted(keys), "in the order of the queue"
+    assert not stored_state.schedule
+    assert [entry.key for entry in stored_state.streams["stream"].entries] == sorted(keys), (
+        "in the order of the schedule"
+    )

@@ -468,12 +468,12 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(ledger_client: Led
 # The sweep mends what no ordinary path leaves behind
 
 
-@pytest.mark.parametrize("location", ["queue", "stream", "front", "delivered", "waiters"])
+@pytest.mark.parametrize("location", ["schedule", "stream", "front", "delivered", "waiters"])
 async def test_a_task_that_is_nowhere_is_found_by_the_sweep(ledger_client: LedgerClient, location: str) -> None:
     keys, worker = ledger_client.ledger.keys, await ledger_client.hire()
-    await ledger_client.add("k", due_ms=ledger_client.later() if location == "queue" else 0)
-    if location == "queue":
-        ledger_client.client.zrem(keys.queue, "k")
+    await ledger_client.add("k", due_ms=ledger_client.later() if location == "schedule" else 0)
+    if location == "schedule":
+        ledger_client.client.zrem(keys.schedule, "k")
     elif location == "waiters":
         (run,) = await ledger_client.take(worker)
         holder = await ledger_client.start(worker, "holder")

@@ -99,7 +99,7 @@ async def test_one_batch_may_end_runs_in_every_way(ledger_client: LedgerClient) 
         "failed": "failed",
     }
     assert stored_state.dead == {"failed"}
-    assert set(stored_state.queue) == {"retried", "back later"}
+    assert set(stored_state.schedule) == {"retried", "back later"}
     assert [e.key for e in stored_state.streams["front"].entries] == ["back"]
     assert "again" in [e.key for e in stored_state.streams["stream"].entries]
     assert set(stored_state.running) == {"nowhere to go"}

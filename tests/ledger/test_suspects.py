@@ -332,7 +332,7 @@ async def test_a_worker_whose_process_runs_something_else_makes_room_first(ledge
     await lose_twice(ledger_client, "suspect")
     worker, notes = await ledger_client.hire(), SuspectNotes(shares_process=True)
     assert await ledger_client.ledger.take(worker, '"w"', 10, None, notes) == []
-    assert "suspect" in ledger_client.checked_state().queue
+    assert "suspect" in ledger_client.checked_state().schedule
     let_them_wait(ledger_client, "suspect")
     await bring_back(ledger_client, "suspect")
     assert await ledger_client.ledger.take(worker, '"w"', 10, None, notes) == []
@@ -368,7 +368,7 @@ async def test_at_most_half_of_the_workers_are_alone_at_once(
     (key, run), *_ = stored_state.running.items()
     await ledger_client.settle(completed(Delivery(key, b"", run.epoch)))
     for _ in range(workers):
-        await bring_back(ledger_client, *ledger_client.stored_state().queue)
+        await bring_back(ledger_client, *ledger_client.stored_state().schedule)
         if len(ledger_client.stored_state().alone) == min(most, len(suspects) - 1):
             break
         for worker in fleet:
@@ -434,7 +434,7 @@ async def test_fifty_tasks_of_a_machine_that_died_twice_run_in_two_halves_at_the
     assert len(await keys_of(ledger_client, second)) == 25
     stored_state = ledger_client.checked_state()
     assert len(stored_state.running) == 50
-    assert not stored_state.queue
+    assert not stored_state.schedule
     assert not stored_state.streams["front"].undelivered(stored_state.streams["front"].entries[-1].id)
 
     for worker in (first, second):
@@ -511,7 +511,7 @@ async def test_a_poison_is_buried_and_all_its_neighbours_complete(
         stored_state = ledger_client.checked_state()
         if not stored_state.tasks:
             break
-        await bring_back(ledger_client, *stored_state.queue)
+        await bring_back(ledger_client, *stored_state.schedule)
     stored_state = ledger_client.checked_state()
     assert not stored_state.leftovers
     assert stored_state.dead == {"poison"}
@@ -548,7 +548,7 @@ async def test_a_busy_worker_leaves_a_single_suspect_to_an_idle_one(ledger_clien
     keys, notes = await take(ledger_client, busy)
     assert (keys, notes) == ([], SuspectNotes())
     stored_state = ledger_client.checked_state()
-    assert ledger_client.now() + 10 <= stored_state.queue["suspect"] + 500 <= ledger_client.now() + 1010
+    assert ledger_client.now() + 10 <= stored_state.schedule["suspect"] + 500 <= ledger_client.now() + 1010
     assert stored_state.tasks["suspect"].due_ms == due, "what limits go by does not change"
     await bring_back(ledger_client, "suspect")
     assert ledger_client.checked_state().tasks["suspect"].location == 3, "not behind all that wait"
@@ -651,7 +651,7 @@ async def test_a_worker_reserves_one_suspect_at_a_time(ledger_client: LedgerClie
     assert await keys_of(ledger_client, busy) == []
     stored_state = ledger_client.checked_state()
     assert len(stored_state.suspects.reserved) == 1
-    assert len(stored_state.queue) == 1
+    assert len(stored_state.schedule) == 1
 
 
 # However a suspect's run ends

@@ -11,7 +11,7 @@ from docket.ledger import Delivery, SettleResult, WaitingFunctions, requeue, unk
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
-from docket.storage.records import QUEUED, UNKNOWN_FUNCTION, read_task
+from docket.storage.records import IN_STREAM, UNKNOWN_FUNCTION, read_task
 from tests.waiting import SECONDS
 
 from .ledger_client import LedgerClient, completed, order
@@ -143,7 +143,7 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
     assert (await ledger_client.ledger.claim_by_key("seized", "hand", "hand~hand-1", 1000))[1] > 0
     stored_state = ledger_client.stored_state()
     assert stored_state.unknown == {"f": ["cleared"]}
-    assert stored_state.tasks["replaced"].location == QUEUED
+    assert stored_state.tasks["replaced"].location == IN_STREAM
     assert await ledger_client.ledger.clear() == 2
     assert ledger_client.stored_state().unknown_functions == set()
 

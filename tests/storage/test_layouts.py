@@ -103,7 +103,7 @@ def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
 
 def test_records_have_the_same_numbers_for_flags_and_locations() -> None:
     numbers = constants("records")
-    names = ["SCHEDULED", "QUEUED", "BEGUN", "CANCEL_ASKED", "UNKNOWN_FUNCTION"]
+    names = ["SCHEDULED", "IN_STREAM", "BEGUN", "CANCEL_ASKED", "UNKNOWN_FUNCTION"]
     assert {name: numbers[name] for name in names} == {name: getattr(records, name) for name in names}
     assert constants("payloads")["APART"] == records.STORED_APART
     assert constants("suspects")["SUSPECT_AFTER"] == records.SUSPECT_AFTER

@@ -19,7 +19,9 @@ RUN, OPERATE, EXPLORE = "Run", "Inspect and operate", "Explore"
 COMMANDS = {
     "worker": CommandEntry("docket.cli.worker:app", "Run a worker.", RUN),
     "snapshot": CommandEntry("docket.cli.snapshot:app", "Show the tasks that wait and run, and the workers.", OPERATE),
-    "top": CommandEntry("docket.cli.top:app", "Watch a docket live: queues, rates, running tasks, failures.", OPERATE),
+    "top": CommandEntry(
+        "docket.cli.top:app", "Watch a docket live: waiting and running tasks, rates, failures.", OPERATE
+    ),
     "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
     "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),
     "strike": CommandEntry(

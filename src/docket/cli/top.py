@@ -57,7 +57,7 @@ def top(
     count: Count = None,
     json: Json = False,
 ) -> None:
-    """Watch a docket live: queues, rates, running tasks, failures.
+    """Watch a docket live: waiting and running tasks, rates, failures.
 
     Press q to quit. In a pipe, the command writes one line for each refresh.
     """

@@ -76,8 +76,8 @@ class TaskVerbs(ScriptCalls):
 
     async def next_due_ms(self) -> float | None:
         """The due time of the next scheduled task."""
-        queue = text_bytes(self.keys.queue)
-        head = await self.server.ask(queue, "ZRANGE", queue, 0, 0, "WITHSCORES")
+        schedule = text_bytes(self.keys.schedule)
+        head = await self.server.ask(schedule, "ZRANGE", schedule, 0, 0, "WITHSCORES")
         return float(head[1]) if head else None
 
     async def cancel(self, key: str) -> int:

@@ -86,7 +86,7 @@ class Keys:
         self.stream: str = self.key("stream")
         self.front: str = self.key("front")
         # Not "queue": pydocket keeps its scheduled tasks there (docs/design/foreign-tasks.md).
-        self.queue: str = self.key("scheduled")
+        self.schedule: str = self.key("scheduled")
         self.leases: str = self.key("leases")
         self.offers: str = self.key("offers")
         self.tasks: str = self.key("tasks")

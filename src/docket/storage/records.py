@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("<I")
 _TEXT_LENGTH = struct.Struct("<H")
 
 RECORD_VERSION = 1
-SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 # A bit of the byte that counts the losses: the body has begun before.
 BEGUN = 128
 # A flag of task records: the call is the reference to a payload.
@@ -157,7 +157,7 @@ def _name(data: bytes) -> str:
 
 
 def _broken() -> TaskRecord:
-    return TaskRecord(QUEUED, 1, 0, 1, 0.0, 0.0, 0, "", b"")
+    return TaskRecord(IN_STREAM, 1, 0, 1, 0.0, 0.0, 0, "", b"")
 
 
 def is_stored_apart(data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Stages tasks: moves them from the queue to the stream when they fall due."""
+"""Stages tasks: moves them from the schedule to the stream when they fall due."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stager(Service):
     """Sleeps until the next task is due. A task with an earlier due time wakes it.
 
     The leader stages for the whole fleet, at the due time. Its deputy checks half a second later,
-    with one plain command, and takes over if the task is still in the queue. The stagers of all
+    with one plain command, and takes over if the task is still in the schedule. The stagers of all
     other workers sleep until they get a duty or a renewal reports an overdue task.
     """
 

@@ -37,4 +37,6 @@ class Sweeper:
         checked, repaired = self._ledger.sweep(self._client(), PAGE, int(EVERY_SECONDS * 900))
         self.due_at = steady_seconds() + (EVERY_SECONDS if checked else EVERY_SECONDS_WHEN_EMPTY)
         if repaired:
-            logger.warning("sweeping: %d task(s) were in no queue or stream and have been put back", repaired)
+            logger.warning(
+                "sweeping: %d task(s) were in neither the schedule nor a stream and have been put back", repaired
+            )

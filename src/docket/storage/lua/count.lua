@@ -31,5 +31,5 @@ for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
   unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
 end
 local now = server_ms()
-return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', QUEUE), call('HLEN', PARKED), call('ZCARD', DEAD),
+return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), call('ZCARD', DEAD),
   call('HLEN', LIMITS), slots, oldest_waiting(), unknown}

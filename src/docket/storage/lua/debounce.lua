@@ -65,7 +65,7 @@ local function overtake()
   local other = string.match(leader, '^%d+ %d+ (.*)$')
   local other_task = unpack_task(call('HGET', TASKS, other))
   if other_task.location == SCHEDULED then
-    call('ZREM', QUEUE, other)
+    call('ZREM', SCHEDULE, other)
     to_front(other, other_task)
     call('HSET', TASKS, other, pack_task(other_task))
     publish(other, waiting_event(other_task))

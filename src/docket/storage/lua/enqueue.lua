@@ -1,5 +1,5 @@
--- Schedules a batch of calls. A call that is due goes to the stream, any other call to the queue.
--- The script may deliver ready tasks directly.
+-- Schedules a batch of calls. A call that is due goes to the stream, any other call to the
+-- schedule. The script may deliver ready tasks directly.
 -- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
 --   mode bits: 1 the key is new, so the script need not read it; 2 replace; 4 due now, even if the
 --     caller's clock is fast; 8 the call is the reference to a stored payload; 16 the caller sent
@@ -56,7 +56,7 @@ local function write_any(c)
   if band(mode, SEED) ~= 0 and call('HEXISTS', CANCELLED_CHAINS, key) == 1 then return 0, 1, due, SCHEDULED end
   local head = not before and call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
   local finished_before = head and finished_generation(head) or 0
-  if finished_before > 0 and band(mode, UNANSWERED) ~= 0 then return 1, finished_before, due, QUEUED end
+  if finished_before > 0 and band(mode, UNANSWERED) ~= 0 then return 1, finished_before, due, IN_STREAM end
   if payload and not adopt_payload(payload) then return 3, 0, 0, 0 end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
   local task = {flags = payload and APART or 0, attempt = c[6], losses = 0, generation = 1, submission = first_submission, due = due, entry_ms = 0, entry_seq = 0,
@@ -70,8 +70,8 @@ local function write_any(c)
     task.generation = finished_before + 1
     if finished_before > 0 then forget_payloads(key, head) end
   end
-  to_stream_or_queue(key, task, now)
-  if task.location == QUEUED then ready = ready + 1 end
+  to_stream_or_schedule(key, task, now)
+  if task.location == IN_STREAM then ready = ready + 1 end
   known[key] = pack_task(task)
   local at = index_of[key] or #fields + 1
   index_of[key], fields[at], fields[at + 1] = at, key, known[key]
@@ -89,7 +89,7 @@ for _, c in ipairs(calls) do
     local location, ms, seq = SCHEDULED, 0, 0
     if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
     if due <= now then
-      location, ready = QUEUED, ready + 1
+      location, ready = IN_STREAM, ready + 1
       ms, seq = string.match(call('XADD', STREAM, '*', 'k', key), '^(%d+)-(%d+)$')
     else
       wait_for_time(key, due)

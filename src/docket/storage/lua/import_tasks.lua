@@ -48,7 +48,7 @@ local function import_task(source, id, key, due, name, call_bytes, attempt, stor
   if finished_before > 0 then forget_payloads(key, head) end
   local task = {flags = payload and APART or 0, attempt = attempt, losses = 0, generation = finished_before + 1, submission = first_submission,
     due = due, entry_ms = 0, entry_seq = 0, name = name, call = call_bytes}
-  to_stream_or_queue(key, task, now)
+  to_stream_or_schedule(key, task, now)
   call('HSET', TASKS, key, pack_task(task))
   call('DEL', RUNS .. segment(key))
   publish(key, waiting_event(task))

@@ -8,17 +8,17 @@ local last_key, last_due, count, with_calls, filter = unpack(cmsgpack.unpack(ARG
 
 local function number(value) return string.format('%.17g', value) end
 
--- The rank after the last task, or the rank that this task had if it has left the queue.
+-- The rank after the last task, or the rank that this task had if it has left the schedule.
 local function first_rank()
-  local from = call('ZCOUNT', QUEUE, '-inf', '(' .. number(filter[4]))
+  local from = call('ZCOUNT', SCHEDULE, '-inf', '(' .. number(filter[4]))
   if not last_key then return from end
-  local score = call('ZSCORE', QUEUE, last_key)
-  if score and tonumber(score) == last_due then return call('ZRANK', QUEUE, last_key) + 1 end
-  return math.max(from, call('ZCOUNT', QUEUE, '-inf', '(' .. number(last_due)))
+  local score = call('ZSCORE', SCHEDULE, last_key)
+  if score and tonumber(score) == last_due then return call('ZRANK', SCHEDULE, last_key) + 1 end
+  return math.max(from, call('ZCOUNT', SCHEDULE, '-inf', '(' .. number(last_due)))
 end
 
 local rank = first_rank()
-local page = call('ZRANGE', QUEUE, rank, rank + count - 1, 'WITHSCORES')
+local page = call('ZRANGE', SCHEDULE, rank, rank + count - 1, 'WITHSCORES')
 local keys, last = {}, nil
 for i = 1, #page, 2 do
   if tonumber(page[i + 1]) >= filter[5] then break end

@@ -52,7 +52,7 @@ local function prune_end()
   local last_waiters = call('ZRANGE', waiters, -PRUNED_AT_ONCE, -1, 'WITHSCORES')
   for i = #last_waiters - 1, 1, -2 do
     local at = tonumber(last_waiters[i + 1])
-    if at <= now or tonumber(call('ZSCORE', QUEUE, last_waiters[i]) or -1) == at then return true end
+    if at <= now or tonumber(call('ZSCORE', SCHEDULE, last_waiters[i]) or -1) == at then return true end
     call('ZREM', waiters, last_waiters[i])
   end
   return #last_waiters < PRUNED_AT_ONCE * 2

@@ -45,7 +45,7 @@ if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
 end
 
 -- Leader and deputy are both stalled or gone.
-local first = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2]
+local first = call('ZRANGE', SCHEDULE, 0, 0, 'WITHSCORES')[2]
 if first and tonumber(first) < now - 1000 then
   local staged = tonumber(call('HGET', FLEET, 'staged') or '0')
   if staged < now - 1000 or staged > now then

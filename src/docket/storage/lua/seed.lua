@@ -5,7 +5,7 @@
 -- Returns: per name: 0 schedule it (this changes nothing if the task exists), 1 it was cancelled, 2
 --   it is a dead letter.
 -- uses: keys, records
-local SCHEDULE, CANCELLED, BURIED = 0, 1, 2
+local TO_SCHEDULE, CANCELLED, BURIED = 0, 1, 2
 local MOST_DEPLOYS = 100
 local deploy, names = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
@@ -45,7 +45,7 @@ for i, name in ipairs(names) do
   if cancelled >= 0 then
     answer[i] = CANCELLED
   else
-    answer[i] = call('ZSCORE', DEAD, name) and BURIED or SCHEDULE
+    answer[i] = call('ZSCORE', DEAD, name) and BURIED or TO_SCHEDULE
   end
 end
 return answer

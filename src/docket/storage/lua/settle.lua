@@ -84,7 +84,7 @@ local function make_full_settle()
         if payload then adopt_payload(payload) end
         task.name, task.call, task.flags = s.name, s.call, task.flags - task.flags % 2 + (payload and APART or 0)
       end
-      to_stream_or_queue(key, task, now)
+      to_stream_or_schedule(key, task, now)
     elseif s.kind == UNKNOWN then
       leave_to_workers_that_know(key, task, s.epoch)
     else
@@ -95,7 +95,7 @@ local function make_full_settle()
       end
       if s.delay > 0 then
         task.due = now + s.delay
-        to_queue(key, task)
+        to_schedule(key, task)
       else
         to_front(key, task)
       end

@@ -1,5 +1,5 @@
--- Moves due tasks from the queue to the stream, in the order of their due times. Tasks that lost a
--- worker go to the front stream. One call moves about 256 kB of records at most, so that it does
+-- Moves due tasks from the schedule to the stream, in the order of their due times. Tasks that lost
+-- a worker go to the front stream. One call moves about 256 kB of records at most, so that it does
 -- not block the server for long: the caller repeats it.
 -- ARGV[2]: msgpack {most tasks to move, worker that wants to stage, or false for a caller that is
 --   not a worker, whether a renewal asked it to stage (0/1)}.
@@ -10,13 +10,13 @@ local BYTES, CHUNK = 262144, 50
 local most, worker, is_asked = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
 local now = now_us / 1000
-local head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
+local head = call('ZRANGE', SCHEDULE, 0, 0, 'WITHSCORES')
 local duty = worker and lead_staging(worker, is_asked == 1, head[2] and tonumber(head[2]) <= now - 400) or NO_DUTY
 if not head[2] or tonumber(head[2]) > now or (worker and duty ~= LEADER) then
   return {0, string.format('%.3f', now), head[2] or '-1', duty}
 end
 permit_when_full()
-local due = call('ZRANGEBYSCORE', QUEUE, '-inf', now, 'LIMIT', 0, most)
+local due = call('ZRANGEBYSCORE', SCHEDULE, '-inf', now, 'LIMIT', 0, most)
 local moved = 0
 if #due > 0 then
   local fields, index_of, size = {}, {}, 0
@@ -43,10 +43,10 @@ if #due > 0 then
     moved = last
   end
   if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
-  call('ZREM', QUEUE, unpack(due, 1, moved))
+  call('ZREM', SCHEDULE, unpack(due, 1, moved))
   try_direct_delivery(#fields / 2, size, fields, index_of, math.floor(now), now_us)
 end
-head = call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
+head = call('ZRANGE', SCHEDULE, 0, 0, 'WITHSCORES')
 if worker and head[2] and tonumber(head[2]) <= now then
   call('HSET', FLEET, 'staged', string.format('%.0f', real_ms()))
 end

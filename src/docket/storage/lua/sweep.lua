@@ -40,7 +40,7 @@ end
 local function is_reachable(key, task, run)
   if run and not may_live(run.worker) then return false end
   if run and is_manual(run.worker) then return true end
-  if task.location == SCHEDULED then return call('ZSCORE', QUEUE, key) end
+  if task.location == SCHEDULED then return call('ZSCORE', SCHEDULE, key) end
   if task.location == WAITING_FOR_SLOT then
     local limits = parked_limits(key)
     return #limits > 0 and call('ZSCORE', WAITERS .. limits[#limits], key)

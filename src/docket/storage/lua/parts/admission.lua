@@ -77,7 +77,7 @@ local function delay_run(key, run, task, bytes, due, ttl, taken)
     return finish_cancelled(key, run, (server_ms()), bytes, ttl)
   end
   task.due = due
-  to_queue(key, task)
+  to_schedule(key, task)
   call('HSET', TASKS, key, pack_task(task))
   if not has_progress(task.flags) then call('HDEL', PROGRESS, key) end
   publish(key, waiting_event(task))

@@ -29,7 +29,7 @@ local function has_nothing_else(worker, entries, runs)
 end
 
 -- Puts a delivered task back: to the front stream for another worker, or, if `due` is set, to the
--- queue until then.
+-- schedule until then.
 local function put_back(key, task, due)
   if due then
     task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
@@ -103,7 +103,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
       local task = bytes and key and unpack_task(bytes)
       if task and task.broken then
         set_entry(task, id)
-        task.location = stream == FRONT and IN_FRONT or QUEUED
+        task.location = stream == FRONT and IN_FRONT or IN_STREAM
         bytes = pack_task(task)
         call('HSET', TASKS, key, bytes)
       end
@@ -136,7 +136,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
     if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
       _, location, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if location == QUEUED and stream == STREAM and losses == 0 and not has_single_suspect and due > -MOST and due < MOST
+    if location == IN_STREAM and stream == STREAM and losses == 0 and not has_single_suspect and due > -MOST and due < MOST
       and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
       begin_run(key, bytes, ms, seq, 0)
     else

@@ -3,7 +3,7 @@
 -- uses: nothing
 local P = KEYS[1]
 local STREAM = P .. 'stream'
-local QUEUE = P .. 'scheduled'
+local SCHEDULE = P .. 'scheduled'
 local TASKS = P .. 'tasks'
 local RUNNING = P .. 'running'
 local REPLACED_RUNS = P .. 'replaced-runs'

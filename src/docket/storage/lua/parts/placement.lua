@@ -1,4 +1,4 @@
--- Moves a task to its location: the stream, the front stream or the queue.
+-- Moves a task to its location: the stream, the front stream or the schedule.
 -- uses: keys, records
 
 local function drop_entries(stream, ids)
@@ -16,7 +16,7 @@ local function pending_of(worker, stream, most)
 end
 
 local function to_stream(key, task)
-  task.location = QUEUED
+  task.location = IN_STREAM
   set_entry(task, call('XADD', STREAM, '*', 'k', key))
 end
 
@@ -29,19 +29,19 @@ end
 
 -- Stagers sleep until the earliest due time that they know, so an earlier one wakes them.
 local function wait_for_time(key, due)
-  call('ZADD', QUEUE, due, key)
-  if call('ZRANGE', QUEUE, 0, 0)[1] == key then
+  call('ZADD', SCHEDULE, due, key)
+  if call('ZRANGE', SCHEDULE, 0, 0)[1] == key then
     call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', math.floor(due)))
   end
 end
 
-local function to_queue(key, task)
+local function to_schedule(key, task)
   task.location, task.entry_ms, task.entry_seq = SCHEDULED, 0, 0
   wait_for_time(key, task.due)
 end
 
-local function to_stream_or_queue(key, task, now)
-  if task.due <= now then to_stream(key, task) else to_queue(key, task) end
+local function to_stream_or_schedule(key, task, now)
+  if task.due <= now then to_stream(key, task) else to_schedule(key, task) end
 end
 
 local function waiting_event(task)

@@ -5,9 +5,9 @@ local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
 -- Positions of fields in the header, counted from 1.
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
--- Locations: the queue, the stream, parked (waiting for a limit's slot), the front stream, waiting
--- for a worker that knows the function.
-local SCHEDULED, QUEUED, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+-- Locations: the schedule, the stream, parked (waiting for a limit's slot), the front stream,
+-- waiting for a worker that knows the function.
+local SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
 -- A bit of the byte that counts the losses: the body has begun before.
 local BEGUN = 128
 -- ADMITTED is a flag of a run: a limit has admitted it. WAS_ADMITTED is a flag of a task: a run of
@@ -26,7 +26,7 @@ end
 -- Bytes that are not a record become a task without a call: no script fails, and the worker that
 -- claims the task buries it.
 local function broken_task()
-  return {version = 1, location = QUEUED, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
+  return {version = 1, location = IN_STREAM, flags = 0, attempt = 1, losses = 0, generation = 1, submission = 1, due = 0,
     entry_ms = 0, entry_seq = 0, name = '', call = '', broken = true}
 end
 
@@ -120,7 +120,7 @@ end
 
 -- An entry is live only if the task record names it.
 local function is_at(task, stream, id)
-  return (task.location == QUEUED or task.location == IN_FRONT) and stream_of_task(task) == stream and entry_id(task) == id
+  return (task.location == IN_STREAM or task.location == IN_FRONT) and stream_of_task(task) == stream and entry_id(task) == id
 end
 
 -- The states of finished records (model/states.py).

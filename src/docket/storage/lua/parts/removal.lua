@@ -37,7 +37,7 @@ local function withdraw(key, task)
     end_run(key, unpack_run(run_bytes), true)
     call('HDEL', PROGRESS, key)
   elseif task.location == SCHEDULED then
-    call('ZREM', QUEUE, key)
+    call('ZREM', SCHEDULE, key)
   elseif task.location == UNKNOWN_FUNCTION then
     leave_unknown(key, task)
   elseif task.location ~= WAITING_FOR_SLOT then
