@@ -150,11 +150,11 @@ class Decisions:
                 return CLOSED
             # If the task was replaced or cancelled, this changes nothing. A task for which the
             # dependency did nothing must not stay RUNNING.
-            ended = self._endings.cancelled(run, f"put away by {blocked.reason}")
+            ended = self._endings.cancelled(run, f"left waiting by {blocked.reason}")
             return Outcome(as_blocked(ended, execution.taken))
         if blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
-            self._report.blocked(execution, blocked.reason, f"put off by {delay.total_seconds():g} s")
+            self._report.blocked(execution, blocked.reason, f"delayed by {delay.total_seconds():g} s")
             later = reschedule(
                 run.key, run.epoch, attempt=execution.attempt, delay_ms=duration_ms(delay), is_delayed=True
             )

@@ -141,7 +141,7 @@ class Reporter:
     def superseded(self, execution: Execution, where: str = "worker") -> None:
         TASKS_SUPERSEDED.add(1, {**self.attributes(execution), "docket.where": where})
         logger.info(
-            "↬ %s was replaced or taken over; this run changed nothing",
+            "⊘ %s was replaced or taken over; this run changed nothing",
             execution.call_repr(),
             extra=self._extra(execution),
         )
