@@ -105,7 +105,7 @@ class DocketLifetime:
             await stack.enter_async_context(self.server)
             self.keys = self._name_keys()
             self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0), self.max_losses)
-            self._subscriptions = Subscriptions(self.server, self.name)
+            self._subscriptions = Subscriptions(self.server, self.name, self.keys.root)
             stack.push_async_callback(self._subscriptions.aclose)
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)

@@ -29,7 +29,7 @@ async def other(real: RealServer) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def waiting(line: Connection, other: Connection) -> AsyncIterator[BlockingConnection]:
-    waiting = BlockingConnection(line, other.ask)
+    waiting = BlockingConnection(line, other.ask, lambda error: None)
     yield waiting
     await waiting.aclose()
 

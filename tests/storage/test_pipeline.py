@@ -4,6 +4,7 @@ happens to the others."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable
 from typing import Any
@@ -359,17 +360,19 @@ async def test_a_line_that_is_moved_while_it_connects_ends_up_at_the_new_place(r
     asked, may_greet = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            asked.set()
-            await may_greet.wait()
-            writer.write(b"+OLD\r\n" * data.count(b"*"))
+        # The line gives up the old place before it has an answer.
+        with contextlib.suppress(ConnectionResetError):
+            while data := await reader.read(65536):
+                asked.set()
+                await may_greet.wait()
+                writer.write(b"+OLD\r\n" * data.count(b"*"))
         writer.close()
 
     old = await asyncio.start_server(slow, "127.0.0.1", 0)
     line = Connection(client_of(f"redis://127.0.0.1:{old.sockets[0].getsockname()[1]}"), SECONDS)
     first = asyncio.create_task(line.ask("ECHO", "a"))
     await asked.wait()
-    await line.move("127.0.0.1", real.port)
+    line.move("127.0.0.1", real.port)
     may_greet.set()
     assert await outcomes(first, line.ask("ECHO", "b")) == [b"a", b"b"]
     await line.aclose()

@@ -447,15 +447,6 @@ async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(id
     assert idle_worker.slots.free == 1
 
 
-async def test_nothing_is_offered_on_a_cluster(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node that hands over may not know who listens at another."""
-    monkeypatch.setattr(Server, "is_cluster", True)
-    idle_worker = IdleWorker(docket)
-    await idle_worker.offering.open(IdleWorker.ID)
-    assert idle_worker.offering.keep_for_take() is None
-    assert idle_worker.offering.with_settlement(reading=1) is None
-
-
 async def test_what_is_handed_over_goes_back_if_there_is_no_slot(idle_worker: IdleWorker) -> None:
     for _ in range(2):
         idle_worker.slots.take()

@@ -24,10 +24,17 @@ class SharedAttempt(Generic[T]):
         self._seconds = seconds
         self._name = name
         self._task: asyncio.Task[T] | None = None
+        self._began_at = 0.0
+
+    @property
+    def age(self) -> float:
+        """Seconds since the attempt that is under way began; 0 if there is none."""
+        return asyncio.get_running_loop().time() - self._began_at if self._task is not None else 0.0
 
     async def join(self) -> T:
         task = self._task
         if task is None:
+            self._began_at = asyncio.get_running_loop().time()
             task = self._task = asyncio.create_task(self._attempt(), name=self._name)
             task.add_done_callback(self._ended)
         await asyncio.wait([task])

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import MovedError, RedisError, ResponseError
 
 from docket.errors import DocketError
 
@@ -24,12 +24,20 @@ class BlockingConnection:
     """One blocking command at a time. `interrupt` ends it as if its time were over.
 
     The server ends the wait (`CLIENT UNBLOCK`). If the server refuses, the connection is closed.
-    The answer that was under way at that moment is lost; then `was_cut` is true.
+    The answer that was under way at that moment is lost; then `was_cut` is true. The same holds if
+    the connection moves to another node.
     """
 
-    def __init__(self, connection: Connection, ask_elsewhere: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        ask_elsewhere: Callable[..., Awaitable[Any]],
+        on_moved: Callable[[MovedError], None],
+    ) -> None:
+        """`on_moved` gets the answer of a node that no longer has the key."""
         self._connection = connection
         self._ask_elsewhere = ask_elsewhere
+        self._on_moved = on_moved
         self._identified: Pipeline | None = None
         self._id: int | None = None
         self._commands = 0
@@ -40,6 +48,7 @@ class BlockingConnection:
     async def ask(self, *words: bytes | str | int, patience: float) -> Any:
         """The answer, or None if the command was interrupted."""
         self._asked, self._is_interrupted, self.was_cut = True, False, False
+        moves = self._connection.moves
         try:
             await self._identify()
             if self._is_interrupted:
@@ -47,7 +56,13 @@ class BlockingConnection:
             self._commands += 1
             self._waiting = True
             return await self._connection.ask(*words, patience=patience)
+        except MovedError as error:
+            self._on_moved(error)
+            if self._connection.moves == moves:
+                raise
+            return None
         except RedisConnectionError:
+            self.was_cut = self.was_cut or self._connection.moves != moves
             if not self.was_cut:
                 raise
             return None

@@ -17,21 +17,34 @@ from .attempts import SharedAttempt
 from .pipeline import Pipeline
 from .scripts import Script
 
+# How long the calls under way may wait for the old node after a move.
+LEAVE_SECONDS = 0.5
+
 
 class Connection:
     """All calls to a node go over one connection, in the order of the calls."""
 
-    def __init__(self, client: Any, answer_seconds: float) -> None:
+    def __init__(self, client: Any, answer_seconds: float, leave_seconds: float = LEAVE_SECONDS) -> None:
         self._client = client
         self._answer_seconds = answer_seconds
+        self._leave_seconds = leave_seconds
+        # How often the connection has moved to another node.
+        self.moves: int = 0
         self._pipeline: Pipeline | None = None
         self._connecting = SharedAttempt(self._connect, answer_seconds, "docket - connecting")
+        self._opening: asyncio.Task[Pipeline] | None = None
         self._is_outdated = self._closed = False
 
     @property
     def pipeline(self) -> Pipeline | None:
         """The open connection, or None."""
         return self._pipeline
+
+    @property
+    def heard_at(self) -> float:
+        """The loop's time at which the node last sent something on the open connection; 0 without
+        one."""
+        return self._pipeline.received_at if self._pipeline is not None else 0.0
 
     async def run(
         self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], patience: float | None = None
@@ -74,13 +87,37 @@ class Connection:
                 pipeline.close()
             raise
 
-    async def move(self, host: str, port: int) -> None:
-        """Further calls go to that node. Calls under way end on the old one."""
+    def move(self, host: str, port: int) -> None:
+        """Further calls go to that node. Calls under way end on the old one, which may be dead:
+        soon they count as lost."""
         options = self._client.connection_pool.connection_kwargs
         if (options.get("host"), options.get("port")) == (host, port):
             return
         options.update(host=host, port=port)
-        self.disconnect()
+        self.moves += 1
+        self._is_outdated = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._pipeline is not None:
+            self._retire(self._pipeline, self._leave_seconds)
+
+    async def is_silent(self, seconds: float) -> bool:
+        """Whether the node has sent nothing for so long, and does not answer a PING in that time
+        either."""
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.trouble is not None:
+            return self._connecting.age > seconds
+        if asyncio.get_running_loop().time() - pipeline.received_at < seconds:
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                await pipeline.ask(("PING",), self._answer_seconds)
+        except TimeoutError:
+            return True
+        except (RedisError, OSError):
+            # An answer, or the end of the connection: both are news.
+            return False
+        return False
 
     async def aclose(self) -> None:
         self._closed = True
@@ -95,15 +132,20 @@ class Connection:
         if self._pipeline is not None:
             self._retire(self._pipeline)
 
-    def _retire(self, pipeline: Pipeline) -> None:
-        pipeline.close_when_idle()
+    def _retire(self, pipeline: Pipeline, within: float | None = None) -> None:
+        pipeline.close_when_idle(within)
         if self._pipeline is pipeline:
             self._pipeline = None
 
     async def _connect(self) -> Pipeline:
         while self._pipeline is None or self._pipeline.trouble is not None:
             self._is_outdated = False
-            pipeline = await open_pipeline(self._client, self._answer_seconds)
+            self._opening = start_opening(self._client, self._answer_seconds)
+            pipeline = await opened(self._opening)
+            if pipeline is None:
+                # The node may be silent: a move ends the
+                # attempt, and the next one is at the new node.
+                continue
             if self._closed:
                 pipeline.close()
                 raise RedisConnectionError("the connection was closed")
@@ -114,6 +156,25 @@ class Connection:
             else:
                 self._pipeline = pipeline
         return self._pipeline
+
+
+def start_opening(
+    client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None
+) -> asyncio.Task[Pipeline]:
+    """An attempt to open a connection that others may cancel; see `opened`."""
+    return asyncio.create_task(open_pipeline(client, answer_seconds, on_message), name="docket - opening")
+
+
+async def opened(opening: asyncio.Task[Pipeline]) -> Pipeline | None:
+    """The connection that was opened; None if the attempt was cancelled."""
+    try:
+        await asyncio.wait([opening])
+    except BaseException:
+        await cancel_and_wait([opening], "docket: nobody waits for the connection")
+        if not opening.cancelled() and opening.exception() is None:
+            opening.result().close()
+        raise
+    return None if opening.cancelled() else opening.result()
 
 
 async def open_pipeline(

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import MovedError
 
 from .attempts import SharedAttempts
 from .clients import Clients
-from .connection import Connection
+from .connection import LEAVE_SECONDS, Connection, open_pipeline, opened, start_opening
 from .nodes import NodeAddress, Nodes
+from .pipeline import Pipeline
 from .threads import in_thread
+
+# How often a call is made again because another node has its slot.
+MOST_MOVES = 3
 
 ConnectionsBySlot = dict[int, Connection]
 
 
 class NodeConnections:
-    """One connection for each hash slot in use, and two more for large values.
+    """One connection for each hash slot in use, and two more for large values. All of them follow
+    the slot when it moves to another node (docs/design/replicas.md).
 
     `nodes` finds the node of a slot; it is None if there is only one server, which has slot 0. The
     stack closes the connections.
@@ -29,10 +39,20 @@ class NodeConnections:
         self.ordinary: ConnectionsBySlot = {}
         # For large values: to the server (STORING), and from it (FETCHING).
         self.bulk: tuple[ConnectionsBySlot, ConnectionsBySlot] = ({}, {})
+        # The nodes to use. A slot that is missing here is searched before its next command.
         self.addresses: dict[int, NodeAddress] = {}
+        # The last node of each slot, which may be out of date.
+        self._last: dict[int, NodeAddress] = {}
+        # How often a slot has moved.
+        self.moves: int = 0
+        self._by_slot: dict[int, weakref.WeakSet[Connection]] = {}
+        self._listeners: dict[int, list[Callable[[], object]]] = {}
         # The thread that asks has the time for an answer; one more second lets it report its error.
         self._locating = SharedAttempts(self._find, answer_seconds + 1, "docket - locating")
         stack.callback(self._locating.stop)
+
+    def slot(self, key: bytes) -> int:
+        return self.nodes.slot(key) if self.nodes is not None else 0
 
     async def to_slot(self, slot: int, connections: ConnectionsBySlot) -> Connection:
         """The connection to the node that has the slot, which is made or moved if necessary."""
@@ -42,32 +62,64 @@ class NodeConnections:
         address = await self._address(slot)
         connection = connections.get(slot)
         if connection is None:
-            connection = connections[slot] = self.to_node(address)
+            connection = connections[slot] = self._to_node(slot, address, LEAVE_SECONDS)
             self._stack.push_async_callback(connection.aclose)
         elif address is not None:
-            await connection.move(*address)
+            connection.move(*address)
         return connection
 
-    def to_node(self, address: NodeAddress | None) -> Connection:
-        """A new connection, which the caller closes."""
-        return Connection(self._clients.node_client(address), self._answer_seconds)
+    async def call_after_move(
+        self,
+        slot: int,
+        connections: ConnectionsBySlot,
+        call: Callable[[Connection], Awaitable[Any]],
+        error: MovedError,
+    ) -> Any:
+        """Makes a call that a node has refused because another one has the slot. The nodes may
+        disagree for a moment about which node that is."""
+        for _ in range(MOST_MOVES):
+            self.moved(slot, error)
+            try:
+                return await call(await self.to_slot(slot, connections))
+            except MovedError as another:
+                error = another
+        raise error
 
-    async def to_key(self, key: bytes) -> Connection:
-        """A new connection to the node that has the key, which the caller closes."""
-        return self.to_node(await self._address(self.nodes.slot(key) if self.nodes is not None else 0))
+    async def blocking(self, slot: int) -> Connection:
+        """A new connection to the node that has the slot, for commands that block. It leaves a node
+        at once when the slot moves. The caller closes it."""
+        return self._to_node(slot, await self._address(slot), 0.0)
 
-    async def any_client(self) -> Any:
-        """A client of any node."""
-        address = None
-        if self.nodes is not None:
-            address = self.nodes.any() or await in_thread(self.nodes.locate, self._answer_seconds)
-        return self._clients.node_client(address)
+    async def subscription(self, slot: int | None, on_message: Callable[[list[Any]], None]) -> Pipeline:
+        """A connection for subscriptions, to any node, or to the node that has the slot. In the
+        second case it is closed when the slot moves."""
+        if slot is None or self.nodes is None:
+            client = self._clients.node_client(await self._any_address())
+            return await open_pipeline(client, self._answer_seconds, on_message)
+        client = self._clients.node_client(await self.look_up(slot))
+        opening = start_opening(client, self._answer_seconds, on_message)
+        forget = self._on_move(slot, opening.cancel)
+        try:
+            pipeline = await opened(opening)
+        finally:
+            forget()
+        if pipeline is None:
+            raise RedisConnectionError("another node has the docket now")
+        forget = self._on_move(slot, pipeline.close)
+        pipeline.ended.add_done_callback(lambda _: forget())
+        return pipeline
+
+    async def _any_address(self) -> NodeAddress | None:
+        if self.nodes is None:
+            return None
+        return self.nodes.any() or await in_thread(self.nodes.locate, self._answer_seconds)
 
     async def server_info(self) -> bytes:
         """The answer to INFO server, of any node that answers."""
         if self.nodes is None:
             return await (await self.to_slot(0, self.ordinary)).ask("INFO", "server")
-        connection = self.to_node(await in_thread(self.nodes.locate, self._answer_seconds))
+        address = await in_thread(self.nodes.locate, self._answer_seconds)
+        connection = Connection(self._clients.node_client(address), self._answer_seconds)
         try:
             return await connection.ask("INFO", "server")
         finally:
@@ -81,15 +133,52 @@ class NodeConnections:
             for connection in connections.values():
                 connection.disconnect()
 
-    async def _address(self, slot: int) -> NodeAddress | None:
-        """The address of the slot's node. Asks the cluster or the sentinels if it is not known."""
+    # The nodes of the slots
+
+    async def look_up(self, slot: int) -> NodeAddress | None:
+        """Asks the cluster or the sentinels for the node of a slot, and follows the slot to it.
+        None if there is only one server."""
         if self.nodes is None:
             return None
-        address = self.addresses.get(slot)
-        if address is None:
-            address = self.addresses[slot] = await self._locating.join(slot)
+        address = await self._locating.join(slot)
+        self._follow(slot, address)
         return address
+
+    def moved(self, slot: int, error: MovedError) -> None:
+        """Follows the slot to the node that the old one names. A node that does not know the
+        other's host means its own."""
+        host, port = cast(NodeAddress, error.node_addr)
+        last = self._last.get(slot)
+        if last is not None:
+            self._follow(slot, (host or last[0], port))
+
+    def _on_move(self, slot: int, listener: Callable[[], object]) -> Callable[[], None]:
+        """Calls the listener whenever the slot moves to
+        another node. Returns the function that ends this."""
+        listeners = self._listeners.setdefault(slot, [])
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
+
+    def _follow(self, slot: int, address: NodeAddress) -> None:
+        last, self._last[slot] = self._last.get(slot), address
+        self.addresses[slot] = address
+        if last is None or last == address:
+            return
+        self.moves += 1
+        for connection in list(self._by_slot.get(slot, ())):
+            connection.move(*address)
+        for listener in list(self._listeners.get(slot, ())):
+            listener()
+
+    async def _address(self, slot: int) -> NodeAddress | None:
+        """The address of the slot's node. Asks the cluster or the sentinels if it is not known."""
+        return self.addresses.get(slot) or await self.look_up(slot)
 
     async def _find(self, slot: int) -> NodeAddress:
         assert self.nodes is not None
         return await in_thread(self.nodes.find, slot, self._answer_seconds)
+
+    def _to_node(self, slot: int, address: NodeAddress | None, leave_seconds: float) -> Connection:
+        connection = Connection(self._clients.node_client(address), self._answer_seconds, leave_seconds)
+        self._by_slot.setdefault(slot, weakref.WeakSet()).add(connection)
+        return connection

@@ -101,10 +101,14 @@ class Pipeline(asyncio.Protocol):
         """Closes the connection. Calls under way get no answer."""
         self._end(RedisConnectionError("the connection was closed"))
 
-    def close_when_idle(self) -> None:
+    def close_when_idle(self, within: float | None = None) -> None:
+        """Closes the connection when all calls under way are answered; at the latest `within`
+        seconds from now."""
         self._closing = True
-        if not self._open:
+        if not self._open or within == 0:
             self.close()
+        elif within is not None:
+            self._loop.call_later(within, self.close)
 
     # Called by the transport
 

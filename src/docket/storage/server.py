@@ -9,29 +9,24 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from redis.credentials import CredentialProvider
-from redis.exceptions import AuthenticationError, MovedError, ResponseError
+from redis.exceptions import MovedError
 
 from docket._aio import Backoff
-from docket.errors import NotOpen, ServerUnreachable, ServerUnsuitable
+from docket.errors import ServerUnreachable, ServerUnsuitable
 from docket.model.clock import TaskClock, shared_clock
 
 from .attempts import SharedAttempt, Turns
+from .blocking_calls import BlockingCalls
 from .blocking_connection import BlockingConnection
 from .clients import Clients
-from .connection import Connection, open_pipeline
-from .connections import ThreadedClient, run_script
+from .connection import Connection
+from .connections import ThreadedClient
 from .credentials import bounded
 from .engines import folder_engine, memory_engine
-from .faults import (
-    SERVER_ERRORS,
-    ServerSilent,
-    ServerUnavailable,
-    is_about_certificates,
-    is_from_the_wrong_node,
-    translate,
-)
+from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node
 from .keys import text_bytes
 from .node_connections import ConnectionsBySlot, NodeConnections
+from .node_watch import NodeWatch
 from .nodes import nodes_of
 from .outages import Outages
 from .pipeline import Pipeline
@@ -56,7 +51,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 STORING, FETCHING = range(2)
 
 
-class Server:
+class Server(BlockingCalls):
     """The connections of one docket to its server. An async context manager.
 
     It can be entered while the server is unreachable: calls fail until the server answers. With
@@ -67,15 +62,14 @@ class Server:
     def __init__(
         self, url: str, credential_provider: CredentialProvider | None = None, *, entry_seconds: float | None = None
     ) -> None:
+        super().__init__(hide_password(url), credential_provider)
         self.url = url
         address = parse(url)
-        self.shown_url: str = hide_password(url)
         self.clock: TaskClock = shared_clock(address.name) if address.kind is Kind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
         self.outages: Outages = Outages()
         self.engine_name: str = "a server"
         self.engine_version: str = "that has not answered yet"
-        self.credential_provider: CredentialProvider | None = credential_provider
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
         self._clients = Clients(address, credential_provider, ANSWER_SECONDS)
@@ -83,9 +77,6 @@ class Server:
         # By direction, for large values: one request at a time.
         self._bulk_turns = (Turns(), Turns())
         self._greeting = SharedAttempt(self._examine, ANSWER_SECONDS, "docket - greeting")
-        # Entered, greeted and not closed.
-        self._is_usable = False
-        self._closed = False
         self.client: Any = None
 
     @property
@@ -109,6 +100,8 @@ class Server:
             self._connections = NodeConnections(self._clients, nodes, self._stack, ANSWER_SECONDS)
             self._bulk_turns = (Turns(), Turns())
             self._stack.callback(self._greeting.stop)
+            if nodes is not None:
+                NodeWatch(self._connections).start(self._stack)
             await self._reach()
             self.client = self._clients.user_client(self._stack)
         except BaseException:
@@ -170,48 +163,15 @@ class Server:
         try:
             try:
                 return await call(await known.to_slot(slot, connections) if connection is None else connection)
-            except MovedError:
-                # Another node has the slot now. The old node refused the command, so send it again.
-                known.addresses.pop(slot, None)
-                return await call(await known.to_slot(slot, connections))
+            except MovedError as error:
+                if nodes is None:
+                    raise
+                # The old node refused the command, so it is sent again.
+                return await known.call_after_move(slot, connections, call, error)
         except SERVER_ERRORS as error:
             if nodes is not None and is_from_the_wrong_node(error):
                 known.addresses.pop(slot, None)
             raise self.explain(error) from error
-
-    def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
-        """Runs a script on a client of `threaded_client`, for code outside the event loop."""
-        if self._closed:
-            raise self._not_open()
-        try:
-            return run_script(client, load(script), keys, args)
-        except SERVER_ERRORS as error:
-            raise self.explain(error) from error
-
-    def unblock(self, client: Any, id: int) -> None:
-        """Ends the blocking read of another connection, as if its time were over, if the server
-        permits that."""
-        try:
-            client.execute_command("CLIENT", "UNBLOCK", id)
-        except ResponseError:
-            # The server does not permit it. The read ends by itself.
-            return
-        except SERVER_ERRORS as error:
-            raise self.explain(error) from error
-
-    def explain(self, error: BaseException) -> BaseException:
-        """The typed error for a failed call. After the docket is closed that is NotOpen; every
-        other error may be transient."""
-        if self._closed:
-            return self._not_open()
-        if self._is_usable and self.credential_provider is not None and isinstance(error, AuthenticationError):
-            # Credentials that are rotated may be revoked between the provider's answer and the
-            # login. The next connection calls the provider again.
-            return ServerUnavailable(f"{self.shown_url}: {error}")
-        return translate(error, self.shown_url) or error
-
-    def _not_open(self) -> NotOpen:
-        return NotOpen(f"{self.shown_url}: the docket was closed")
 
     async def revive(self) -> None:
         """After a lost connection: reopens the idle connections too, since they may be dead as
@@ -225,15 +185,22 @@ class Server:
         """A connection for blocking reads of one key, to the node that has it."""
         if not self._is_usable:
             await self._greet()
-        name = text_bytes(key)
-        return BlockingConnection(await self._connections.to_key(name), lambda *words: self.ask(name, *words))
+        name, known = text_bytes(key), self._connections
+        slot = known.slot(name)
+        return BlockingConnection(
+            await known.blocking(slot), lambda *words: self.ask(name, *words), lambda error: known.moved(slot, error)
+        )
 
-    async def subscription_pipeline(self, on_message: Callable[[list[Any]], None]) -> Pipeline:
-        """A connection for subscriptions, to any node: each node of a cluster delivers all
-        channels."""
+    async def subscription_pipeline(
+        self, on_message: Callable[[list[Any]], None], key: bytes | None = None
+    ) -> Pipeline:
+        """A connection for subscriptions. Each node of a cluster delivers all channels, but only
+        the node that has a docket's keys counts its listeners for scripts: with `key`, the
+        connection is at that node, and is closed when the key moves to another one."""
         if not self._is_usable:
             await self._greet()
-        return await open_pipeline(await self._connections.any_client(), ANSWER_SECONDS, on_message)
+        known = self._connections
+        return await known.subscription(None if key is None else known.slot(key), on_message)
 
     def threaded_client(self, patience: Callable[[], float], key: str = "") -> ThreadedClient:
         """A blocking client for use in a thread, of the node that has the key. Each command, with
@@ -241,7 +208,8 @@ class Server:
         sets."""
         if self._closed:
             raise self._not_open()
-        return self._clients.threaded_client(self._connections.nodes, key, patience, lambda: self.outages.count)
+        known = self._connections
+        return self._clients.threaded_client(known.nodes, key, patience, lambda: self.outages.count + known.moves)
 
     async def _open_clients(self) -> None:
         """Starts the embedded engine if the URL asks for one. Its address may differ each time."""

@@ -34,10 +34,12 @@ class Subscriptions:
     `on_gap` listener is called and reads the state itself.
     """
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, key: bytes | None = None) -> None:
+        """With `key`, the connection is to the node that has the key."""
         self._server = server
         self._name = name
         self.ignored: IgnoredMessages = IgnoredMessages(name)
+        self._key = key
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
         self._pipeline: Pipeline | None = None
@@ -136,7 +138,7 @@ class Subscriptions:
             await self._server.outages.pause(backoff.next_pause())
 
     async def _open(self) -> Pipeline:
-        pipeline = await self._server.subscription_pipeline(self._dispatch)
+        pipeline = await self._server.subscription_pipeline(self._dispatch, self._key)
         # No await between these lines: a later caller finds the connection and subscribes itself.
         self._pipeline, self._asked = pipeline, {}
         channels = list(self._listeners)

@@ -70,9 +70,6 @@ class DirectDelivery:
         self._worker: str | None = None
         self._resolved = asyncio.Event()
         self._closed = False
-        # In a cluster the subscription may be at another node than the script that delivers, which
-        # would find no listener.
-        self._possible = not ledger.server.is_cluster
         self._last_epoch = 0
         # The offer may be gone although the state is OFFERED: the next `take` asks the server.
         self._in_doubt = False
@@ -173,7 +170,7 @@ class DirectDelivery:
 
     @property
     def _may_offer(self) -> bool:
-        return self._possible and not self._closed and self._worker is not None
+        return not self._closed and self._worker is not None
 
     @property
     def _can_offer(self) -> bool:

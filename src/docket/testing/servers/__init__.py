@@ -13,6 +13,7 @@ from .binaries import Binary, ServerNotFound, find_binaries, find_binary
 from .certificates import Certificates, make_certificates
 from .cluster import Cluster
 from .groups import ReplicaGroup, ServerGroup, Standalone
+from .migration import SlotMigration
 from .process import Login, ServerProcess
 from .sentinels import Sentinels
 
@@ -41,6 +42,7 @@ __all__ = [
     "ServerGroup",
     "ServerNotFound",
     "ServerProcess",
+    "SlotMigration",
     "Standalone",
     "find_binaries",
     "find_binary",

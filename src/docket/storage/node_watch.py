@@ -1,0 +1,48 @@
+"""Notices that a docket has another node while the old one is silent (docs/design/replicas.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
+
+from docket._aio import cancel_and_wait
+
+from .connection import Connection
+from .faults import SERVER_ERRORS
+from .node_connections import NodeConnections
+
+# A node that has sent nothing for so long has to answer a PING, within the same time.
+SILENCE_SECONDS = 1.0
+# The time between two questions where the node is.
+ASK_SECONDS = 0.5
+
+
+class NodeWatch:
+    """For clusters and sentinels. A node that is paused or cut off closes no connection. Its
+    replica takes over long before a command on the old connection would time out."""
+
+    def __init__(self, connections: NodeConnections) -> None:
+        self._connections = connections
+
+    def start(self, stack: AsyncExitStack) -> None:
+        """The stack ends the watch."""
+        watching = asyncio.create_task(self._run(), name="docket - node watch")
+        stack.push_async_callback(cancel_and_wait, [watching], "docket closes")
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(ASK_SECONDS)
+            for slot, connection in list(self._connections.ordinary.items()):
+                await self._watch(slot, connection)
+
+    async def _watch(self, slot: int, connection: Connection) -> None:
+        """Asks for the node of the slot until it answers or the slot has moved."""
+        if not await connection.is_silent(SILENCE_SECONDS):
+            return
+        moves = connection.moves
+        silent_since = connection.heard_at
+        while connection.moves == moves and connection.heard_at == silent_since:
+            with contextlib.suppress(*SERVER_ERRORS):
+                await self._connections.look_up(slot)
+            await asyncio.sleep(ASK_SECONDS)
