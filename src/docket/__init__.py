@@ -56,7 +56,15 @@ if TYPE_CHECKING:
         Unserializable,
         WorkerLost,
     )
-    from docket.execution import Disposition, Execution, ExecutionProgress, ExecutionState, TaskCall
+    from docket.execution import (
+        Disposition,
+        Execution,
+        ExecutionProgress,
+        ExecutionState,
+        TaskCall,
+        check_cancelled,
+        run_async,
+    )
     from docket.strikelist import StrikeList
     from docket.worker import Worker
 
@@ -112,6 +120,8 @@ __all__ = [
     "Worker",
     "WorkerLost",
     "__version__",
+    "check_cancelled",
+    "run_async",
     "testing",
 ]
 
@@ -127,6 +137,8 @@ _HOMES = {
     "StrikeList": "strikelist",
     "TaskCall": "execution",
     "Worker": "worker",
+    "check_cancelled": "execution",
+    "run_async": "execution",
     **dict.fromkeys(
         (
             "DocketError",

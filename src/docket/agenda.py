@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
 from docket.dependencies import argument_check
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from docket.execution import Execution, TaskCall, TaskFunction
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,10 @@ class Agenda:
             yield item.function, item.args, item.kwargs, item.key
 
     @overload
-    def add(self, function: Callable[P, Awaitable[R]], key: str | None = None) -> Callable[P, None]: ...
+    def add(self, function: Callable[P, Any], key: str | None = None) -> Callable[P, None]: ...
     @overload
     def add(self, function: str, key: str | None = None) -> Callable[..., None]: ...
-    def add(self, function: Callable[..., Awaitable[Any]] | str, key: str | None = None) -> Callable[..., None]:
+    def add(self, function: TaskFunction | str, key: str | None = None) -> Callable[..., None]:
         """Puts a call on the agenda:
         `agenda.add(function, key)(*args, **kwargs)`. Nothing is scheduled yet.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -18,7 +18,7 @@ from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
 from docket.ledger import ProgressChange, Unwritten
 from docket.lifetime import DocketLifetime
 from docket.model.task_keys import new_key
-from docket.pending_call import PendingCall, check_when_and_key
+from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
 from docket.registry import TaskCollection, name_of
 from docket.spans import batch_span, request_span, task_span
 from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
@@ -82,15 +82,15 @@ class Docket(DocketLifetime, PydocketKeys):
 
     @overload
     def add(
-        self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
-    ) -> Callable[P, Coroutine[Any, Any, Execution[R]]]: ...
+        self, function: Callable[P, R], when: datetime | None = None, key: str | None = None
+    ) -> ScheduledBy[P, R]: ...
     @overload
     def add(
         self, function: str, when: datetime | None = None, key: str | None = None
     ) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
     def add(
         self,
-        function: Callable[..., Awaitable[Any]] | str,
+        function: TaskFunction | str,
         when: datetime | None = None,
         key: str | None = None,
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
@@ -109,13 +109,11 @@ class Docket(DocketLifetime, PydocketKeys):
         return self._pending_call(function, when, key, replace=False)
 
     @overload
-    def replace(
-        self, function: Callable[P, Awaitable[R]], when: datetime, key: str
-    ) -> Callable[P, Coroutine[Any, Any, Execution[R]]]: ...
+    def replace(self, function: Callable[P, R], when: datetime, key: str) -> ScheduledBy[P, R]: ...
     @overload
     def replace(self, function: str, when: datetime, key: str) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
     def replace(
-        self, function: Callable[..., Awaitable[Any]] | str, when: datetime, key: str
+        self, function: TaskFunction | str, when: datetime, key: str
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call in place of the waiting task of that key. If the key has a run now, that
         run no longer counts.
@@ -126,13 +124,13 @@ class Docket(DocketLifetime, PydocketKeys):
 
     @overload
     def call(
-        self, function: Callable[P, Awaitable[R]], when: datetime | None = None, key: str | None = None
+        self, function: Callable[P, Any], when: datetime | None = None, key: str | None = None
     ) -> Callable[P, TaskCall]: ...
     @overload
     def call(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., TaskCall]: ...
     def call(
         self,
-        function: Callable[..., Awaitable[Any]] | str,
+        function: TaskFunction | str,
         when: datetime | None = None,
         key: str | None = None,
     ) -> Callable[..., TaskCall]:
@@ -172,7 +170,7 @@ class Docket(DocketLifetime, PydocketKeys):
             await self.scheduler.write_down(execution, replace)
 
     def _pending_call(
-        self, function: Callable[..., Awaitable[Any]] | str, when: datetime | None, key: str | None, *, replace: bool
+        self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
     ) -> PendingCall:
         found, name = self.registry.find(function)
         check_when_and_key(when, key, name)
@@ -221,7 +219,7 @@ class Docket(DocketLifetime, PydocketKeys):
 
     async def strike(
         self,
-        function: Callable[..., Awaitable[Any]] | str | None = None,
+        function: TaskFunction | str | None = None,
         parameter: str | None = None,
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
@@ -238,7 +236,7 @@ class Docket(DocketLifetime, PydocketKeys):
 
     async def restore(
         self,
-        function: Callable[..., Awaitable[Any]] | str | None = None,
+        function: TaskFunction | str | None = None,
         parameter: str | None = None,
         operator: Operator | LiteralOperator = "==",
         value: Any = None,
@@ -278,5 +276,5 @@ class Docket(DocketLifetime, PydocketKeys):
         return await self._progress_batcher.submit(change)
 
 
-def _name_or_none(function: Callable[..., Awaitable[Any]] | str | None) -> str | None:
+def _name_or_none(function: TaskFunction | str | None) -> str | None:
     return function if function is None or isinstance(function, str) else name_of(function)

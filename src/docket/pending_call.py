@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from docket.execution import Execution, TaskFunction
 from docket.execution.execution import new_execution
@@ -16,6 +16,27 @@ from docket.spans import task_span
 
 if TYPE_CHECKING:
     from docket.docket import Docket
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class ScheduledBy(Protocol[P, R_co]):
+    """A pending call as type checkers see it. The result of an async function is the value that it
+    returns when it is awaited; the result of a plain function is what it returns.
+
+    The overloads are here rather than in `Docket.add`, because there mypy could not choose one for
+    a function that has a parameter of type Any.
+    """
+
+    @overload
+    def __call__(
+        self: ScheduledBy[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Execution[R]]: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Execution[R_co]]: ...
 
 
 class PendingCall:

@@ -13,7 +13,7 @@ from typing import Any
 from docket.dependencies import validate_dependencies
 from docket.errors import TaskNotRegistered
 from docket.execution import TaskFunction
-from docket.execution.function_runtimes import LAMBDA, is_supported, underlying
+from docket.execution.function_runtimes import LAMBDA, is_generator, underlying
 
 TaskCollection = Iterable[TaskFunction]
 # Users may replace a task of docket's own by one of its name.
@@ -33,7 +33,7 @@ def own_name(function: Any) -> str:
     name = name_of(function)
     if name == LAMBDA:
         raise TypeError(
-            "a lambda has no name by which a worker could find it: write an `async def`, or register it with names=[…]"
+            "a lambda has no name by which a worker could find it: write a function, or register it with names=[…]"
         )
     return name
 
@@ -48,18 +48,13 @@ def check_function(function: Any) -> None:
         raise TypeError(f"{function!r} is not a function, so it cannot be a task")
     if isinstance(function, type) and not hasattr(function, "__await__"):
         raise TypeError(
-            f"{describe(function)} is a class, so it cannot be a task: pass an `async def`, for instance a method "
+            f"{describe(function)} is a class, so it cannot be a task: pass a function, for instance a method "
             f"of an object, as in docket.add({function.__name__}(…).method)(…)"
         )
-    if is_supported(function):
-        return
-    body = underlying(function)
-    is_generator = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
-    raise TypeError(
-        f"{describe(function)} is {'a generator' if is_generator else 'not async'}, so it cannot be a task: "
-        "a task is an `async def` that returns; what blocks goes to a thread inside it, with "
-        "`await asyncio.to_thread(…)`"
-    )
+    if is_generator(function):
+        raise TypeError(
+            f"{describe(function)} is a generator, so it cannot be a task: a task is a function that returns"
+        )
 
 
 class Registry:

@@ -60,18 +60,6 @@ class Service:
 # What cannot be a task
 
 
-@pytest.mark.parametrize(
-    "function",
-    [blocking, says_nothing, Service().blocking, functools.partial(blocking, 1)],
-    ids=lambda f: type(f).__name__,
-)
-def test_a_function_that_is_not_async_is_refused_where_it_is_registered(docket: Docket, function: Any) -> None:
-    with pytest.raises(TypeError, match=r"is not async, so it cannot be a task: .* asyncio\.to_thread"):
-        docket.register(function, names=["task"])
-
-    assert "task" not in docket.tasks
-
-
 @pytest.mark.parametrize("function", [generator, async_generator])
 def test_a_generator_is_refused(docket: Docket, function: Any) -> None:
     with pytest.raises(TypeError, match="generator is a generator, so it cannot be a task"):

@@ -22,7 +22,7 @@ from typing import Annotated, Any, assert_type
 from docket import (
     Agenda, ConcurrencyLimit, CurrentDocket, CurrentExecution, Depends, Docket, Execution, ExecutionProgress,
     ExponentialRetry, Perpetual, Progress, ResultExpired, Retry, ServerUnreachable, Shared, TaskKey, TaskLogger, Timeout,
-    Worker,
+    Worker, check_cancelled, run_async,
 )
 
 
@@ -63,6 +63,24 @@ class Service:
     async def send(self, to: str) -> None: ...
 
 
+def resize(path: str, progress: Progress = Progress(), docket: Docket = CurrentDocket()) -> bytes:
+    progress.increment()
+    check_cancelled()
+    assert_type(run_async(docket.add(charge)(1, 2.5)), Execution[int])
+    return path.encode()
+
+
+async def handle(payload: dict[str, Any], retry: Any = None) -> float:
+    return 1.5
+
+
+class Press:
+    async def fold(self, sheet: Any) -> int:
+        return 1
+
+    def print(self, page: int) -> None: ...
+
+
 class Animal: ...
 
 
@@ -88,6 +106,11 @@ async def results(docket: Docket) -> None:
     assert_type(await (await docket.replace(adopt, datetime.now(UTC), "cat")()).get_result(), Cat)
     assert_type(await (await docket.add(Service().send)("ann")).get_result(), None)
     assert_type(await docket.add("charge")(1), Execution[Any])
+    assert_type(await docket.add(resize)("a.png"), Execution[bytes])
+    assert_type(await (await docket.replace(resize, datetime.now(UTC), "image")("a.png")).get_result(), bytes)
+    assert_type(await docket.add(Press().print)(1), Execution[None])
+    assert_type(await docket.add(Press().fold)(1), Execution[int])
+    assert_type(await docket.add(handle)({"a": 1}), Execution[float])
     found = await docket.get_execution("cat")
     assert_type(found, Execution[Any] | None)
     if found is not None:
@@ -113,6 +136,9 @@ async def main() -> None:
         await docket.add_many(docket.call(charge)(n, 2.5) for n in range(3))
         agenda = Agenda()
         agenda.add(charge)(1, 2.5)
+        agenda.add(resize)("a.png")
+        docket.register(resize)
+        await docket.add_many([docket.call(resize)("a.png")])
         await agenda.scatter(docket, over=timedelta(hours=1))
         await worker.run_until_finished()
 """
@@ -163,13 +189,18 @@ async def main(docket: Docket, now: datetime) -> None:
     await docket.add(send)  # wrong
     docket.add(send)(1)  # wrong
     docket.replace(send, now, "k")(1)  # wrong
-    await docket.add(blocking)(1)  # wrong
+    await docket.add(blocking)("1")  # wrong
+    await docket.replace(blocking, now, "k")()  # wrong
+    docket.call(blocking)("1")  # wrong
+    await wants_text(await docket.add(blocking)(1))  # wrong
+    docket.add(blocking)(1)  # wrong
     await docket.add(send, when=timedelta(seconds=5))(1)  # wrong
     await docket.add(send, key=1)(1)  # wrong
     await docket.replace(send, now, "k")("1")  # wrong
     docket.call(send)("1")  # wrong
-    docket.register(blocking)  # wrong
+    docket.register(1)  # wrong
     Agenda().add(send)("1")  # wrong
+    Agenda().add(blocking)("1")  # wrong
     counted = await docket.add(count)()
     await anything(counted)
     await wants_text(counted)  # wrong

@@ -127,7 +127,7 @@ def test_a_bad_value_is_one_line_that_names_it(arguments: list[str], words: str,
         ("shop:", "write module:name"),
         ("shop:ship", "this is not a collection"),
         ("numbers_only:tasks", "cannot be a task"),
-        ("not_async:tasks", "not_async.work is not async, so it cannot be a task"),
+        ("generator:tasks", "generator.work is a generator, so it cannot be a task"),
         ("wrong_syntax:tasks", "wrong_syntax.py, line 1: SyntaxError"),
         ("raises:tasks", "raises.py, line 2: ZeroDivisionError: division by zero"),
         ("imports:tasks", "ModuleNotFoundError: No module named 'not_installed'"),
@@ -141,7 +141,7 @@ def test_tasks_that_cannot_be_loaded_are_one_line_that_says_where(
     tasks: str, words: str, folder: Path, shop: str, start: Start
 ) -> None:
     (folder / "numbers_only.py").write_text("tasks = [1, 2]\n")
-    (folder / "not_async.py").write_text("def work(): pass\ntasks = [work]\n")
+    (folder / "generator.py").write_text("def work(): yield\ntasks = [work]\n")
     (folder / "wrong_syntax.py").write_text("tasks = [\ndef\n")
     (folder / "raises.py").write_text("tasks = []\n1 / 0\n")
     (folder / "imports.py").write_text("import not_installed\n")

@@ -122,7 +122,7 @@ async def test_arguments_are_read_only_where_somebody_looks(docket: Docket) -> N
     with pytest.raises(RuntimeError):
         pickle.loads(pickle.dumps(Explosive()))
     Explosive.opened = 0
-    await docket.add(note, key="bad")(Explosive())  # pyright: ignore[reportArgumentType]
+    await docket.add(note, key="bad")(Explosive())  # pyright: ignore[reportArgumentType, reportCallIssue]
     await docket.add(note, when=docket.now() + HOUR, key="good")(1)
 
     snapshot = await docket.snapshot()

@@ -3,9 +3,7 @@ through its function's runtime."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import inspect
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,27 +13,26 @@ import pytest
 
 from docket import Docket, TaskKey, Timeout
 from docket.execution import TaskFunction, function_runtimes
-from docket.execution.function_runtimes import underlying
 from tests.running import run_with_defaults
 
 
-class Threads:
-    """Runs functions that are not async."""
+class InTheLoop:
+    """Runs functions of this module that are not async in the event loop."""
 
     def accepts(self, function: Callable[..., Any]) -> bool:
-        return not inspect.iscoroutinefunction(underlying(function))
+        return function in (plain, with_dependency, with_timeout)
 
     def bind(self, function: Callable[..., Any]) -> TaskFunction:
         @functools.wraps(function)
-        async def in_thread(*args: Any, **kwargs: Any) -> Any:
-            return await asyncio.to_thread(function, *args, **kwargs)
+        async def in_loop(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
 
-        return in_thread
+        return in_loop
 
 
-@pytest.fixture(autouse=True)
-def threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function_runtimes, "RUNTIMES", [*function_runtimes.RUNTIMES, Threads()])
+@pytest.fixture
+def in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_runtimes, "RUNTIMES", [InTheLoop(), *function_runtimes.RUNTIMES])
 
 
 def plain(number: int) -> tuple[int, bool]:
@@ -51,13 +48,14 @@ def with_timeout(number: int, timeout: Timeout = Timeout(timedelta(minutes=1))) 
 
 
 @pytest.mark.parametrize("function", [plain, with_dependency, with_timeout])
+@pytest.mark.usefixtures("in_the_loop")
 async def test_a_task_runs_where_the_runtime_of_its_function_runs_it(
     docket: Docket, function: Callable[[int], Any]
 ) -> None:
     docket.register(function)
     execution = await docket.add(function)(7)
     await run_with_defaults(docket)
-    assert await execution.get_result() == (7, False)
+    assert await execution.get_result() == (7, True)
 
 
 async def test_an_async_function_is_called_as_it_is(docket: Docket) -> None:

@@ -117,6 +117,15 @@ class WorkerOptions(DocketOptions):
     ] = (STANDARD_TASKS,)
     name: Annotated[str | None, flag("The worker's name.", metavar="NAME", show_default="host#pid")] = None
     concurrency: Annotated[int, number("Run at most this many tasks at a time.")] = _DEFAULT.concurrency
+    threads: Annotated[
+        int | None,
+        flag(
+            "Run plain functions (not async) in at most this many threads.",
+            parser=positive,
+            metavar="NUMBER",
+            show_default="as --concurrency, up to 100",
+        ),
+    ] = None
     until_finished: Annotated[bool, flag("Exit when no task is left, scheduled tasks included.")] = False
     logging_level: Annotated[Level, flag("Log messages of this level and above.", OPERATING, case_sensitive=False)] = (
         Level.INFO

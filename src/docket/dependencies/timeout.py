@@ -37,6 +37,8 @@ class Timeout(Runtime[Any]):
         self._expired = False
         self._alarm: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
+        # Set while the run lasts. A plain function uses its Timeout in another thread.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         return type(self)(self.base)
@@ -47,13 +49,21 @@ class Timeout(Runtime[Any]):
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out the state of this run, so that a
         task can pass its own Timeout to another task."""
-        return {**vars(self), "_granted": self.base, "_due": None, "_expired": False, "_alarm": None, "_task": None}
+        return {
+            **vars(self),
+            "_granted": self.base,
+            "_due": None,
+            "_expired": False,
+            "_alarm": None,
+            "_task": None,
+            "_loop": None,
+        }
 
     def remaining(self) -> timedelta:
         """The time that is left."""
-        if self._due is None:
+        if self._due is None or self._loop is None:
             return self.base
-        return timedelta(seconds=self._due - asyncio.get_running_loop().time())
+        return timedelta(seconds=self._due - self._loop.time())
 
     def expired(self) -> bool:
         """Whether the time has run out."""
@@ -61,10 +71,14 @@ class Timeout(Runtime[Any]):
 
     def extend(self, by: timedelta | None = None) -> None:
         """Gives the run more time: `by`, or `base` once more."""
-        if self._due is not None and not self._expired:
+        if self._due is not None and self._loop is not None and not self._expired:
             more = self.base if by is None else by
             self._granted += more
-            self._set_alarm(self._due + more.total_seconds())
+            self._due += more.total_seconds()
+            if _is_current(self._loop):
+                self._set_alarm()
+            else:
+                self._loop.call_soon_threadsafe(self._set_alarm)
 
     async def run(
         self, execution: Execution, function: TaskFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -72,7 +86,9 @@ class Timeout(Runtime[Any]):
         task = self._task = asyncio.current_task()
         assert task is not None
         cancels = task.cancelling()
-        self._set_alarm(asyncio.get_running_loop().time() + self.base.total_seconds())
+        self._loop = asyncio.get_running_loop()
+        self._due = self._loop.time() + self.base.total_seconds()
+        self._set_alarm()
         try:
             result = await function(*args, **kwargs)
         except asyncio.CancelledError as error:
@@ -91,10 +107,11 @@ class Timeout(Runtime[Any]):
             raise self._too_long(execution)
         return result
 
-    def _set_alarm(self, due: float) -> None:
+    def _set_alarm(self) -> None:
+        """Does nothing if the body has ended meanwhile."""
         self._silence()
-        self._due = due
-        self._alarm = asyncio.get_running_loop().call_at(due, self._expire)
+        if self._task is not None and self._due is not None:
+            self._alarm = asyncio.get_running_loop().call_at(self._due, self._expire)
 
     def _silence(self) -> None:
         if self._alarm is not None:
@@ -108,3 +125,10 @@ class Timeout(Runtime[Any]):
     def _too_long(self, execution: Execution) -> TimeoutError:
         limit = format_duration(self._granted.total_seconds())
         return TimeoutError(f"{execution.function_name}{{{execution.key}}} took longer than its Timeout of {limit}")
+
+
+def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

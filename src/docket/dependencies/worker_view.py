@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -13,6 +13,19 @@ from docket.execution.run_context import current_docket, current_execution, curr
 if TYPE_CHECKING:
     from docket.execution import Execution
     from docket.execution.docket_view import DocketView
+
+
+class ThreadsView(Protocol):
+    """The threads of the worker."""
+
+    async def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
+
+
+class StaffView(Protocol):
+    """The parts of the worker that runtimes of functions use."""
+
+    @property
+    def threads(self) -> ThreadsView: ...
 
 
 class WorkerView(Protocol):
@@ -28,6 +41,9 @@ class WorkerView(Protocol):
     def now(self) -> datetime: ...
 
     def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None: ...
+
+    @property
+    def staff(self) -> StaffView: ...
 
 
 # Clients read these from the base class of all dependencies, which is uncalled-for's.

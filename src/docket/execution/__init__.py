@@ -10,6 +10,7 @@ from docket.model.states import Disposition, ExecutionState
 
 from .display import compact_signature
 from .execution import Execution
+from .plain_functions import check_cancelled, run_async
 from .progress import ExecutionProgress, ProgressEvent
 from .task_call import TaskCall, TaskFunction
 from .waiting import StateEvent
@@ -25,6 +26,8 @@ __all__ = [
     "TaskCall",
     "TaskFunction",
     "_signature_cache",
+    "check_cancelled",
     "compact_signature",
     "get_signature",
+    "run_async",
 ]

@@ -10,9 +10,10 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Protocol, cast, get_origin, get_type_hints
+from typing import Any, Protocol, cast, get_origin
 
 from .task_call import TaskFunction
+from .thread_runtime import ThreadRuntime
 
 LAMBDA = "<lambda>"
 
@@ -33,28 +34,35 @@ class EventLoopRuntime:
     """Runs async functions in the event loop of the worker. They need no wrapper."""
 
     def accepts(self, function: Callable[..., Any]) -> bool:
-        body = underlying(function)
-        if not isinstance(body, FunctionType) or inspect.iscoroutinefunction(body):
-            return True
-        if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-            return False
-        return _may_return_awaitable(body)
+        return is_async(function)
 
     def bind(self, function: Callable[..., Any]) -> TaskFunction:
         return function
 
 
-RUNTIMES: list[FunctionRuntime] = [EventLoopRuntime()]
-
-
-def is_supported(function: Callable[..., Any]) -> bool:
-    return any(runtime.accepts(function) for runtime in RUNTIMES)
+# The first runtime that accepts a function runs it.
+RUNTIMES: list[FunctionRuntime] = [EventLoopRuntime(), ThreadRuntime()]
 
 
 def runtime_for(function: Callable[..., Any]) -> FunctionRuntime:
-    """The first runtime that accepts the function. Functions that no runtime accepts are refused
-    when they are registered; a function that was not registered runs in the event loop."""
-    return next((runtime for runtime in RUNTIMES if runtime.accepts(function)), RUNTIMES[0])
+    return next(runtime for runtime in RUNTIMES if runtime.accepts(function))
+
+
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Whether a call of the function returns a generator, so that it cannot be a task."""
+    body = _called(underlying(function))
+    return inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether the function is async, wraps an async function, or says in its annotation that it
+    returns an awaitable."""
+    body = underlying(function)
+    if isinstance(body, type):
+        return hasattr(body, "__await__")
+    if inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(_called(body)):
+        return True
+    return isinstance(body, FunctionType) and (_wraps_async(body) or _returns_awaitable(body))
 
 
 def underlying(function: Any) -> Any:
@@ -64,14 +72,26 @@ def underlying(function: Any) -> Any:
     return getattr(function, "__func__", function)
 
 
-def _may_return_awaitable(body: FunctionType) -> bool:
-    """A function that is not async may still return an awaitable, if it is decorated or annotated
-    so."""
-    if body.__name__ == LAMBDA or hasattr(body, "__wrapped__") or hasattr(body, "__signature__"):
-        return True
+def _called(body: Any) -> Any:
+    """The function that a call of an object calls."""
+    return body if isinstance(body, FunctionType) else type(body).__call__
+
+
+def _wraps_async(body: FunctionType) -> bool:
     try:
-        returned = get_type_hints(body).get("return", None)
-    except Exception:
-        return True
+        inside = inspect.unwrap(body)
+    except ValueError:
+        return False
+    return inside is not body and is_async(inside)
+
+
+def _returns_awaitable(body: FunctionType) -> bool:
+    returned: Any = body.__annotations__.get("return")
+    if isinstance(returned, str):
+        try:
+            # Only this annotation: others may name types that exist for type checkers alone.
+            returned = eval(returned, body.__globals__)
+        except Exception:
+            return False
     kind = get_origin(returned) or returned
-    return kind is Any or not isinstance(kind, type | None) or hasattr(kind, "__await__")
+    return isinstance(kind, type) and hasattr(cast(Any, kind), "__await__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 from docket.errors import TRANSIENT, TaskNotFound
 from docket.ledger import ProgressChange, Unwritten
 from docket.model.times import from_ms
+
+from .plain_functions import awaitable_or_done
 
 if TYPE_CHECKING:
     from .docket_view import DocketView
@@ -42,6 +44,9 @@ class ExecutionProgress:
     one event. A run that was replaced, or lost to another worker, changes nothing. Other handles
     can also write while the task waits, and raise TaskNotFound if the task has ended. An outage of
     the server raises no error: the change is sent with the next write.
+
+    Async functions await the methods that write. In a plain function the call itself writes, and
+    raises CancelledError if the run was given up.
     """
 
     def __init__(self, docket: DocketView, key: str, epoch: int = 0) -> None:
@@ -62,25 +67,38 @@ class ExecutionProgress:
         await progress.sync()
         return progress
 
-    async def set_total(self, total: int) -> None:
-        await self.update(total=total)
+    # Each of these writes the change when it is awaited. In a plain function, the call itself does.
 
-    async def increment(self, amount: int = 1) -> None:
+    def set_total(self, total: int) -> Awaitable[None]:
+        return self.update(total=total)
+
+    def increment(self, amount: int = 1) -> Awaitable[None]:
         """Adds to the stored value, whichever process has written it."""
+        return awaitable_or_done(self._increment(amount))
+
+    def set(self, current: int) -> Awaitable[None]:
+        """Sets the current value, higher or lower than before."""
+        return self.update(current=current)
+
+    def set_message(self, message: str | None) -> Awaitable[None]:
+        """Sets the message. None removes it."""
+        return awaitable_or_done(self._set_message(message))
+
+    def update(
+        self, *, current: int | None = None, total: int | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """Sets several fields at once and publishes one
+        event. Fields that are not given do not change."""
+        return awaitable_or_done(self._update(current, total, message))
+
+    async def _increment(self, amount: int) -> None:
         _check("an increment", amount, 1)
         await self._change(ProgressChange(self.key, self.epoch, add=amount))
 
-    async def set(self, current: int) -> None:
-        """Sets the current value, higher or lower than before."""
-        await self.update(current=current)
-
-    async def set_message(self, message: str | None) -> None:
-        """Sets the message. None removes it."""
+    async def _set_message(self, message: str | None) -> None:
         await self._change(ProgressChange(self.key, self.epoch, message=json.dumps(message)))
 
-    async def update(self, *, current: int | None = None, total: int | None = None, message: str | None = None) -> None:
-        """Sets several fields at once and publishes one
-        event. Fields that are not given do not change."""
+    async def _update(self, current: int | None, total: int | None, message: str | None) -> None:
         if current is None and total is None and message is None:
             raise TypeError("update() needs a current, a total or a message")
         if current is not None:

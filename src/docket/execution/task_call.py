@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-TaskFunction = Callable[..., Awaitable[Any]]
+# An async function, or a plain function. `Plan.body` has the form that can be awaited.
+TaskFunction = Callable[..., Any]
 
 
 @dataclass(frozen=True, init=False)

@@ -155,6 +155,9 @@ TASKS_PERPETUATED = Counter("docket_tasks_perpetuated", "Runs that are followed 
 TASK_DURATION = Histogram("docket_task_duration", "Duration of runs", "s")
 TASK_PUNCTUALITY = Histogram("docket_task_punctuality", "Delay between due time and start of a run", "s")
 TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs in progress in this worker")
+THREADS_ABANDONED = UpDownCounter(
+    "docket_threads_abandoned", "Threads of plain functions that go on although their run was given up"
+)
 REDIS_DISRUPTIONS = Counter("docket_redis_disruptions", "Steps of the worker that failed because of the server")
 STRIKES_IN_EFFECT = UpDownCounter("docket_strikes_in_effect", "Strikes in effect")
 QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a worker or a limit")

@@ -55,7 +55,7 @@ class Decisions:
         self._worker = worker
         self._report = worker.reporter
         self._limits = limits
-        self._redelivery = RedeliveryDelays(worker.redelivery_ms)
+        self._redelivery = RedeliveryDelays(duration_ms(worker.redelivery_timeout))
         self._endings = endings
         self._run_endings = endings.run_endings
 

@@ -25,7 +25,7 @@ def health_problem(worker: Worker) -> str | None:
         return f"the event loop has been blocked for {lag:.0f} s"
     if registration.lapsed:
         return f"the lease has not been renewed for {registration.lease.age:.0f} s"
-    return _stuck_work(worker.staff) or _failing_service(worker.staff)
+    return _stuck_work(worker.staff) or _abandoned_threads(worker.staff) or _failing_service(worker.staff)
 
 
 def _stuck_work(staff: Staff) -> str | None:
@@ -38,6 +38,14 @@ def _stuck_work(staff: Staff) -> str | None:
     unstarted = staff.runner.loader.oldest_age
     if unstarted > longest:
         return f"a claimed task has waited for {unstarted:.0f} s for its arguments"
+    return None
+
+
+def _abandoned_threads(staff: Staff) -> str | None:
+    """A thread cannot be stopped, so only a new process gets its slot back."""
+    threads = staff.threads
+    if threads.abandoned * 2 > threads.count:
+        return f"{threads.abandoned} of {threads.count} threads go on although their run was given up"
     return None
 
 

@@ -62,9 +62,9 @@ class Isolation:
         self.reserved: Entry | None = None
 
     def ready_notes(self) -> SuspectNotes:
-        """The notes for the next claim, which reports
-        whether another worker of this process has runs."""
-        self.notes.shares_process = self._process.others_live(self._runs)
+        """The notes for the next claim, which reports whether this process has runs that the server
+        does not know of: those of another worker, and abandoned threads."""
+        self.notes.shares_process = self._runs.abandoned > 0 or self._process.others_live(self._runs)
         return self.notes
 
     @property

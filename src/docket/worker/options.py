@@ -14,6 +14,9 @@ from typing import Any, Self
 from docket.execution import TaskFunction
 from docket.model.times import check_durations
 
+# A worker with more slots than this starts no more threads, unless it is asked to.
+MOST_THREADS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
@@ -34,10 +37,14 @@ class WorkerOptions:
     dependencies: Mapping[str, Any] | Sequence[Any] | None = None
     message_batch: int = 1000
     grace_period: timedelta = timedelta(minutes=5)
+    # The default is `concurrency`, up to MOST_THREADS.
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ValueError(f"concurrency={self.concurrency}: it must be at least 1")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads={self.threads}: it must be at least 1")
         check_durations(
             "Worker",
             redelivery_timeout=self.redelivery_timeout,
@@ -48,6 +55,10 @@ class WorkerOptions:
             raise ValueError(f"redelivery_timeout={self.redelivery_timeout}: it must be positive")
         if self.message_batch < 1:
             raise ValueError(f"message_batch={self.message_batch}: it must be at least 1")
+
+    @property
+    def thread_count(self) -> int:
+        return min(self.concurrency, MOST_THREADS) if self.threads is None else self.threads
 
     @classmethod
     def among(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:

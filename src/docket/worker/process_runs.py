@@ -35,7 +35,10 @@ class ProcessRuns:
 
     def any_ignores_its_cancel(self) -> bool:
         """Whether a cancelled body still runs. Such a body may never end."""
-        return any(run.reason is not None for runs in self._snapshot() for run in runs.all() if not run.over)
+        return any(
+            runs.abandoned or any(run.reason is not None for run in runs.all() if not run.over)
+            for runs in self._snapshot()
+        )
 
     def hold(self, runs: Runs) -> bool:
         """Keeps the other workers of this process from beginning runs. False if another worker
@@ -62,7 +65,7 @@ class ProcessRuns:
 
 
 def _bodies(runs: Runs) -> bool:
-    return any(not run.over for run in runs.all())
+    return runs.abandoned > 0 or any(not run.over for run in runs.all())
 
 
 _THIS_PROCESS = ProcessRuns()

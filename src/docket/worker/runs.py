@@ -77,6 +77,8 @@ class Runs:
         self._by_epoch: dict[int, Run] = {}
         self._idle = asyncio.Event()
         self._idle.set()
+        # Threads that go on although their run was given up.
+        self.abandoned: int = 0
 
     def __len__(self) -> int:
         return len(self._by_epoch)

@@ -11,7 +11,7 @@ class Slots:
     there is one. In any case the fetcher wakes up."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count: int = count
         self.free: int = count
         # How many slots were given back so far.
         self.turnover: int = 0
@@ -57,9 +57,21 @@ class Slots:
             self.on_release()
         self._freed.set()
 
+    def abandon(self) -> None:
+        """A run is over, but its thread goes on: its slot does not exist until `restore()`."""
+        self.count -= 1
+        self._release_if_empty()
+
+    def restore(self) -> None:
+        self.count += 1
+        self.give_back()
+
     def _keep_one(self) -> None:
         self._held = (self._held or 0) + 1
-        if self._until_empty and self._held >= self.count:
+        self._release_if_empty()
+
+    def _release_if_empty(self) -> None:
+        if self._until_empty and self._held is not None and self._held >= self.count:
             self.release()
 
     async def wait(self) -> None:

@@ -15,6 +15,7 @@ from docket.errors import NotOpen
 from docket.model.times import duration_ms
 from docket.storage.eviction import warn_of_eviction
 
+from .abandoned_runs import AbandonedRuns
 from .cancellations import CancelListener
 from .decisions import Decisions
 from .drain import Drain
@@ -38,6 +39,7 @@ from .settings_check import SettingsCheck
 from .settler import Settler
 from .slots import Slots
 from .stager import Stager
+from .threads import Threads
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
 from .write_limits import WriteLimits
@@ -79,6 +81,7 @@ class Staff:
         self.duties: Duties = Duties()
         self.runs: Runs = Runs()
         self.slots: Slots = Slots(worker.concurrency)
+        self.threads: Threads = Threads(worker.threads, docket.name, labels, AbandonedRuns(self.runs, self.slots))
         self.waiting_bodies: WaitingBodies = WaitingBodies(worker.name, self.slots)
         self.lease_ms: int = lease_length_ms(
             duration_ms(worker.redelivery_timeout), heartbeat_ms, docket.missed_heartbeats
@@ -129,6 +132,7 @@ class Staff:
         in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
         await registration.open(list(docket.tasks), max_losses_of(docket.tasks))
+        stack.callback(self.threads.close)
         # Renewal stops last: the parts below still write under the lease while they close.
         stack.push_async_callback(self._leave)
         # The settler closes after the fetcher, so that it writes the tasks that the fetcher

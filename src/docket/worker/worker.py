@@ -17,7 +17,7 @@ from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
 from docket.execution.docket_view import DocketView
 from docket.ledger.workers import as_json
-from docket.model.times import check_durations, duration_ms, from_ms
+from docket.model.times import check_durations, from_ms
 
 from .block_context import BlockContext
 from .finished import wait_until_finished
@@ -38,12 +38,12 @@ from .task_list import log_start
 class Worker:
     """Runs the tasks of a docket. An async context manager.
 
-    The worker runs `concurrency` tasks at a time. If it dies, other workers get its tasks after
-    `redelivery_timeout` or the docket's heartbeat time-out, whichever is sooner. While it is
-    alive it keeps its tasks, however long they take. On shutdown, running tasks have
-    `grace_period` to finish; the worker requeues the rest. The worker does not poll, and claims
-    only tasks that it can start soon: `minimum_check_interval`, `scheduling_resolution` and
-    `message_batch` are accepted and have no effect.
+    The worker runs `concurrency` tasks at a time, plain functions in at most `threads` threads. If
+    it dies, other workers get its tasks after `redelivery_timeout` or the docket's heartbeat
+    time-out, whichever is sooner. While it is alive it keeps its tasks, however long they take. On
+    shutdown, running tasks have `grace_period` to finish; the worker requeues the rest. The worker
+    does not poll, and claims only tasks that it can start soon: `minimum_check_interval`,
+    `scheduling_resolution` and `message_batch` are accepted and have no effect.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Worker:
         message_batch: int = 1000,
         *,
         grace_period: timedelta = timedelta(minutes=5),
+        threads: int | None = None,
     ) -> None:
         if isinstance(docket, str):
             raise TypeError(
@@ -82,6 +83,7 @@ class Worker:
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.fallback_task = fallback_task
         self.grace_period = grace_period
+        self.threads: int = self.options.thread_count
         self.dependencies: dict[str, Dependency[Any]] = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
         self.reporter: Reporter = Reporter(self.labels(), {})
@@ -120,10 +122,6 @@ class Worker:
 
     def now(self) -> datetime:
         return from_ms(self.now_ms())
-
-    @property
-    def redelivery_ms(self) -> int:
-        return duration_ms(self.redelivery_timeout)
 
     # Opening and closing
 
@@ -210,8 +208,7 @@ class Worker:
             self.run_limits = {}
 
     def stop(self) -> None:
-        """Asks the worker to finish the running tasks and return.
-        A second call requeues the tasks that still run."""
+        """Finishes the running tasks and returns. A second call requeues those that still run."""
         if self._session is not None:
             self._session.stop()
 
@@ -219,8 +216,7 @@ class Worker:
         await wait_until_finished(self.docket, staff)
 
     async def _work(self, until: Until, *, has_to_end: bool = False) -> None:
-        """Opens the parts of the worker and serves. staff.py
-        has the order in which they start and stop."""
+        """Opens the parts of the worker and serves. staff.py has their order."""
         if self._stack is None:
             raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert self._session is None or self._session.is_over, "this worker is already running"
@@ -268,6 +264,7 @@ class Worker:
         dependencies: Mapping[str, Any] | Sequence[Any] | str | None = None,
         *,
         grace_period: timedelta = timedelta(minutes=5),
+        threads: int | None = None,
         wait: timedelta = timedelta(seconds=30),
     ) -> None:
         """Runs a worker as a program: loads the tasks and other objects named as `module:name`,
