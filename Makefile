@@ -12,9 +12,12 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
 # The number of times that `make test-stress` runs all tests, and the fault tests.
 STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10
+# The length and the seed of `make chaos`.
+SECONDS ?= 60
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-redis-py test-stress check lint faults bench bench-quick probe docs clean
+.PHONY: help demo test test-clients test-large test-redis-py test-stress check lint faults chaos chaos-broken bench bench-quick probe docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -50,6 +53,12 @@ lint: $(READY) ## format, lint, types, layers and house rules
 
 faults: $(READY) ## run only the slow fault tests
 	$(PYTEST) -m "faults and not large"
+
+chaos: $(READY) ## run workers under faults and check their histories (SECONDS=60 SEED=1)
+	$(BIN)/python -m chaos --seconds $(SECONDS) --seed $(SEED)
+
+chaos-broken: $(READY) ## check the checker: each build that is broken on purpose must be caught
+	$(BIN)/python -m chaos --all-broken --seed $(SEED)
 
 bench: $(READY) ## run the full benchmark
 	$(BIN)/python -m bench

@@ -20,7 +20,7 @@ from lint.source import ROOT
 
 # Avoid a last line with fewer characters.
 SHORT = 25
-FOLDERS = ("src", "tests", "bench", "compat", "docs", "examples", "lint")
+FOLDERS = ("src", "tests", "bench", "chaos", "compat", "docs", "examples", "lint")
 DIRECTIVE = re.compile(r"#(?:!| ?(?:noqa|fmt|type|pyright|ruff|isort)\b)")
 LUA_COMMENT = re.compile(r"(\s*)--(?!\[\[|-)( ?)(.*)$")
 # The beginning of a new paragraph in the header of a script.

@@ -14,7 +14,7 @@ from lint.source import ROOT
 EXEMPT = ("CHANGELOG.md",)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1[`~]*$", re.DOTALL | re.MULTILINE)
 MENTION = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|lua|sh|toml))(?:::\w+)?`")
-FOLDERS = ("src", "tests", "bench", "compat", "docs", "examples", "lint")
+FOLDERS = ("src", "tests", "bench", "chaos", "compat", "docs", "examples", "lint")
 
 
 def check() -> Iterator[str]:

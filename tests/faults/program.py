@@ -8,7 +8,7 @@ import logging
 import sys
 from datetime import timedelta
 
-from .wrong_clock import shift_clock
+from chaos.wrong_clock import shift_clock
 
 settings = json.loads(sys.argv[1])
 if settings.get("clock_seconds"):

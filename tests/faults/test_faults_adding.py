@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from chaos.proxy import Proxy
 from docket import Docket, ExecutionState
 from docket.errors import ServerFull, ServerUnreachable
 from docket.execution import Disposition
@@ -19,7 +20,6 @@ from tests.waiting import WAIT_LIMIT, eventually
 
 from .conftest import Harness
 from .counted_tasks import working
-from .proxy import Proxy
 from .servers import Server
 
 LONG = timedelta(seconds=60)

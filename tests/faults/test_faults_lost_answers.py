@@ -13,12 +13,12 @@ from typing import Annotated
 
 import pytest
 
+from chaos.proxy import Proxy
 from docket import ConcurrencyLimit, CurrentWorker, Docket, ExecutionState, Worker
 from docket.worker import unknown_deliveries
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Harness
-from .proxy import Proxy
 
 LARGE = "x" * 40_000
 

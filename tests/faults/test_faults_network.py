@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from chaos.proxy import Proxy
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
 from docket._aio import Backoff
 from docket.execution import waiting
@@ -16,7 +17,6 @@ from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Harness
 from .counted_tasks import CountedTasks, working
-from .proxy import Proxy
 
 
 async def test_a_worker_that_is_cut_off_gives_up_its_calls_before_others_may_start_them(harness: Harness) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from chaos.proxy import Proxy
 from docket import CurrentExecution, Docket, Execution, Perpetual
 from docket.errors import ServerUnreachable
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from .conftest import Harness
 from .counted_tasks import CountedTasks, working
-from .proxy import Proxy
 from .servers import Server
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.proxy import Proxy
 from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, Worker
 from docket.storage import scripts
 from docket.storage import server as storage_server
@@ -18,7 +19,6 @@ from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Harness
 from .counted_tasks import working
-from .proxy import Proxy
 
 
 @pytest.fixture

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import redis.exceptions
 
-from docket import Docket, Worker
+from docket import ConcurrencyLimit, Docket, Worker
 from docket.errors import ServerUnreachable, ServerUnsuitable
 from docket.storage import connection
 from docket.storage import server as storage_server
-from tests.waiting import SECONDS, ends, eventually
+from tests.waiting import SECONDS, ends, eventually, within
 
 from .conftest import Harness
 from .counted_tasks import CountedTasks, working
@@ -50,6 +50,33 @@ async def test_an_application_starts_while_its_server_is_away_and_its_worker_wor
         await counted.works("after")
         await docket.wait_for_strikes_loaded()
     assert counted.starts["after"] == 1
+
+
+async def test_a_worker_with_limits_starts_while_its_server_is_read_only(harness: Harness) -> None:
+    server = harness.server()
+    docket = await harness.docket()
+    holds, released, last = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def limited(customer: Annotated[int, ConcurrencyLimit(1)], is_last: bool = False) -> None:
+        (last if is_last else holds).set()
+        await released.wait()
+
+    docket.register(limited)
+    await docket.add(limited)(1)
+    async with working(await harness.worker(docket)):
+        await within(holds.wait())
+        # As after a fail-over: the server takes no writes for a while.
+        server.run("REPLICAOF", "127.0.0.1", "1")
+        try:
+            async with working(await harness.worker(docket)) as second:
+                await asyncio.wait([second], timeout=0.5)
+                server.run("REPLICAOF", "NO", "ONE")
+                released.set()
+                await docket.add(limited)(1, is_last=True)
+                await within(last.wait())
+                assert not second.done(), "it waits for the server instead of ending"
+        finally:
+            released.set()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     folder = tmp_path / "docket"
     folder.mkdir()
     monkeypatch.setattr(source, "PACKAGE", folder)
+    monkeypatch.setattr(source, "CHAOS", tmp_path / "chaos")
     monkeypatch.setattr(sizes, "EXCEPTIONS", {})
     monkeypatch.setattr(imports, "EXCEPTIONS", {})
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from docket.execution import Execution
-    from docket.ledger import Taken
+    from docket.ledger import Ledger, Taken
 
 T = TypeVar("T")
 _LONGEST_PAUSE = 1.0
@@ -128,17 +128,18 @@ def call_arguments(execution: Execution) -> dict[str, Any]:
     return {**defaults, **arguments_by_name(execution.function, execution.args, execution.kwargs)}
 
 
-async def ask_until_answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Repeats a request until the server answers, because a short outage must not fail a task. The
-    request must be safe to repeat."""
+async def ask_until_answered(ask: Callable[[], Awaitable[T]], ledger: Ledger | None = None) -> T:
+    """Repeats a request until the server answers, because a short outage must fail neither a task
+    nor the start of a worker. The request must be safe to repeat. `ledger` is the current docket's
+    if it is not given."""
     try:
         return await ask()
     except TRANSIENT as error:
-        return await _ask_again(ask, error)
+        return await _ask_again(ask, error, ledger or current_docket.get().ledger)
 
 
-async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception) -> T:
-    outages, question = current_docket.get().ledger.server.outages, object()
+async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception, ledger: Ledger) -> T:
+    outages, question = ledger.server.outages, object()
     backoff = Backoff(most=_LONGEST_PAUSE)
     try:
         while True:

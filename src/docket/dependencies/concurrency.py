@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from uncalled_for import get_signature
@@ -146,7 +147,7 @@ class ConcurrencyLimit(Admission):
         for function_name, function in list(docket.tasks.items()):
             for parameter, limit in _declared(function, ()):
                 group = limit.group_name(function_name, limit.argument_name or parameter)
-                await limits.declare(group, limit.max_concurrent)
+                await ask_until_answered(partial(limits.declare, group, limit.max_concurrent), docket.ledger)
         yield
 
 

@@ -8,14 +8,20 @@ import contextlib
 import socket
 import time
 from dataclasses import dataclass, field
-
-from .servers import Server
+from pathlib import Path
+from typing import Protocol
 
 # For as many as may knock at once: what does not fit into
 # the kernel's queue is delayed for seconds, or reset.
 ROOM = 128
 # A link that carries little takes turns between its connections, this many bytes at a time.
 TURN = 8192
+
+
+class Upstream(Protocol):
+    """The server behind the proxy: the path of its socket."""
+
+    socket: Path
 
 
 @dataclass(eq=False)
@@ -67,7 +73,7 @@ def end_of_command(data: bytes, start: int) -> int | None:
 class Proxy:
     """Forwards everything until it is told otherwise. An async context manager."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Upstream) -> None:
         self._server = server
         self._links: set[Link] = set()
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -86,6 +92,8 @@ class Proxy:
         self.messages.set()
         # For all connections together, each way.
         self.bytes_per_second: float | None = None
+        # Seconds by which each way is late: True is towards the server.
+        self.delays: dict[bool, float] = {}
         self._turns = {True: asyncio.Lock(), False: asyncio.Lock()}
         self.attempts: list[float] = []
         # A path that carries small packets only: connections with larger ones get stuck. Likewise
@@ -224,6 +232,11 @@ class Proxy:
                 if self.bytes_per_second is not None:
                     async with self._turns[outbound]:
                         await asyncio.sleep(len(data) / self.bytes_per_second)
+                if self.delays.get(outbound):
+                    await asyncio.sleep(self.delays[outbound])
+                if outbound and link.client.is_closing():
+                    # Its sender has reset the connection: nothing that is still under way arrives.
+                    return
                 if outbound and b"SUBSCRIBE" in data[:40] and b"UNSUBSCRIBE" not in data[:40]:
                     link.subscribes = True
                     if self.refuses_subscriptions:

@@ -1,0 +1,25 @@
+"""Builds that are broken on purpose: the rules must catch each of them."""
+
+from __future__ import annotations
+
+from .base import BrokenBuild
+from .clocks import CronByWorkerClock, DueTimesByWorkerClock
+from .leases import NoFence, NoRenewal, ReclaimWithoutCursor, RenewalWithoutOwnership
+from .settling import AcknowledgeFirst, RefusedAfterAdoption, SettleOnce
+
+BUILDS: dict[str, BrokenBuild] = {
+    build.name: build
+    for build in (
+        AcknowledgeFirst(),
+        NoRenewal(),
+        NoFence(),
+        RenewalWithoutOwnership(),
+        DueTimesByWorkerClock(),
+        ReclaimWithoutCursor(),
+        SettleOnce(),
+        RefusedAfterAdoption(),
+        CronByWorkerClock(),
+    )
+}
+
+__all__ = ["BUILDS", "BrokenBuild"]

@@ -1,0 +1,73 @@
+"""Mistakes with the end of runs and with deliveries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.nemesis.network import LateMessages, LostAnswers, Reset
+from chaos.nemesis.workers import KillWorker
+from docket.codec.packing import unpack_from_script
+from docket.ledger import Delivery, SettleResult
+from docket.storage.keys import bytes_text
+from docket.worker import direct_delivery, runner, settler
+
+from .base import BrokenBuild
+
+
+class AcknowledgeFirst(BrokenBuild):
+    """A task is recorded as done before its body begins."""
+
+    name = "acknowledge before running"
+    faults = (KillWorker(),)
+    seconds = 8.0
+    gap_seconds = 2.0
+
+    def apply(self) -> None:
+        call: Any = vars(runner.Runner)["_call"]
+
+        async def acknowledge_and_call(self: Any, run: Any) -> Any:
+            outcome = self._decisions.succeeded(run, 0.0)
+            await self._run_settler.ask(run, outcome.settlement)
+            return await call(self, run)
+
+        setattr(runner.Runner, "_call", acknowledge_and_call)  # noqa: B010
+
+
+class SettleOnce(BrokenBuild):
+    """An end that the server did not answer is forgotten."""
+
+    name = "settle not retried"
+    faults = (Reset(), LostAnswers())
+    seconds = 10.0
+    gap_seconds = 0.5
+
+    def apply(self) -> None:
+        def forget(self: Any, batch: list[Any]) -> None:
+            for item in batch:
+                item.on_answer(SettleResult.LOST)
+
+        setattr(settler.Settler, "_put_back", forget)  # noqa: B010
+
+
+class RefusedAfterAdoption(BrokenBuild):
+    """A late direct delivery of a run that the worker has adopted meanwhile is given back."""
+
+    name = "direct delivery refused after adoption"
+    # The worker adopts the run after two seconds. It must still be under way when the message comes.
+    faults = (LateMessages(3.0, 5.0),)
+    work = ("three seconds", "long")
+    rate = 4.0
+    seconds = 16.0
+    gap_seconds = 0.7
+
+    def apply(self) -> None:
+        on_message: Any = vars(direct_delivery.DirectDelivery)["_on_message"]
+
+        def refuse_known(self: Any, message: bytes) -> None:
+            key, record, epoch, claimed_ms, _ = unpack_from_script(message)
+            if self._is_known(epoch):
+                self._refuse(Delivery(bytes_text(key), record, epoch, claimed_ms))
+            else:
+                on_message(self, message)
+
+        setattr(direct_delivery.DirectDelivery, "_on_message", refuse_known)  # noqa: B010

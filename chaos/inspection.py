@@ -1,0 +1,90 @@
+"""What is on the server after the drain: the record of every task, and everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docket import Docket, ExecutionState
+from docket.ledger import read_ending
+from docket.storage.keys import GROUP, bytes_text
+from docket.storage.records import FinishedRecord, read_finished
+
+from .histories import History
+from .work.changes import replaceable
+from .work.plain import valued
+
+PAGE = 500
+
+
+async def inspect(client: Any, docket: Docket, history: History) -> None:
+    """Writes one `record` per finished task, one `key`
+    per other key, and the state of the streams."""
+    buried = {bytes_text(key) for key in await client.zrange(docket.keys.dead, 0, -1)}
+    prefix = docket.keys.prefix
+    runs = docket.keys.run("")
+    async for raw in client.scan_iter(f"{prefix}:*", count=PAGE):
+        name = bytes_text(raw)
+        ttl = await client.pttl(raw)
+        if name.startswith(runs):
+            key = name[len(runs) :]
+            data = await client.get(raw)
+            if data is not None:
+                record = read_finished(data)
+                details = {"token": await _token(docket, key, record), "result": await _result(docket, key, record)}
+                _note_record(history, key, record, ttl=ttl, buried=key in buried, **details)
+        else:
+            kind = (await client.type(raw)).decode()
+            history.write("key", name=name[len(prefix) + 1 :], type=kind, ttl=ttl)
+    for stream in (docket.keys.stream, docket.keys.front):
+        await _note_stream(client, history, stream)
+    for key in sorted(buried):
+        history.write("buried", key=key)
+    history.write("inspected")
+
+
+def _note_record(history: History, key: str, record: FinishedRecord, **details: Any) -> None:
+    history.write(
+        "record",
+        key=key,
+        function=record.task.function_name,
+        state=record.state.value,
+        epoch=record.epoch,
+        generation=record.task.generation,
+        attempt=record.task.attempt,
+        error=read_ending(record.tail).error,
+        **details,
+    )
+
+
+async def _token(docket: Docket, key: str, record: FinishedRecord) -> str | None:
+    """The first argument of the call. Only tasks that
+    are replaced have another token than their key."""
+    if record.task.function_name != replaceable.__name__:
+        return key
+    execution = await docket.get_execution(key)
+    return execution.args[0] if execution is not None and execution.args else None
+
+
+async def _result(docket: Docket, key: str, record: FinishedRecord) -> str | None:
+    """The name of the run whose result was kept."""
+    if record.task.function_name != valued.__name__ or record.state is not ExecutionState.COMPLETED:
+        return None
+    execution = await docket.get_execution(key)
+    return await execution.get_result() if execution is not None else None
+
+
+async def _note_stream(client: Any, history: History, stream: str) -> None:
+    if not await client.exists(stream):
+        return
+    pending, consumers = 0, list[str]()
+    for group in await client.xinfo_groups(stream):
+        if group["name"] == GROUP.encode():
+            pending = group["pending"]
+            consumers = [bytes_text(consumer["name"]) for consumer in await client.xinfo_consumers(stream, GROUP)]
+    history.write(
+        "stream",
+        name=stream.rpartition(":")[2],
+        length=await client.xlen(stream),
+        pending=pending,
+        consumers=consumers,
+    )

@@ -1,0 +1,233 @@
+"""The model of a run: requests, runs, faults and records, made from the histories."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from .faults import Fault, Interruption, interruptions, read_faults
+from .histories import Event
+
+ACCEPTED, UNKNOWN = "scheduled", "unknown"
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass
+class Request:
+    """An `add`, a `replace`, a `cancel`, a strike or its end, and the answer, if there was one."""
+
+    event: Event
+    answer: Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.event.kind
+
+    @property
+    def how(self) -> str:
+        """What the answer was. A producer that died before the answer came does not know."""
+        return self.answer["how"] if self.answer is not None else UNKNOWN
+
+    @property
+    def accepted(self) -> bool:
+        return self.how in (ACCEPTED, "done")
+
+    @property
+    def may_count(self) -> bool:
+        return self.accepted or self.how == UNKNOWN
+
+    @property
+    def answered_at(self) -> float:
+        return self.answer.at if self.answer is not None else math.inf
+
+    @property
+    def answered_wall(self) -> float:
+        return self.answer.wall if self.answer is not None else math.inf
+
+
+@dataclass
+class Run:
+    """One run of a body, from its own words."""
+
+    event: Event
+    end: Event | None = None
+    # When its process ended, if the body had not ended by then.
+    died_at: float | None = None
+
+    @property
+    def key(self) -> str:
+        return self.event["key"]
+
+    @property
+    def token(self) -> str:
+        return self.event["token"]
+
+    @property
+    def function(self) -> str:
+        return self.event["function"]
+
+    @property
+    def epoch(self) -> int:
+        return self.event["epoch"]
+
+    @property
+    def attempt(self) -> int:
+        return self.event["attempt"]
+
+    @property
+    def process(self) -> str:
+        return self.event.process
+
+    @property
+    def step(self) -> Any:
+        """The number of the run in its chain, or the time of a cron task."""
+        return self.event.get("step")
+
+    @property
+    def at(self) -> float:
+        return self.event.at
+
+    @property
+    def claimed_wall(self) -> float:
+        """When the server gave it to its worker, by the server's clock, which is the machine's."""
+        return self.event["claimed"]
+
+    @property
+    def claimed_at(self) -> float:
+        """The same on the monotonic clock."""
+        return self.event.at - (self.event.wall - self.claimed_wall)
+
+    @property
+    def how(self) -> str | None:
+        return self.end["how"] if self.end is not None else None
+
+    @property
+    def until(self) -> float:
+        if self.end is not None:
+            return self.end.at
+        return self.died_at if self.died_at is not None else math.inf
+
+    @property
+    def submission(self) -> tuple[Any, ...]:
+        """Runs with the same value are runs of the same
+        work: only a fault may explain the second."""
+        return (self.key, self.token, self.step, self.attempt)
+
+
+@dataclass
+class Process:
+    """The life of one process."""
+
+    name: str
+    started_at: float
+    exited_at: float = math.inf
+    code: int | None = None
+    stopped_at: float | None = None
+    events: list[Event] = field(default_factory=list[Event])
+
+
+@dataclass
+class Model:
+    """Everything that the rules need. All lists are in the order of time."""
+
+    events: Sequence[Event]
+    requests: list[Request]
+    runs: list[Run]
+    faults: list[Fault]
+    processes: dict[str, Process]
+    records: dict[str, Event]
+
+    @cached_property
+    def by_kind(self) -> dict[str, list[Event]]:
+        return _grouped(self.events, lambda event: event.kind)
+
+    def of_kind(self, kind: str) -> list[Event]:
+        return self.by_kind.get(kind, [])
+
+    @cached_property
+    def runs_by_key(self) -> dict[str, list[Run]]:
+        """By epoch: the order in which the server gave them out."""
+        ordered = sorted(self.runs, key=lambda run: run.epoch)
+        return _grouped(ordered, lambda run: run.key)
+
+    @cached_property
+    def runs_by_submission(self) -> dict[tuple[Any, ...], list[Run]]:
+        ordered = sorted(self.runs, key=lambda run: run.epoch)
+        return _grouped(ordered, lambda run: run.submission)
+
+    @cached_property
+    def scheduling(self) -> dict[str, list[Request]]:
+        """The `add`s and `replace`s of each key."""
+        wanted = [request for request in self.requests if request.kind in ("add", "replace")]
+        return _grouped(wanted, lambda request: request.event["key"])
+
+    @cached_property
+    def cancels(self) -> dict[str, list[Request]]:
+        return _grouped([r for r in self.requests if r.kind == "cancel"], lambda request: request.event["key"])
+
+    @cached_property
+    def _interruptions(self) -> dict[str, list[Interruption]]:
+        return {name: interruptions(name, self.faults, self.events) for name in self.processes}
+
+    def interruptions_of(self, process: str) -> list[Interruption]:
+        """What may have taken its runs from this process."""
+        return self._interruptions.get(process, [])
+
+    def interruption(self, run: Run, until: float) -> Interruption | None:
+        """The first that explains why the work of this run was given to another worker."""
+        return next((i for i in self.interruptions_of(run.process) if i.explains(run.claimed_at, until)), None)
+
+    def phase_at(self, phase: str) -> float:
+        return next((event.at for event in self.of_kind("phase") if event["phase"] == phase), math.inf)
+
+    def disturbances(self, process: str, begin: float, end: float) -> list[Fault]:
+        """All faults that this process may have felt in that time, those of the server included."""
+        return [f for f in self.faults if f.begin < end and f.end > begin and f.harms(process)]
+
+
+def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    found: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return dict(found)
+
+
+def read_model(events: Sequence[Event]) -> Model:
+    """Makes the model from the events of all processes, in the order of time."""
+    requests: dict[str, Request] = {}
+    runs: dict[str, Run] = {}
+    processes: dict[str, Process] = {}
+    records: dict[str, Event] = {}
+    for event in events:
+        match event.kind:
+            case "add" | "replace" | "cancel" | "strike" | "restore":
+                requests[event["request"]] = Request(event)
+            case "answer":
+                requests[event["request"]].answer = event
+            case "start":
+                runs[event["run"]] = Run(event)
+            case "end":
+                runs[event["run"]].end = event
+            case "started":
+                processes[event["process"]] = Process(event["process"], event.at)
+            case "exited":
+                process = processes[event["process"]]
+                process.exited_at, process.code = event.at, event["code"]
+            case "stopped":
+                processes[event["process"]].stopped_at = event.at
+            case "record":
+                records[event["key"]] = event
+            case _:
+                pass
+        if event.process in processes:
+            processes[event.process].events.append(event)
+    for run in runs.values():
+        if run.end is None and run.process in processes and processes[run.process].exited_at < math.inf:
+            run.died_at = processes[run.process].exited_at
+    return Model(events, list(requests.values()), list(runs.values()), read_faults(events), processes, records)

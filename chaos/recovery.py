@@ -1,0 +1,50 @@
+"""How soon work goes on after a fault."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .faults import KILLS
+from .model import Model
+
+OUTAGES = ("server killed", "server paused", "server read-only", "out of memory", "connections killed")
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The times, in seconds, that it took after the faults of one kind."""
+
+    what: str
+    seconds: Sequence[float]
+
+    def quantile(self, part: float) -> float:
+        ordered = sorted(self.seconds)
+        return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
+
+
+def recoveries(model: Model) -> list[Recovery]:
+    """After an outage of the server: until the next task starts. After the death of a worker: until
+    each task that it ran starts again."""
+    starts = [run.at for run in model.runs]
+    found: list[Recovery] = []
+    for kind in OUTAGES:
+        ends = [fault.end for fault in model.faults if fault.kind == kind]
+        after = [starts[i] - end for end in ends if (i := bisect_right(starts, end)) < len(starts)]
+        if after:
+            found.append(Recovery(f"first start after: {kind}", after))
+    lost = _restarts(model)
+    return [*found, Recovery("restart of a killed worker's task", lost)] if lost else found
+
+
+def _restarts(model: Model) -> list[float]:
+    killed = {target: fault.begin for fault in model.faults if fault.kind in KILLS for target in fault.targets}
+    seconds: list[float] = []
+    for runs in model.runs_by_submission.values():
+        for first, second in pairwise(runs):
+            at = killed.get(first.process)
+            if at is not None and first.end is None:
+                seconds.append(second.at - at)
+    return seconds

@@ -1,0 +1,59 @@
+"""The rules. A new one is a function in a file of this folder, a line in `RULES`, and a good and a
+bad history in tests/chaos."""
+
+from __future__ import annotations
+
+from .base import Rule, Violation
+from .chains import a_cron_time_runs_once, chains_do_not_fork, chains_do_not_stop
+from .due_times import nothing_starts_before_its_time
+from .endings import (
+    an_innocent_task_is_never_buried,
+    every_task_ends_as_it_should,
+    no_stale_write_is_accepted,
+    nothing_acknowledged_is_lost,
+    nothing_is_recorded_as_done_that_did_not_run,
+)
+from .limits import concurrency_limits_hold, debounces_hold, rate_limits_hold
+from .processes import (
+    no_process_exits_that_was_not_killed,
+    no_worker_is_healthy_and_idle_while_work_waits,
+    the_backstop_finds_nothing,
+    the_metrics_balance,
+)
+from .residue import nothing_is_left_after_the_drain
+from .starts import (
+    every_duplicate_start_is_explained,
+    nothing_runs_that_was_never_enqueued,
+    runs_of_one_task_do_not_overlap,
+)
+from .states import states_are_monotone
+from .withdrawals import cancelled_work_does_not_run, replaced_work_does_not_run, struck_work_does_not_run
+
+RULES: tuple[Rule, ...] = (
+    nothing_acknowledged_is_lost,
+    every_task_ends_as_it_should,
+    nothing_runs_that_was_never_enqueued,
+    every_duplicate_start_is_explained,
+    runs_of_one_task_do_not_overlap,
+    no_stale_write_is_accepted,
+    nothing_is_recorded_as_done_that_did_not_run,
+    an_innocent_task_is_never_buried,
+    concurrency_limits_hold,
+    rate_limits_hold,
+    debounces_hold,
+    nothing_starts_before_its_time,
+    a_cron_time_runs_once,
+    chains_do_not_fork,
+    chains_do_not_stop,
+    states_are_monotone,
+    cancelled_work_does_not_run,
+    replaced_work_does_not_run,
+    struck_work_does_not_run,
+    nothing_is_left_after_the_drain,
+    the_metrics_balance,
+    no_process_exits_that_was_not_killed,
+    no_worker_is_healthy_and_idle_while_work_waits,
+    the_backstop_finds_nothing,
+)
+
+__all__ = ["RULES", "Rule", "Violation"]

@@ -1,0 +1,62 @@
+"""Perpetual chains and cron tasks neither stop nor fork."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from chaos.model import Model
+from chaos.work import ENDLESS
+from chaos.work.chains import at_every_second
+
+from .base import Violation
+
+# A run that was lost twice is a suspect, and waits for a worker that it has for itself.
+LONGEST_GAP_SECONDS = 30.0
+
+
+def chains_do_not_fork(model: Model) -> Iterable[Violation]:
+    """The steps of a chain only grow, in the order of its runs. A second run of the same step is
+    the business of the rule about duplicates."""
+    for key in ENDLESS:
+        for before, after in pairwise(model.runs_by_key.get(key, [])):
+            if after.step < before.step:
+                text = f"{key} went from step {before.step} back to {after.step}"
+                yield Violation(text, after.at, key, (before.process, after.process))
+
+
+def chains_do_not_stop(model: Model) -> Iterable[Violation]:
+    """Run follows run, from the first one until the drain cancels the chain."""
+    drain = min(model.phase_at("drain"), model.events[-1].at)
+    for key in ENDLESS:
+        runs = model.runs_by_key.get(key, [])
+        if not runs:
+            if drain - model.phase_at("load") > LONGEST_GAP_SECONDS:
+                yield Violation(f"{key} never ran", drain, key)
+            continue
+        times = [*sorted(run.at for run in runs if run.at < drain), drain]
+        for before, after in pairwise(times):
+            gap = after - before - _server_was_away(model, before, after)
+            if gap > LONGEST_GAP_SECONDS:
+                yield Violation(f"{key} did not run for {after - before:.0f} s", after, key)
+
+
+def _server_was_away(model: Model, begin: float, end: float) -> float:
+    """Seconds for which a fault harmed everybody."""
+    return sum(
+        min(fault.end, end) - max(fault.begin, begin)
+        for fault in model.faults
+        if not fault.targets and fault.begin < end and fault.end > begin
+    )
+
+
+def a_cron_time_runs_once(model: Model) -> Iterable[Violation]:
+    """Each time of a cron task is a whole second, has come when its run starts, and has one
+    attempt. Duplicates without a fault are the business of the rule about duplicates."""
+    for run in model.runs:
+        if run.function != at_every_second.__name__:
+            continue
+        if run.step % 1000:
+            yield Violation(f"{run.key} ran for a time that is not a whole second: {run.step}", run.at, run.key)
+        if run.step / 1000 > run.claimed_wall + 0.01:
+            yield Violation(f"{run.key} ran {run.step / 1000 - run.claimed_wall:.2f} s early", run.at, run.key)

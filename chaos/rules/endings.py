@@ -1,0 +1,106 @@
+"""Every task that was accepted ends, as it should, by a run that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chaos.histories import Event
+from chaos.model import Model, Request, Run
+from chaos.work import BY_FUNCTION, ENDLESS
+from chaos.work.base import CANCELLED, COMPLETED, FAILED
+from chaos.work.changes import strikable
+from chaos.work.plain import valued
+
+from .base import Violation
+
+ALREADY = "already_scheduled"
+
+
+def nothing_acknowledged_is_lost(model: Model) -> Iterable[Violation]:
+    """Each accepted task has a finished record after the
+    drain, of this request or of one that replaced it."""
+    end = model.events[-1].at if model.events else 0.0
+    unfinished = {event["key"]: event for event in model.of_kind("unfinished")}
+    for key, requests in model.scheduling.items():
+        accepted = [request for request in requests if request.accepted]
+        if not accepted or key in ENDLESS:
+            continue
+        if key in unfinished:
+            yield Violation(f"{key} is still {unfinished[key]['state']} after the drain", end, key)
+        elif key not in model.records:
+            yield Violation(f"{key} was accepted and has no record", end, key)
+        else:
+            yield from _of_the_last_request(model.records[key], requests)
+    for key in unfinished.keys() - model.scheduling.keys():
+        yield Violation(f"{key} is still {unfinished[key]['state']} after the drain", end, key)
+
+
+def _of_the_last_request(record: Event, requests: list[Request]) -> Iterable[Violation]:
+    """The record is of the last accepted request, or of one after it whose answer was lost.
+    Requests of one key follow each other."""
+    last = max(i for i, request in enumerate(requests) if request.accepted)
+    possible = [request.event["token"] for request in requests[last:] if request.may_count]
+    if record["token"] not in possible:
+        text = f"{record['key']} ended as the task of {record['token']}, not of {' or '.join(possible)}"
+        yield Violation(text, requests[last].answered_at, record["key"])
+
+
+def every_task_ends_as_it_should(model: Model) -> Iterable[Violation]:
+    """Completed, failed or cancelled: each only where the work, a cancel or a strike allows it."""
+    args = {r.event["token"]: r.event["args"] for requests in model.scheduling.values() for r in requests}
+    for key, record in model.records.items():
+        work = BY_FUNCTION.get(record["function"])
+        if work is None or key in ENDLESS or record["token"] not in args:
+            continue
+        allowed = work.endings(record["function"], args[record["token"]])
+        if key in model.cancels or record["function"] == strikable.__name__:
+            allowed = {*allowed, CANCELLED}
+        if record["state"] not in allowed:
+            text = f"{key} ({record['function']}) ended as {record['state']}: {record['error']}"
+            yield Violation(text, _last_at(model, key), key)
+
+
+def an_innocent_task_is_never_buried(model: Model) -> Iterable[Violation]:
+    """Only a task that kills its process each time becomes a dead letter, and garbage."""
+    for event in model.of_kind("buried"):
+        record = model.records.get(event["key"])
+        function = record["function"] if record is not None else ""
+        work = BY_FUNCTION.get(function)
+        if work is not None and FAILED not in work.endings(function, (0,)):
+            yield Violation(f"{event['key']} ({function}) is buried", _last_at(model, event["key"]), event["key"])
+
+
+def nothing_is_recorded_as_done_that_did_not_run(model: Model) -> Iterable[Violation]:
+    """A completed record names a run that ended well, and its result is that run's."""
+    for key, record in model.records.items():
+        if record["state"] != COMPLETED:
+            continue
+        run = _accepted_run(model, record)
+        if run is None or run.how != "ok":
+            seen = "no such run began" if run is None else f"that run ended: {run.how}"
+            yield Violation(f"{key} is completed by run {record['epoch']}; {seen}", _last_at(model, key), key)
+        elif record["function"] == valued.__name__ and record.get("result") != run.event["run"]:
+            text = f"{key} has the result of {record.get('result')}; the accepted run is {run.event['run']}"
+            yield Violation(text, run.at, key)
+
+
+def no_stale_write_is_accepted(model: Model) -> Iterable[Violation]:
+    """The run that a record names is the last one that the server gave out for that key."""
+    for key, record in model.records.items():
+        runs = model.runs_by_key.get(key, [])
+        if runs and record["state"] in (COMPLETED, FAILED) and record["epoch"] < runs[-1].epoch:
+            text = f"{key}: run {record['epoch']} was accepted after run {runs[-1].epoch} had begun"
+            yield Violation(text, runs[-1].at, key, tuple({run.process for run in runs}))
+
+
+def _accepted_run(model: Model, record: Event) -> Run | None:
+    runs = model.runs_by_key.get(record["key"], [])
+    return next((run for run in runs if run.epoch == record["epoch"]), None)
+
+
+def _last_at(model: Model, key: str) -> float:
+    runs = model.runs_by_key.get(key)
+    if runs:
+        return runs[-1].at
+    requests = model.scheduling.get(key)
+    return requests[-1].event.at if requests else model.events[-1].at
