@@ -20,7 +20,6 @@ from .report import Verdict, details, figures, judge, summary
 from .timeline import Timeline
 
 
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.check is not None:

@@ -38,7 +38,7 @@ CLOCKS = (0.0, 0.0, 120.0, -120.0, 2.0, -2.0)
 DRAIN_SECONDS = 120.0
 EXIT_SECONDS = 60.0
 # The append-only file is written before each answer: nothing acknowledged is lost.
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "local")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ async def inspect(client: Any, docket: Docket, history: History) -> None:
             history.write("key", name=name[len(prefix) + 1 :], type=kind, ttl=ttl)
     for stream in (docket.keys.stream, docket.keys.front):
         await _note_stream(client, history, stream)
+    strikes = await client.hkeys(docket.keys.strikes)
+    history.write("strikes", count=sum(field != b"version" for field in strikes))
     for key in sorted(buried):
         history.write("buried", key=key)
     history.write("inspected")

@@ -32,11 +32,21 @@ def recoveries(model: Model) -> list[Recovery]:
     found: list[Recovery] = []
     for kind in OUTAGES:
         ends = [fault.end for fault in model.faults if fault.kind == kind]
-        after = [starts[i] - end for end in ends if (i := bisect_right(starts, end)) < len(starts)]
+        after = [at - end for end in ends if (at := _first_after(starts, end)) and not _is_harmed(model, end, at)]
         if after:
             found.append(Recovery(f"first start after: {kind}", after))
     lost = _restarts(model)
     return [*found, Recovery("restart of a killed worker's task", lost)] if lost else found
+
+
+def _first_after(times: Sequence[float], at: float) -> float | None:
+    number = bisect_right(times, at)
+    return times[number] if number < len(times) else None
+
+
+def _is_harmed(model: Model, begin: float, end: float) -> bool:
+    """Whether the next fault of everybody came before work could go on."""
+    return any(not fault.targets and fault.begin < end and fault.end > begin for fault in model.faults)
 
 
 def _restarts(model: Model) -> list[float]:

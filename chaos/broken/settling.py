@@ -53,7 +53,8 @@ class RefusedAfterAdoption(BrokenBuild):
     """A late direct delivery of a run that the worker has adopted meanwhile is given back."""
 
     name = "direct delivery refused after adoption"
-    # The worker adopts the run after two seconds. It must still be under way when the message comes.
+    # The worker adopts the run after two seconds. It
+    # must still be under way when the message comes.
     faults = (LateMessages(3.0, 5.0),)
     work = ("three seconds", "long")
     rate = 4.0

@@ -18,12 +18,14 @@ LASTING = {
     "deploys",
     "sweep-cursor",
     "lost",
+    "secret",
+    # Keeps the version of its last change.
+    "strike-rules",
     # Dead letters, and entries of other programs.
     "dead",
     "dead-records",
     "foreign",
 }
-STRIKES = "strike-rules"
 
 
 def nothing_is_left_after_the_drain(model: Model) -> Iterable[Violation]:
@@ -41,17 +43,18 @@ def nothing_is_left_after_the_drain(model: Model) -> Iterable[Violation]:
             if count:
                 yield Violation(f"{count} {what} of {event['name']} are left {event['consumers']}", at)
     for event in model.of_kind("key"):
-        if event["ttl"] == -1 and event["name"] not in LASTING and not _is_expected(model, event["name"]):
+        if event["ttl"] == -1 and event["name"] not in LASTING:
             yield Violation(f"the key {event['name']} is left, without a time to live", at)
+    for event in model.of_kind("strikes"):
+        if event["count"] > _strikes_that_stay(model):
+            yield Violation(f"{event['count']} strikes are left", at)
     for event in model.records.values():
         if event["ttl"] == -1:
             yield Violation(f"the record of {event['key']} has no time to live", at, event["key"])
 
 
-def _is_expected(model: Model, name: str) -> bool:
-    """A strike stays if its producer was killed before it could restore it."""
-    if name != STRIKES:
-        return False
+def _strikes_that_stay(model: Model) -> int:
+    """A strike stays if its producer was killed before it could restore it, or never knew of it."""
     struck = {r.event["value"] for r in model.requests if r.kind == "strike" and r.may_count}
     restored = {r.event["value"] for r in model.requests if r.kind == "restore" and r.accepted}
-    return bool(struck - restored)
+    return len(struck - restored)

@@ -125,6 +125,6 @@ def test_a_server_that_was_not_inspected_is_found() -> None:
 
 
 def test_a_strike_stays_only_if_nobody_could_restore_it() -> None:
-    story = clean().note(89, "main", "key", name="strike-rules", type="hash", ttl=-1)
-    assert_bad(residue.nothing_is_left_after_the_drain, story, "strike-rules")
+    story = clean().note(89, "main", "strikes", count=1)
+    assert_bad(residue.nothing_is_left_after_the_drain, story, "1 strikes are left")
     assert_good(residue.nothing_is_left_after_the_drain, story.request(1, "strike", "done", value=1))

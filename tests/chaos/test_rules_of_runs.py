@@ -1,4 +1,5 @@
-"""The rules about runs: starts, overlaps, times, limits, chains. Each has a good and a bad history."""
+"""The rules about runs: starts, overlaps, times,
+limits, chains. Each has a good and a bad history."""
 
 from __future__ import annotations
 
