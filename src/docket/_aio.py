@@ -1,4 +1,4 @@
-"""Helpers for asyncio: cancel tasks for certain, and pause between attempts."""
+"""Helpers for asyncio: cancel tasks reliably, and pause between attempts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _AGAIN_SECONDS = 0.2
-# The time for tasks that are cancelled when it is too late to wait for them.
+# The last wait for cancelled tasks, once it is late.
 _LATE_SECONDS = 0.05
 
 
 async def cancel_and_wait(
     tasks: Iterable[asyncio.Task[Any]], message: str, is_late: Callable[[], bool] = lambda: False
 ) -> None:
-    """Cancels the tasks and returns when all have ended, however they did, or when it is too late
-    to wait for them. They are cancelled once at least.
+    """Cancels the tasks and returns when all have ended, in whatever way, or when it is too late to
+    wait for them. Every task is cancelled at least once.
 
     One cancel is not always enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses,
-    swallows one that comes in the moment in which what it waits for is done. A cancel of the caller
-    is put off until the tasks have ended.
+    swallows a cancel that arrives just when its awaitable finishes. If the caller is cancelled, the
+    cancel is raised after the tasks have ended.
     """
-    # A task whose event loop is closed has ended, though nobody told it.
+    # A task whose event loop is closed will never run again.
     pending = {task for task in tasks if not task.done() and not task.get_loop().is_closed()}
     interrupted: asyncio.CancelledError | None = None
     is_last = False
@@ -41,7 +41,7 @@ async def cancel_and_wait(
 
 
 async def wait_out(task: asyncio.Task[Any]) -> None:
-    """Returns when the task has ended, whoever cancels the caller meanwhile."""
+    """Waits for the end of the task and ignores cancels of the caller."""
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([task])

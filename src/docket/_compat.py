@@ -1,4 +1,4 @@
-"""Where a docket keeps things on its server, for clients that look there."""
+"""pydocket's names for the keys of a docket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class PydocketKeys:
         return self.keys.prefix
 
     def key(self, suffix: str) -> str:
-        """A key under the docket's prefix; clients may keep things of their own there."""
+        """A key under the docket's prefix. Clients may
+        store values of their own under such keys."""
         return self.keys.key(suffix)
 
     @property

@@ -1,4 +1,4 @@
-"""An agenda: calls to be spread over a span of time."""
+"""An agenda: calls that are spread over a span of time."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Agenda:
         """Puts a call on the agenda:
         `agenda.add(function, key)(*args, **kwargs)`. Nothing is scheduled yet.
 
-        Raises TypeError for arguments that the function does
-        not take; those for a name are checked by `scatter`.
+        Raises TypeError for arguments that the function does not take. If
+        the function is given by name, `scatter` checks its arguments.
         """
         check = None if isinstance(function, str) else argument_check(function)
 
@@ -76,15 +76,16 @@ class Agenda:
         """Schedules the calls evenly over a span that begins
         at `start` (now, if not given), in their order.
 
-        `jitter` moves each by up to that much either way, never before the start. A single call
-        goes to the middle. Raises ValueError for a span that is not positive, TaskNotRegistered for
-        a name the docket does not know; then nothing is scheduled. A call that cannot be scheduled
-        raises too, after the others are.
+        `jitter` moves each due time at random, by at most this much, and never before the start. A
+        single call goes to the middle. Raises ValueError for a span that is not positive, and
+        TaskNotRegistered for a name that the docket does not know; in these cases nothing is
+        scheduled. If single calls cannot be scheduled, the others are, and then the first error is
+        raised.
         """
         if over <= timedelta(0):
             raise ValueError(f"over={over}: the span to scatter over must be positive")
         begin = start or docket.now()
-        # Every call is made before the first is sent: an unknown name stops the whole.
+        # Make every call before the first is sent, so that an unknown name prevents all of them.
         calls = [
             self._call(docket, item, max(begin + offset + _shake(jitter), begin))
             for item, offset in zip(self._items, _offsets(len(self._items), over), strict=True)

@@ -1,4 +1,4 @@
-"""Annotations on parameters: what may be shown of an argument."""
+"""Annotations on parameters that say whether an argument may be logged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated, Any, Self, get_args, get_origin
 
 
 class Annotation:
-    """Base of marks put on parameters with `typing.Annotated`, as instances or as bare classes."""
+    """Base class of marks for parameters: `Annotated[str, Logged]` or
+    `Annotated[str, Logged()]`."""
 
     @classmethod
     def annotated_parameters(cls, signature: inspect.Signature) -> Mapping[str, Self]:
@@ -26,14 +27,14 @@ class Annotation:
 
 
 class Logged(Annotation):
-    """The argument may appear in logs: in full, or only how long it is."""
+    """The argument may appear in logs: in full, or only its length."""
 
     def __init__(self, length_only: bool = False) -> None:
         self.length_only = length_only
 
     def format(self, argument: Any) -> str:
-        """The argument as it may be shown; one that cannot
-        show itself must not fail the task for that."""
+        """The text that may be logged. An argument whose
+        `repr` fails must not fail the task."""
         try:
             return self._format(argument)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The workers that run on a docket of this process, which end before their docket closes."""
+"""The workers that run on a docket in this process. They end before the docket closes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from docket.errors import NotOpen
 
 logger: logging.Logger = logging.getLogger("docket.docket")
 
-# Longer than a worker takes to leave a body behind that ignores its cancel.
+# Longer than a worker needs to give up a body that ignores its cancel.
 LONGEST_WAIT = 8.0
-# Workers that are closed one after the other, with less than the first of these seconds between
-# them, share one deadline, but not for longer than the second.
+# Workers that close within TOGETHER_SECONDS of each other share one deadline, for at most
+# LONGEST_TOGETHER.
 TOGETHER_SECONDS, LONGEST_TOGETHER = 1.0, 6.0
 
 
@@ -31,14 +31,14 @@ class AttachedWorker(Protocol):
 
 
 class AttachedWorkers:
-    """Workers attach when a run begins and detach when it has ended."""
+    """A worker attaches when its session begins and detaches when the session has ended."""
 
     def __init__(self) -> None:
         self._workers: list[AttachedWorker] = []
         self._closed = False
-        # When the last end of several workers began, and when one of them was last heard of.
+        # When the current group of workers began to close, and when one of them last closed.
         self._began_at = self._heard_at = -math.inf
-        # Whether the server did not answer a worker that took part in that end.
+        # Whether the server did not answer a worker of that group.
         self.is_silent: bool = False
 
     def open(self) -> None:
@@ -55,7 +55,7 @@ class AttachedWorkers:
         self._heard_at = time.monotonic()
 
     def end_began(self) -> float:
-        """The moment from which the end of a worker that ends at once is counted."""
+        """The time from which the deadlines of a worker that ends at once count."""
         now = time.monotonic()
         if now - self._heard_at > TOGETHER_SECONDS or now - self._began_at > LONGEST_TOGETHER:
             self._began_at, self.is_silent = now, False
@@ -63,24 +63,25 @@ class AttachedWorkers:
         return self._began_at
 
     def is_inside(self) -> bool:
-        """Whether the caller is a task body of one of
-        them, so that waiting for them would be in vain."""
+        """Whether the caller is a task body of one of these
+        workers. Such a caller must not wait for them."""
         return any(worker.is_inside() for worker in self._workers)
 
     async def end_all(self) -> None:
-        """Returns when all of them have ended. Workers that
-        take too long are left to find the docket closed."""
+        """Ends all workers and waits for them, at most LONGEST_WAIT.
+        Slower workers notice later that the docket is closed."""
         self._closed = True
         if not self._workers:
             return
         names = ", ".join(worker.name for worker in self._workers)
-        logger.warning("the docket closes while a worker runs (%s): its tasks are handed back", names)
+        logger.warning("the docket closes while a worker runs (%s): its tasks are requeued", names)
         ends = [asyncio.create_task(worker.end_run(at_once=True)) for worker in list(self._workers)]
         await _wait(ends)
 
 
 async def _wait(ends: Sequence[asyncio.Task[None]]) -> None:
-    """A cancel of the caller is put off: the workers hand back at once, and that is bounded."""
+    """Raises a cancel of the caller only after the workers have
+    requeued their tasks, which takes a bounded time."""
     deadline = time.monotonic() + LONGEST_WAIT
     interrupted: asyncio.CancelledError | None = None
     while (pending := [end for end in ends if not end.done()]) and time.monotonic() < deadline:

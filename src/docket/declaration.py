@@ -22,7 +22,7 @@ EVERY_SECONDS = 300.0
 
 
 def shared_settings(docket: DocketLifetime) -> dict[str, Any]:
-    """The settings that must agree, as JSON has them."""
+    """The settings that must agree, as JSON values."""
     storage = docket.given_result_storage
     return {
         "execution_ttl": duration_ms(docket.execution_ttl),
@@ -33,10 +33,10 @@ def shared_settings(docket: DocketLifetime) -> dict[str, Any]:
 
 
 class SettingsDeclaration:
-    """Declares a producer's settings when it schedules its first task, and now and then after that.
+    """Declares a producer's settings when it schedules its first task, and at intervals after that.
 
-    Timers rather than a task that goes on: an event loop
-    that is closed under the docket leaves nothing behind.
+    Uses a timer instead of an endless task, so that nothing is left
+    if the event loop is closed while the docket is open.
     """
 
     def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
@@ -47,7 +47,7 @@ class SettingsDeclaration:
         self.begun: bool = False
 
     def begin(self) -> None:
-        """Nobody waits for the call."""
+        """Declares now, in the background, and again after EVERY_SECONDS."""
         self.begun = True
         loop = asyncio.get_running_loop()
         self._call = loop.create_task(self._declare(), name="docket - declaring settings")
@@ -61,6 +61,6 @@ class SettingsDeclaration:
 
     async def _declare(self) -> None:
         suppress_traces()
-        # Whatever is wrong, the calls that matter say so.
+        # Ignore errors here: if the server is unreachable, the user's own calls report it.
         with contextlib.suppress(DocketError):
             await declare_settings(self._ledger, self._own)

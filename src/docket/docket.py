@@ -118,7 +118,7 @@ class Docket(DocketLifetime, PydocketKeys):
         """Schedules a call in place of the waiting task of that key. If the key has a run now, that
         run no longer counts.
 
-        Raises as `add`. After a lost answer docket does not repeat the request.
+        Raises the same errors as `add`. After a lost answer docket does not repeat the request.
         """
         return self._pending_call(function, when, key, replace=True)
 
@@ -156,8 +156,8 @@ class Docket(DocketLifetime, PydocketKeys):
         return await self._schedule_many(calls, chunk_size, replace=False)
 
     async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
-        """As `add_many`, but replaces the waiting tasks of the keys. Of several calls with one key
-        the last counts."""
+        """The same as `add_many`, but replaces the waiting tasks of the keys. If several calls have
+        the same key, the last one counts."""
         return await self._schedule_many(calls, chunk_size, replace=True)
 
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None:

@@ -8,7 +8,7 @@ class DocketError(Exception):
 
 
 class UnknownScheme(DocketError, ValueError):
-    """The URL names no kind of server docket knows."""
+    """docket does not know the scheme of the URL."""
 
 
 class NotOpen(DocketError, RuntimeError):
@@ -18,7 +18,7 @@ class NotOpen(DocketError, RuntimeError):
 class ServerUnreachable(DocketError, ConnectionError):
     """The server cannot be reached, or went away before it answered.
 
-    `maybe_stored`: the request was sent and its answer was lost, so it may have been done. If
+    `maybe_stored`: the request was sent and its answer was lost, so the task may be stored. If
     False, nothing was sent, or the server refused: nothing was stored.
     """
 

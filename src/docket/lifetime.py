@@ -183,7 +183,8 @@ class DocketLifetime:
 
     @property
     def result_storage(self) -> Any:
-        """Where results are read by `execution.result_key`, in the collection `results_collection`.
+        """The store from which clients read results by
+        `execution.result_key`, in the collection `results_collection`.
 
         This is the store that was given. Without one, while the docket is open, it is a view of the
         results in the task records.

@@ -1,4 +1,4 @@
-"""A task that waits for its arguments: what `docket.add(function)` returns."""
+"""The object that `docket.add(function)` returns. Call it with the task's arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PendingCall:
 
     __slots__ = ("_check", "_docket", "_function", "_key", "_name", "_replace", "_when")
 
-    # Frameworks that take functions ask by these marks whether the call has to be awaited.
+    # Frameworks use these marks to find out whether a call must be awaited.
     _is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)
     _is_coroutine_marker = getattr(inspect, "_is_coroutine_mark", None)
 
@@ -72,14 +72,14 @@ class PendingCall:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Execution]:
         self._check(*args, **kwargs)
         call = self._schedule(args, kwargs)
-        # Python names it when it warns that the call was never awaited.
+        # Python shows this name in its warning about a call that was never awaited.
         call.__qualname__ = f"docket.replace({self._name})" if self._replace else f"docket.add({self._name})"
         return call
 
     def __await__(self) -> NoReturn:
         raise TypeError(
-            f"{self!r} has no arguments yet, so there is nothing to await: a second pair of parentheses takes them, "
-            f"as in `await {self!r}(…)`, also if the task has none"
+            f"{self!r} is not called yet, so there is nothing to await. Call it first, even without arguments: "
+            f"`await {self!r}(…)`"
         )
 
     async def _schedule(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution:
@@ -104,11 +104,10 @@ class PendingCall:
 
 
 def check_when_and_key(when: object, key: object, name: str) -> None:
-    """Refuses arguments of the task itself, which are
-    easily passed in the place of time and key."""
+    """Raises TypeError if a caller passes the task's own arguments as `when` or `key`."""
     if when is not None and not isinstance(when, datetime):
         raise TypeError(
-            f"when={when!r} is not a datetime (a delay reads when=docket.now() + timedelta(…)); "
+            f"when={when!r} is not a datetime (for a delay, pass when=docket.now() + timedelta(…)); "
             f"the task's own arguments go into the second pair of parentheses: docket.add({name})(…)"
         )
     if key is not None and not isinstance(key, str):

@@ -1,4 +1,4 @@
-"""Which functions a docket knows, and under which names."""
+"""The functions that a docket knows, by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from docket.execution import TaskFunction
 from docket.execution.function_runtimes import LAMBDA, is_generator, underlying
 
 TaskCollection = Iterable[TaskFunction]
-# Users may replace a task of docket's own by one of its name.
+# Users may register a function under the name of a built-in task.
 _BUILT_IN = "docket.tasks"
 
 
@@ -28,8 +28,7 @@ def name_of(function: Any) -> str:
 
 
 def own_name(function: Any) -> str:
-    """The name a function is registered under if none is
-    given: one by which workers find the same function."""
+    """The default name of a function. Workers find the function by this name."""
     name = name_of(function)
     if name == LAMBDA:
         raise TypeError(
@@ -39,7 +38,8 @@ def own_name(function: Any) -> str:
 
 
 def check_function(function: Any) -> None:
-    """Refuses where it is written, not by a worker later, what cannot be a task."""
+    """Raises TypeError if the function cannot be a task. The caller
+    sees it at the call, instead of later in a worker."""
     if inspect.iscoroutine(function):
         function.close()
         name = function.__name__
@@ -68,7 +68,7 @@ class Registry:
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Makes a function known.
 
-        Raises TypeError for what cannot be a task,
+        Raises TypeError for a function that cannot be a task,
         ValueError if its dependencies contradict each other.
         """
         check_function(function)
@@ -79,7 +79,7 @@ class Registry:
             if taken is not None and _are_different(taken, function):
                 warnings.warn(
                     f"task {name!r} was {located(taken)} and is now {located(function)}: workers find a function by its "
-                    f"name, so only the last one runs; give one another name, as in "
+                    f"name, so only the last one runs; rename one of them, for example with "
                     f"docket.register({_call_name(function)}, names=[{_another_name(function, name)!r}])",
                     stacklevel=_callers_level(),
                 )
@@ -88,8 +88,8 @@ class Registry:
     def register_collection(self, path: str, *, unique: bool = False) -> None:
         """Makes every function of `module:collection` known.
 
-        If names are to be `unique`, raises ValueError for a name that stands for another function
-        in this collection, or in one that was registered before.
+        With `unique`, raises ValueError if another function of this or an earlier collection has
+        the same name.
         """
         for function in load_object(path):
             check_function(function)
@@ -113,7 +113,7 @@ class Registry:
             if found is None:
                 known = ", ".join(sorted(self.tasks))
                 hint = did_you_mean(function, self.tasks)
-                raise TaskNotRegistered(f"no task is registered as {function!r}{hint}; known are: {known}")
+                raise TaskNotRegistered(f"no task is registered as {function!r}{hint}; registered names: {known}")
             return found, function
         name = name_of(function)
         if self.tasks.get(name) != function:
@@ -134,8 +134,8 @@ def _is_same_place(a: Any, b: Any) -> bool:
 
 
 def _code(function: Any) -> CodeType | None:
-    """The code of a function; of a decorated one that of the
-    inner function, since the decorator's is that of many."""
+    """The code of a function. For a decorated function, the code of the inner function: all
+    functions of a decorator share the code of its wrapper."""
     try:
         function = inspect.unwrap(function)
     except ValueError:
@@ -148,7 +148,7 @@ def describe(function: Any) -> str:
 
 
 def located(function: Any) -> str:
-    """A function with the place of its definition, where it has one."""
+    """A function with the file and the line of its definition, if it has them."""
     code = _code(function)
     return describe(function) if code is None else f"{describe(function)} ({code.co_filename}:{code.co_firstlineno})"
 
@@ -163,8 +163,7 @@ def _another_name(function: Any, name: str) -> str:
 
 
 def _callers_level() -> int:
-    """Which frame, counted from that of our caller, is the first outside of docket: a warning
-    should show that line."""
+    """The stack level of the first caller outside docket: a warning should show that line."""
     frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage] - warnings skip packages only since Python 3.12
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "docket":
         frame, level = frame.f_back, level + 1
@@ -172,11 +171,11 @@ def _callers_level() -> int:
 
 
 def load_object(path: str) -> Any:
-    """What `module:attribute` names. ValueError, ImportError
-    or AttributeError, each saying what is wrong."""
+    """Loads the object `module:attribute`. Raises ValueError,
+    ImportError or AttributeError with the reason."""
     module_name, separator, attribute = path.rpartition(":")
     if not separator or not module_name or not attribute:
-        raise ValueError(f"{path!r} should read module:name")
+        raise ValueError(f"{path!r} must have the form module:name")
     module = importlib.import_module(module_name)
     try:
         return getattr(module, attribute)

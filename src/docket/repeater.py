@@ -1,4 +1,4 @@
-"""Sends calls again that could not be written down, where a repeat cannot make two tasks of one."""
+"""Repeats requests to schedule tasks, if a repeat cannot create a second task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from docket.ledger import EnqueueResult, NewTask
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
-# By so much finished records have to outlast the
-# repeats: a request may arrive after it was given up.
+# Finished records must outlast the repeats by this time,
+# because an abandoned request may still arrive.
 _SPARE_SECONDS = 5.0
 
 
@@ -24,10 +24,10 @@ Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[EnqueueResult]]]
 class Repeater:
     """Repeats for at most `patience` seconds, as far as that is safe.
 
-    It is safe while nothing was sent or the server refused for a passing reason. After a lost
-    answer it is safe only for a call with a made-up key: the script then takes a task or a finished
-    record of that key for this very call. The record has to outlast the repeat, so there is none
-    where `ttl_ms` is shorter.
+    A repeat is safe if nothing was sent, or if the server refused for a transient reason. After a
+    lost answer it is safe only for a call with a made-up key: if the key has a task or a finished
+    record, the script knows that it is this call. This needs a finished record that outlasts the
+    repeats, so with a shorter `ttl_ms` docket does not repeat.
     """
 
     def __init__(self, patience: float, ttl_ms: int, connect: Connect) -> None:
@@ -38,7 +38,7 @@ class Repeater:
     async def repeat(
         self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable
     ) -> list[EnqueueResult | Exception]:
-        """What became of each call after all."""
+        """Returns the result or the error of each call."""
         answers: dict[int, EnqueueResult | Exception] = {}
         left = list(range(len(orders)))
         made_up = [order.fresh for order in orders]
@@ -55,7 +55,7 @@ class Repeater:
                 break
             last = min(until[at] for at in left)
             for at in left:
-                # The caller may have sent the same call again meanwhile, so the key is looked up.
+                # The caller may have sent the same call again, so the script must look the key up.
                 orders[at].fresh = False
             await asyncio.sleep(min(backoff.next_pause(), last - now))
             try:
@@ -63,7 +63,8 @@ class Repeater:
             except ServerUnreachable as problem:
                 error = problem
             except Exception as problem:
-                # Refused for good; that says nothing about an attempt whose answer was lost.
+                # The server refuses this request for good. An earlier
+                # attempt whose answer was lost may still have been stored.
                 lost = told(ServerGone(str(problem)), maybe_stored=True)
                 answers |= {at: lost if orders[at].unanswered else problem for at in left}
                 break
@@ -87,15 +88,14 @@ class Repeater:
             raise error from None
 
     def _until(self, order: NewTask, made_up: bool, deadline: float) -> float:
-        """Until when the call may be sent again."""
+        """The time until which the call may be sent again."""
         is_safe = not order.unanswered or (made_up and not order.replace and self._records_last)
         return deadline if is_safe else 0.0
 
 
 class StoreTries:
-    """When a large value may be stored again, and how patiently: none
-    begins later than so many seconds after the first failed. The link
-    may be slow, so each may take twice as long as the one before."""
+    """Attempts to store a large value. No attempt begins later than `seconds` after the first
+    failure. Each may take twice as long as the one before, since the link may be slow."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -104,7 +104,8 @@ class StoreTries:
         self.patience: float = 1.0
 
     async def another(self, connect: Connect) -> bool:
-        """After a pause; False if it is too late, also to connect."""
+        """Waits before another attempt. Returns False if it is too late for
+        one, or if the server cannot be reached in time."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._seconds
@@ -118,13 +119,13 @@ class StoreTries:
         except (ServerSilent, TimeoutError):
             return False
         except ServerUnreachable:
-            # Refused: a later attempt may find it back.
+            # The server refused the connection. It may be back for the next attempt.
             return True
         return True
 
 
 def told(error: ServerUnreachable, maybe_stored: bool) -> ServerUnreachable:
-    """The error for one caller, with the truth about its task."""
+    """A copy of the error that says whether this caller's task may be stored."""
     truth = "its answer was lost, so the task may be stored" if maybe_stored else "nothing was stored"
     copied = type(error)(f"{error} ({truth})")
     copied.maybe_stored = maybe_stored

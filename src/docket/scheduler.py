@@ -1,4 +1,5 @@
-"""From an execution to what the ledger writes down, and back to what became of it."""
+"""Schedules executions: encodes them, sends them to the
+ledger, and notes the result in the execution."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.docket")
 
 
-# A handful of large calls make a batch: the first of them shall not wait for its script for long.
+# A batch has at most eight large calls: the first one waits until the last one is stored.
 LARGE_CALL_WEIGHT = BATCH_BYTES // 8
-# How often a call is stored that the server has lost before it was scheduled.
+# How many times a large call is stored if the server deletes it before the task is scheduled.
 TRIES = 3
 
 
 class Scheduler:
-    """Takes executions to the ledger: single ones share a
-    round trip with their neighbours, many go in batches."""
+    """Sends executions to the ledger. Concurrent calls
+    share a request; `add_many` sends batches."""
 
     def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
         self._docket = docket
@@ -75,8 +76,8 @@ class Scheduler:
         )
 
     async def _store(self, payload: Payload) -> None:
-        """Stores a large call, before the script that names it. Repeats by itself: without its
-        script it is not a task."""
+        """Stores a large call before the script that refers to it. A failed attempt is repeated,
+        which is safe: a stored call is not a task yet."""
         tries = StoreTries(self._docket.add_patience.total_seconds())
         while True:
             try:
@@ -87,7 +88,7 @@ class Scheduler:
                     raise told(error, maybe_stored=False) from error
 
     async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
-        """Each is judged on its own: an error marks its execution and touches no other."""
+        """Schedules each execution separately: an error affects only its own execution."""
         batch: list[tuple[Execution, NewTask]] = []
         room = BATCH_BYTES
         for execution in executions:
@@ -137,7 +138,7 @@ class Scheduler:
         return answers
 
     async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
-        """With their neighbours: after an outage many calls are repeated at once."""
+        """Uses the batcher, because many calls are repeated at once after an outage."""
         return [await self._enqueue(order) for order in orders]
 
     async def _is_stored(self, execution: Execution, order: NewTask) -> bool:
@@ -170,10 +171,10 @@ class Scheduler:
             payload = call_payload(call)
             call = payload.reference
         due_ms = to_ms(execution.when)
-        # Once it is sent, the key may be known: an execution that is scheduled again is looked up.
+        # The key is fresh only for the first request. A later request must look it up.
         fresh, execution.fresh_key = execution.fresh_key, False
-        # By the caller's own clock: the server's may
-        # differ, and what is due now shall not wait for it.
+        # A task that is due by the caller's clock starts
+        # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
         return NewTask(
             execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, False, execution.seed
@@ -196,7 +197,7 @@ class Scheduler:
     def _count(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
         labels = self._labels(execution)
         if not replace:
-            # A key that is there already counts, too: added − scheduled are the duplicates.
+            # A key that exists already counts, too: added − scheduled are the duplicates.
             TASKS_ADDED.add(1, labels)
         elif receipt.scheduled:
             TASKS_REPLACED.add(1, labels)
@@ -212,7 +213,7 @@ class Scheduler:
 
 
 def _weight(order: NewTask) -> int:
-    """About how many bytes it takes in a script's arguments."""
+    """The approximate size in a script's arguments, in bytes."""
     return len(order.call) + len(order.key) + len(order.function_name) + 30
 
 

@@ -1,4 +1,4 @@
-"""The settings of a docket as data, and changing them before it is opened."""
+"""Reads the settings of a docket, and changes them before it is opened."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def settings_of(docket: Docket) -> dict[str, Any]:
 
 
 def change_settings(docket: Docket, **changes: Any) -> None:
-    """Sets up a docket that is not open anew, in place: code
-    that refers to it sees the change. It keeps its tasks."""
+    """Changes the settings of a docket that is not open. The object stays the
+    same, so code that refers to it sees the change. It keeps its tasks."""
     registry = docket.registry
     Docket.__init__(docket, **{**settings_of(docket), **changes})
     docket.registry = registry

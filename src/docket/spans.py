@@ -1,4 +1,4 @@
-"""The spans round a caller's requests."""
+"""The spans of a caller's requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def request_span(docket: Docket, verb: str, attributes: dict[str, str] | None = None) -> Generator[None]:
-    """A span with the docket's labels, where somebody traces."""
+    """A span with the docket's labels, if tracing is configured."""
     if not is_tracing():
         yield
         return
@@ -25,7 +25,8 @@ def request_span(docket: Docket, verb: str, attributes: dict[str, str] | None = 
 
 @contextlib.contextmanager
 def task_span(docket: Docket, verb: str, execution: Execution) -> Generator[None]:
-    """The span of a single task to be scheduled. It tells what became of it."""
+    """The span of a request to schedule one task. Its
+    attribute `docket.disposition` has the result."""
     attributes: dict[str, Any] = {
         **docket.labels(),
         **execution.specific_labels(),
@@ -41,8 +42,7 @@ def task_span(docket: Docket, verb: str, execution: Execution) -> Generator[None
 
 @contextlib.contextmanager
 def batch_span(docket: Docket, verb: str, executions: Sequence[Execution]) -> Generator[None]:
-    """The span of a batch, whose executions are known when
-    it ends: how many there are, and how many were struck."""
+    """The span of a batch. It records the number of tasks and of struck tasks when it ends."""
     if not is_tracing():
         yield
         return

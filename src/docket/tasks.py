@@ -1,4 +1,4 @@
-"""Built-in tasks, known to every docket: for trying things out and for smoke tests."""
+"""Built-in tasks that every docket knows, for first steps and for smoke tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def trace(
     worker: WorkerView = CurrentWorker(),
     execution: Execution = CurrentExecution(),
 ) -> None:
-    """Logs a message, and by which way it came."""
+    """Logs a message with its key, docket and worker."""
     logger.info("%s: %s", message, _way(docket, worker, execution))
 
 
@@ -32,7 +32,7 @@ async def fail(
     execution: Execution = CurrentExecution(),
     retry: Retry = Retry(attempts=2),
 ) -> None:
-    """Fails with a message, is tried once more, and fails again."""
+    """Fails with a message. One retry follows, which fails, too."""
     raise RuntimeError(f"{message}: {_way(docket, worker, execution)}, attempt {retry.attempt}")
 
 

@@ -353,10 +353,12 @@ async def test_a_number_is_not_a_time_to_wait(docket: Docket) -> None:
 
 async def test_awaiting_an_addition_without_arguments_says_what_is_missing(docket: Docket) -> None:
     pending: Any = docket.add(greet)
-    with pytest.raises(TypeError, match=r"as in `await docket\.add\(greet\)\(…\)`"):
+    with pytest.raises(TypeError, match=r"Call it first, even without arguments: `await docket\.add\(greet\)\(…\)`"):
         await pending
     pending = docket.replace(greet, now(), "k")
-    with pytest.raises(TypeError, match=r"as in `await docket\.replace\(greet\)\(…\)`"):
+    with pytest.raises(
+        TypeError, match=r"Call it first, even without arguments: `await docket\.replace\(greet\)\(…\)`"
+    ):
         await pending
 
 

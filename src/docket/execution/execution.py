@@ -174,11 +174,11 @@ class Execution(TaskIdentity, Generic[Result_co]):
         await end_manual_run(self, ExecutionState.COMPLETED, result_key=result_key)
 
     async def mark_as_failed(self, error: str | None = None, result_key: str | None = None) -> None:
-        """Ends a manual run with an error. Raises as `mark_as_completed`."""
+        """Ends a manual run with an error. Raises the same errors as `mark_as_completed`."""
         await end_manual_run(self, ExecutionState.FAILED, error, result_key)
 
     async def mark_as_cancelled(self) -> None:
-        """Ends a manual run as cancelled. Raises as `mark_as_completed`."""
+        """Ends a manual run as cancelled. Raises the same errors as `mark_as_completed`."""
         await end_manual_run(self, ExecutionState.CANCELLED)
 
     # Queries
@@ -204,7 +204,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
         The first ending of this task, or of its replacement, after the call counts; an earlier task
         of the same key does not count. For a `Perpetual` or `Cron` task that is the end of its next
         run. Raises ExecutionCancelled if the task was cancelled, TimeoutError if it does not end in
-        time, and ResultExpired if there is no record of it, or no longer one.
+        time, and ResultExpired if its record does not exist or has expired.
         """
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline, not both")
