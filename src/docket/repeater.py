@@ -13,7 +13,7 @@ from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
 # Finished records must outlast the repeats by this time,
-# because an abandoned request may still arrive.
+# because a request that was given up may still arrive.
 _SPARE_SECONDS = 5.0
 
 

@@ -109,7 +109,7 @@ async def test_a_lease_ends_while_the_machine_is_suspended(
         assert not worker.staff.registration.lease.lapsed
         suspended = worker.staff.lease_ms / 1000 + 1
         assert worker.staff.registration.lease.lapsed
-        # And the server is asked soon after, not after what is left of a beat.
+        # And the server is asked soon after, not after the rest of an interval.
         await eventually(lambda: not worker.staff.registration.lease.lapsed, "the worker has a lease again")
 
 

@@ -83,7 +83,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def lively(docket: Docket) -> AsyncIterator[Docket]:
-    """The same docket for workers whose heart beats fast and whose lease is long all the same."""
+    """The same docket, for workers that renew often and have a long lease."""
     beat = timedelta(milliseconds=50)
     async with Docket(docket.name, docket.url, heartbeat_interval=beat, missed_heartbeats=1200) as docket:
         yield docket

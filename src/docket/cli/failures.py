@@ -69,7 +69,7 @@ def _of_the_parser(error: Any) -> Explanation | None:
         return None
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "docket"
-    # Typer adds this prefix to the texts of our parsers.
+    # Typer adds this prefix to the texts of docket's parsers.
     text = error.format_message().rstrip(".").replace("Value error, ", "")
     if text and error.exit_code == WRONG_USAGE:
         text = f"{text[0].lower()}{text[1:]} (see {command} --help)"

@@ -112,7 +112,7 @@ class SettledByLimit(AdmissionBlocked):
 
 def superseded(execution: Execution) -> AdmissionBlocked:
     """The error for a run that a newer run of its task has replaced. The worker still settles the
-    old run, which releases the slots and tokens that it may hold."""
+    old run, which releases the limits' slots and turns that it may hold."""
     return AdmissionBlocked(execution, "a newer run of the same task", retry_delay=timedelta(0))
 
 

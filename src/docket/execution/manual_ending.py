@@ -1,4 +1,4 @@
-"""How a run ends whose caller claimed it itself (`Execution.claim`)."""
+"""Ends a manual run: one that its caller has claimed with `Execution.claim`."""
 
 from __future__ import annotations
 

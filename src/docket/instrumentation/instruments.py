@@ -15,8 +15,8 @@ Attributes = Mapping[str, str]
 Record = Callable[[Any, Attributes], None]
 
 _all: list[_Instrument] = []
-# Whether an instrument has another function than
-# OpenTelemetry's: a mirror's, or one that a test has set.
+# Whether an instrument uses a function other than OpenTelemetry's
+# own: that of a mirror, or one that a test has set.
 _is_rewired = False
 # The module that has the meter provider (see is_measured).
 _providers: Any = getattr(metrics, "_internal", None)

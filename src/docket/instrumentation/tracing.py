@@ -94,7 +94,7 @@ def run_span(name: str, stored: Mapping[str, str] | None, attributes: Mapping[st
 
 
 def mark_failed(span: Span, error: BaseException) -> None:
-    """Records the error. An exception of a user's may fail to give its text."""
+    """Records the error. `str()` of a user's exception may fail."""
     with contextlib.suppress(Exception):
         span.record_exception(error)
     try:

@@ -92,7 +92,7 @@ class _Timed(blocking.AbstractConnection):
 class _TimedTCP(_Timed, blocking.Connection):
     def _connect(self) -> Any:
         name, trouble = self.host, None
-        # Most of the time is for the connection: a silent resolver may not use it up.
+        # Most of the time is for the connection: a silent resolver must not use it up.
         for address in addresses_within(name, self.port, self.left / 3):
             # The name is restored before TLS verifies it, which happens in the caller.
             self.host, self.socket_timeout, self.socket_connect_timeout = address, self.left, self.left

@@ -21,8 +21,8 @@ Login = tuple[str] | tuple[str, str]
 
 # For threads without a deadline of their own.
 USUAL_SECONDS = 2.0
-# Each new connection calls a provider that hangs again, which must not use up threads: after this
-# many calls without a return, the pauses between two calls double, up to a minute.
+# Each new connection calls the provider again, even if earlier calls hang. To save threads, after
+# this many hanging calls the pauses between two calls double, up to a minute.
 _MOST_HUNG = 4
 _LONGEST_PAUSE = 60.0
 # Since redis-py 5.3.

@@ -46,7 +46,8 @@ async def tap_events(server: Server, keys: Keys, on_event: OnEvent, ready: async
             pipeline.send("PSUBSCRIBE", pattern)
             await keep_listening(pipeline, SILENCE_SECONDS)
         except (TimeoutError, RedisError, OSError, ValueError) as error:
-            # ValueError: another program publishes messages on our channels that are not events.
+            # ValueError: another program publishes messages
+            # on docket's channels that are not events.
             logger.debug("event tap: %s; connecting again", error)
             await asyncio.sleep(PAUSE_SECONDS)
         finally:

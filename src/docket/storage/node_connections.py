@@ -47,7 +47,8 @@ class NodeConnections:
         self.moves: int = 0
         self._by_slot: dict[int, weakref.WeakSet[Connection]] = {}
         self._listeners: dict[int, list[Callable[[], object]]] = {}
-        # The thread that asks has the time for an answer; one more second lets it report its error.
+        # One second longer than the time-out of the
+        # thread, so that the thread can report its error.
         self._locating = SharedAttempts(self._find, answer_seconds + 1, "docket - locating")
         stack.callback(self._locating.stop)
 

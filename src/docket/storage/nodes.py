@@ -167,7 +167,7 @@ def first_answer(
         if waiting:
             address = waiting.pop(0)
             # Half for the connection and half for the answer: their own time-out errors say more
-            # than ours would.
+            # than an error of this function would.
             asked[threads.start(question, address, left * 0.45)] = address
         done, _ = wait(asked, share if waiting else left, FIRST_COMPLETED)
         for answer in done:

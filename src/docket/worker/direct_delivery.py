@@ -43,7 +43,7 @@ class DirectDelivery:
     on.
 
     Answers and messages may be lost or late. The slot is kept until it is certain that nothing
-    comes for it, or until the server's list of our deliveries shows that nothing came.
+    comes for it, or until the server's list of this worker's deliveries shows that nothing came.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class DirectDelivery:
         on_late: Callable[[], None],
     ) -> None:
         """`age` returns how many seconds ago a time on the server's clock was. `on_late` makes the
-        worker compare its runs with the server's list of our deliveries."""
+        worker compare its runs with the server's list of this worker's deliveries."""
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._slots = slots
@@ -129,8 +129,8 @@ class DirectDelivery:
         return True
 
     def nothing_due(self, epoch: int) -> None:
-        """The server does not list this run among our unknown deliveries: it came another way, or
-        will not come."""
+        """The server does not list this run among this worker's unknown deliveries: it came another
+        way, or will not come."""
         if self.due_epoch == epoch:
             self._let_go()
 

@@ -208,7 +208,7 @@ class Fetcher(ClaimingService):
             return
         deliveries = await self._claim(worker, [entry], gives_up=not drained)
         if self._isolation.reserved is not entry:
-            # The server counts a delivery as ours that this worker does not know, so the worker is
+            # The server has given this worker a delivery that it does not know, so the worker is
             # not free for the suspect.
             self.unknown_deliveries.check_now()
             deliveries = await self._claim(worker, [entry], gives_up=True)
@@ -236,8 +236,8 @@ class Fetcher(ClaimingService):
 
     async def _receive(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:
-            # The worker has no lease; the renewal finds out why. Entries that a read brought are
-            # still ours.
+            # The worker has no lease; the renewal finds out why. Entries that a read brought still
+            # belong to this worker.
             self.unknown_deliveries.check_now()
             self._lease.renew_now()
             await self._backoff.pause()
@@ -248,8 +248,8 @@ class Fetcher(ClaimingService):
             await self._intake.receive(worker, deliveries)
 
     async def _receive_alone(self, worker: str, delivery: Delivery) -> None:
-        """Starts a single suspect. The server says that nothing else is ours, and that no direct
-        delivery is due."""
+        """Starts a single suspect. The server says that this worker has no other delivery, and that
+        no direct delivery is due."""
         if not self._isolation.may_begin():
             self._intake.refuse(delivery)
             return

@@ -65,7 +65,7 @@ class Intake:
 
     async def is_still_ours(self, worker: str) -> bool:
         """After a pause longer than the lease, other workers may have the tasks whose deliveries
-        waited in our socket. So the lease must be renewed before they start."""
+        waited in this worker's socket. So the lease must be renewed before they start."""
         while self._lease.lapsed and self.worker == worker:
             self._lease.renew_now()
             await asyncio.sleep(LAPSED_SECONDS)

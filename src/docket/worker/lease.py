@@ -8,8 +8,8 @@ from .server_clock import steady_seconds
 
 # A worker renews at least this often, in seconds, however long the heartbeat interval is: the
 # answers also report lost workers.
-LONGEST_BEAT = 5.0
-# A renewal counts as late after this many beats.
+LONGEST_INTERVAL = 5.0
+# A renewal counts as late after this many intervals.
 LATE = 1.5
 # A worker that cannot renew gives up its runs after this share of the lease.
 CUT_OFF_AT = 0.9
@@ -20,11 +20,11 @@ SHORTEST_PATIENCE = 0.25
 class Lease:
     """The lease of one worker id. The renewal thread changes it; any thread may read it."""
 
-    def __init__(self, worker: str, length_ms: int, beat: float) -> None:
+    def __init__(self, worker: str, length_ms: int, interval: float) -> None:
         self.worker = worker
         self.length_ms = length_ms
-        self.beat: float = min(beat, length_ms / 3000, LONGEST_BEAT)
-        self.late_ms: int = int(max(length_ms / 3, self.beat * LATE * 1000))
+        self.interval: float = min(interval, length_ms / 3000, LONGEST_INTERVAL)
+        self.late_ms: int = int(max(length_ms / 3, self.interval * LATE * 1000))
         # How long the worker has kept the lease. An outage counts for at most half a lease.
         self.kept_seconds: float = 0.0
         self._renewed_at = steady_seconds()

@@ -1,9 +1,9 @@
 """Claims a few tasks a moment before there are slots for them.
 
 The end of one task and the start of the next are a round trip to the server apart. For short tasks
-that is much: if fifty tasks of fifty milliseconds end together, their slots would be empty for
-several milliseconds each time. So a worker whose slots turn over quickly prefetches as many tasks
-as will find a slot within a round trip. No task waits for long: if no slot becomes free, the
+that is a large share: if fifty tasks of fifty milliseconds end together, their slots would be empty
+for several milliseconds each time. So a worker whose slots turn over quickly prefetches as many
+tasks as will find a slot within a round trip. No task waits for long: if no slot becomes free, the
 prefetched tasks are requeued.
 """
 

@@ -91,7 +91,7 @@ class Reclaimer:
                 finds_consumers, consumers = True, self._ledger.consumers_without_lease(self._client())
             if not step.left and not consumers:
                 return
-            if lease.age >= lease.beat and not self._renew():
+            if lease.age >= lease.interval and not self._renew():
                 return
 
     def _report(self, total: Reclaimed) -> None:

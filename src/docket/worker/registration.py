@@ -63,7 +63,7 @@ class Registration:
         ledger: Ledger,
         name: str,
         lease_ms: int,
-        beat: float,
+        interval: float,
         labels: dict[str, str],
         events: RegistrationEvents,
         server_clock: ServerClock,
@@ -72,7 +72,7 @@ class Registration:
         self._ledger = ledger
         self._name = name
         self._lease_ms = lease_ms
-        self._beat = beat
+        self._interval = interval
         self._labels = labels
         self._events = events
         self._server_clock = server_clock
@@ -156,7 +156,7 @@ class Registration:
         return worker_id(self._name, secrets.token_hex(4))
 
     def _new_lease(self) -> Lease:
-        return Lease(self.id, self._lease_ms, self._beat)
+        return Lease(self.id, self._lease_ms, self._interval)
 
     def _new_renewer(self) -> Renewer:
         events = RenewerEvents(

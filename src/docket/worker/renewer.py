@@ -73,7 +73,7 @@ class Renewer:
         )
         self._sweeper = Sweeper(ledger, self._connected, duties)
         self._next_offer = steady_seconds()
-        self._backoff = Backoff(first=0.05, most=min(1.0, lease.beat))
+        self._backoff = Backoff(first=0.05, most=min(1.0, lease.interval))
         self._wake = threading.Condition()
         self._renewal_requested = False
         # Set when the event loop is gone: then only this
@@ -141,32 +141,32 @@ class Renewer:
             self._ledger.leave_blocking(self._connected(), self._lease.worker)
 
     def _keep_lease(self) -> None:
-        next_beat = steady_seconds()
-        # The first beat is random, so that workers that start together do not renew together.
-        beat = self._lease.beat * random.uniform(0.5, 1.0)
+        next_at = steady_seconds()
+        # The first interval is random, so that workers that start together do not renew together.
+        interval = self._lease.interval * random.uniform(0.5, 1.0)
         while not self._stopping.is_set():
             self._renewal_requested = False
             try:
-                if steady_seconds() >= next_beat:
+                if steady_seconds() >= next_at:
                     self._renew_and_reclaim()
-                    next_beat, beat = steady_seconds() + beat, self._lease.beat
+                    next_at, interval = steady_seconds() + interval, self._lease.interval
                 self._sweeper.step()
                 self.watchdog.step()
                 self._backoff.reset()
                 self._ledger.server.outages.passed(self)
-                pause = max(min(next_beat, self._sweeper.due_at) - steady_seconds(), 0.0)
+                pause = max(min(next_at, self._sweeper.due_at) - steady_seconds(), 0.0)
                 pause = min(pause, LONGEST_PAUSE)
             except Exception as error:
                 # Survive every error: without this thread the worker would lose its lease.
                 self._failed(error)
-                next_beat = steady_seconds()
+                next_at = steady_seconds()
                 pause = min(self._backoff.next_pause(), max(self._lease.left, SHORTEST_PATIENCE))
             self.watchdog.ping()
             with self._wake:
                 if not self._renewal_requested and not self._stopping.is_set():
                     self._wake.wait(pause)
                 if self._renewal_requested:
-                    next_beat = 0.0
+                    next_at = 0.0
 
     def _renew_and_reclaim(self) -> None:
         """The answer to a renewal also reports leases
@@ -190,7 +190,7 @@ class Renewer:
         sent_at, lease = steady_seconds(), self._lease
         runs, has_offer, stopping, _ = self._events.activity()
         # A blocked event loop cannot start a delivery, so its offer is left to expire.
-        has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.beat
+        has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.interval
         renewal = self._ledger.renew(
             self._connected(),
             lease.worker,

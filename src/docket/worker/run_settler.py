@@ -64,8 +64,8 @@ class RunSettler:
     # Runs that were given up
 
     def requeue_given_up(self) -> None:
-        """The server is reachable again and the lease is kept: the runs that were given up are
-        still ours, unless they were replaced."""
+        """The server is reachable again and the lease is kept: the runs that were given up
+        still belong to this worker, unless they were replaced."""
         given_up, self._given_up = self._given_up, []
         for run, begun in given_up:
             self.settle(run, Outcome(requeue(run.key, run.epoch, begun=begun)))

@@ -43,8 +43,8 @@ class Seeder(Service):
     ) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
-        # The server's time. By a clock that is fast, a cron task would miss its next time; by a
-        # clock that is slow, it would run twice.
+        # The server's time. With a fast clock a cron task would miss its next time; with a slow
+        # clock it would run twice.
         self._now = now
         self._reported: set[str] = set()
         self._deploy = deploy_fingerprint(docket.tasks)

@@ -174,7 +174,8 @@ class Threads:
         try:
             threading.Thread(target=self._work, name=f"{self._name} - thread:{self._started}", daemon=True).start()
         except RuntimeError:
-            # The system has no thread left. The call waits for one of ours, if there is one.
+            # The system has no thread left. The call waits
+            # for a thread of this worker, if there is one.
             if not self._started:
                 self._free_thread()
                 raise

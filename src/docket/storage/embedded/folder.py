@@ -144,7 +144,7 @@ class FolderEngine:
             return
         try:
             group = self._folder / keeper.SERVER_GROUP
-            # At a launch the record is still that of an earlier server.
+            # At a launch the file still names the group of the previous server.
             server_group = group.read_text().strip() if group.exists() and not launching else ""
             script = os.path.abspath(keeper.__file__)
             command = [python_program(), "-I", "-S", script, str(self._linger_seconds), str(keeper_lock)]

@@ -92,7 +92,8 @@ class Keeper:
         self._alias = _text_of(ALIAS) or self._alias
 
     def _is_replaced(self) -> bool:
-        """Whether our lock file was removed, and another keeper has a lock of that name."""
+        """Whether this keeper's lock file was removed,
+        and another keeper has a lock of that name."""
         return os.path.exists(KEEPER_LOCK) and not os.path.samestat(os.fstat(self._lock), os.stat(KEEPER_LOCK))
 
     def _decide(self, in_use: bool) -> bool:

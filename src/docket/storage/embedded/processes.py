@@ -18,8 +18,8 @@ os.register_at_fork(before=_no_forks.acquire, after_in_parent=_no_forks.release,
 def no_forks() -> threading.RLock:
     """While held, `os.fork` waits in every other thread.
 
-    A child forked in the middle of a start would keep a copy of a lock or of a lifeline. As long as
-    the child lives, nothing that should end with another process could end.
+    A child forked in the middle of a start would keep a copy of a lock or of a lifeline. While
+    the child lives, the lock would stay held and the server would not stop.
     """
     return _no_forks
 

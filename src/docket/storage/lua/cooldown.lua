@@ -16,7 +16,8 @@ if task.attempt > 1 then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local closes, _, holder = string.match(call('GET', window) or '', '^(%d+) (%d+) (.*)$')
 local left = tonumber(closes or now) - now
--- A window that closes later than any window can was opened before the server's clock was set back.
+-- If the window would stay open for longer than `window_ms`, the server's clock was set back since
+-- it was opened: ignore it.
 local is_open = left > 0 and left <= window_ms
 -- If the body may have begun in an earlier run, the task is not dropped, and nothing is given back.
 local is_newcomer = not was_admitted(task)

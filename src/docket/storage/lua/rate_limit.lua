@@ -58,7 +58,7 @@ local function prune_end()
   return #last_waiters < PRUNED_AT_ONCE * 2
 end
 
--- One window after the run or waiter that is `most` positions before ours.
+-- One window after the run or waiter that is `most` positions before this one.
 local function next_start(position)
   local before
   if position >= most then

@@ -196,7 +196,8 @@ else
   call('HDEL', FLEET, 'reclaiming')
   call('ZREM', LEASES, RECLAIM_DUE)
   schedule_second_reclaim(now)
-  -- The worker that asks has a duty now, or takes none. Another worker may take a vacant one.
+  -- This worker has its duty by now, or does not want one. If a duty is still vacant, announce it
+  -- to the others.
   announce_vacancy(now + 2000)
 end
 return {declared, requeued, buried, cancelled, left, was_due and 1 or 0, duty}

@@ -32,8 +32,8 @@ if now - last > late_ms or last > now then
 end
 local answer = {1, now, 0, 0}
 
--- One of the workers that renew now reclaims; another one does if the reclaim is not finished after
--- a second.
+-- The first worker that renews reclaims. If it has not finished after a second, another worker
+-- reclaims, too.
 local soonest = head[5] == worker and head[8] or head[6]
 if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
   local taken_until = tonumber(call('HGET', FLEET, 'reclaiming') or '0')

@@ -17,7 +17,7 @@ local function submission_name(key, task)
 end
 
 -- The state of a debounce expires this long after its last use. If all workers are absent for
--- longer, a leader waits once more.
+-- longer, the leading submission waits once more.
 local DEBOUNCE_SPARE_MS = 600000
 
 -- Whether the unfinished task of that key is this submission.

@@ -1,7 +1,7 @@
 -- Delivers ready tasks to idle workers that have offered a slot (docs/design/lease-protocol.md).
 -- uses: keys, records, claims
 
--- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/ledger.py.
+-- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/workers.py.
 local function name_json(worker)
   local name = string.gsub(string.match(worker, '^(.*)~') or worker, '%%(%x%x)', {['25'] = '%', ['3A'] = ':'})
   return cjson.encode(name)

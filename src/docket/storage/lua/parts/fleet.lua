@@ -1,5 +1,5 @@
--- The state of the fleet: its leases, the time of the last renewal, the grace period in which no
--- worker is declared dead, and the leader.
+-- The state of the fleet: its leases, the time of the last renewal, the grace in which no worker is
+-- declared dead, and the leader.
 -- uses: keys
 
 -- The first worker that renews after this time reclaims.
@@ -31,7 +31,7 @@ end
 
 -- No worker has renewed for a while: the server stalled, its clock jumped, or no worker could reach
 -- it. Every live worker gets the chance to renew before any is declared dead. Consecutive gaps
--- extend the grace period, for three leases at most: even if a worker always renews late, dead
+-- extend the grace, for three leases at most: even if a worker always renews late, dead
 -- workers are found in the end.
 local function note_gap(now, last, grace_until, lease)
   local known = call('HMGET', FLEET, 'longest', 'gaps-since')
@@ -44,7 +44,7 @@ local function note_gap(now, last, grace_until, lease)
   return grace_until
 end
 
--- A grace period that ends later than any can dates from before the clock was set back.
+-- If the grace would last longer than the longest grace, the clock was set back since: ignore it.
 local function is_grace(now, grace_until)
   return now < grace_until and grace_until <= now + LONGEST_GRACE_MS
 end

@@ -56,8 +56,8 @@ local function letter_payload(key)
   return letter and payload_of(finished_task(letter))
 end
 
--- The task has ended: its payload expires with its finished record. A dead letter, which is written
--- before, keeps the payload.
+-- The task has ended: its payload expires with its finished record. The dead letter is written
+-- first, and keeps the payload.
 local function end_payload(key, bytes, ttl)
   local payload = payload_of(bytes)
   if not payload or payload == letter_payload(key) then return end
