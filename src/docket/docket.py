@@ -43,9 +43,11 @@ class Docket(DocketLifetime, PydocketKeys):
     `execution_ttl` is how long docket keeps the records of finished tasks; with 0 it keeps none.
     `max_payload` limits the bytes of the arguments, and of the result, of one task. `add_patience`
     is how long `add` and the other scheduling calls repeat a request that failed, where a repeat is
-    safe; 0 turns repeats off. docket buries a task whose workers died `max_losses` times, if it was
-    the only run of its worker the last time. With `pickled_strikes` the value of a strike may have
-    any type, and whoever writes to the server can run code in this process (docs/operators.md).
+    safe; 0 turns repeats off. With `durability="replica"` these calls return when a replica has the
+    task, too, and raise NotDurable if none has confirmed it within `durability_timeout`. docket
+    buries a task whose workers died `max_losses` times, if it was the only run of its worker the
+    last time. With `pickled_strikes` the value of a strike may have any type, and whoever writes to
+    the server can run code in this process (docs/operators.md).
     """
 
     # Names

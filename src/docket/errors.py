@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docket.execution import Execution
+
 
 class DocketError(Exception):
     """Root of all errors raised by docket."""
@@ -23,6 +28,18 @@ class ServerUnreachable(DocketError, ConnectionError):
     """
 
     maybe_stored: bool = False
+
+
+class NotDurable(DocketError, TimeoutError):
+    """The task is stored on the primary and may run, but no replica has confirmed it, so a
+    fail-over may lose it (`Docket(durability="replica")`).
+
+    `await docket.schedule(error.execution)`, or an `add` with the same key, waits for a replica
+    again. It does not make a second task while the first one waits or runs.
+    """
+
+    key: str = ""
+    execution: Execution[Any]
 
 
 class ServerFull(DocketError, RuntimeError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from docket.attached import AttachedWorkers
 from docket.codec import Payloads
+from docket.durability import Durability, check_durability
 from docket.errors import NotOpen
 from docket.execution.manual_runs import ManualRuns
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
@@ -20,6 +21,7 @@ from docket.model.times import check_durations, duration_ms
 from docket.registry import Registry
 from docket.result_store import ResultStore
 from docket.scheduler import Scheduler
+from docket.storage.data_safety import warn_of_missing_replica
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
@@ -52,6 +54,8 @@ class DocketLifetime:
         max_payload: int = MAX_PAYLOAD,
         add_patience: timedelta = timedelta(seconds=2),
         max_losses: int = MAX_LOSSES,
+        durability: Durability = "primary",
+        durability_timeout: timedelta = timedelta(seconds=1),
         pickled_strikes: bool = False,
     ) -> None:
         check_durations(
@@ -61,6 +65,8 @@ class DocketLifetime:
             raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
         if add_patience < timedelta(0):
             raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
+        check_durations("Docket", durability_timeout=durability_timeout)
+        check_durability(durability, durability_timeout)
         self.name = name
         self.url = url
         self.heartbeat_interval = heartbeat_interval
@@ -72,6 +78,8 @@ class DocketLifetime:
         self.credential_provider = credential_provider
         self.max_payload = max_payload
         self.add_patience = add_patience
+        self.durability: Durability = durability
+        self.durability_timeout = durability_timeout
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
         self.payloads: Payloads = Payloads()
         self.pickled_strikes = pickled_strikes
@@ -110,6 +118,8 @@ class DocketLifetime:
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)
             await warn_of_foreign(self._ledger, self.name)
+            if self.durability == "replica":
+                await warn_of_missing_replica(self.server, self.keys.root)
             self._scheduler = Scheduler(self, self._ledger)
             stack.push_async_callback(self._scheduler.drain)
             self._progress_batcher = Batcher(

@@ -18,7 +18,7 @@ _SPARE_SECONDS = 5.0
 
 
 Connect = Callable[[], Awaitable[None]]
-Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[EnqueueResult]]]
+Send = Callable[[Sequence[NewTask]], Awaitable[Sequence[EnqueueResult | Exception]]]
 
 
 class Repeater:
@@ -73,7 +73,7 @@ class Repeater:
                 break
         return [answers[at] for at in range(len(orders))]
 
-    async def _attempt(self, send: Send, orders: Sequence[NewTask], last: float) -> Sequence[EnqueueResult]:
+    async def _attempt(self, send: Send, orders: Sequence[NewTask], last: float) -> Sequence[EnqueueResult | Exception]:
         """Connects first: an attempt that ends before there is a connection has stored nothing."""
         seconds = max(last - time.monotonic(), _FIRST_PAUSE)
         may_be_sent = False

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from docket.declaration import SettingsDeclaration
-from docket.errors import PayloadTooLarge, ServerUnreachable, ServerUnsuitable
+from docket.durability import enqueue_for, not_durable
+from docket.errors import NotDurable, PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
@@ -37,8 +38,9 @@ class Scheduler:
     def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
         self._docket = docket
         self._ledger = ledger
+        self._enqueue_batch = enqueue_for(ledger, docket.durability, docket.durability_timeout)
         self._batcher: Batcher[NewTask, EnqueueResult] = Batcher(
-            ledger.enqueue, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
+            self._enqueue_batch, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
         )
         self._declaring = SettingsDeclaration(docket, ledger)
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms, self._connect)
@@ -59,7 +61,9 @@ class Scheduler:
         except ServerUnreachable as error:
             (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error)
             if isinstance(receipt, Exception):
-                raise receipt from None
+                raise self._truth(execution, order, receipt, replace) from None
+        except NotDurable as error:
+            raise self._truth(execution, order, error, replace) from None
         self._note(execution, receipt, replace)
 
     async def _connect(self) -> None:
@@ -117,18 +121,18 @@ class Scheduler:
             for execution, _ in sent:
                 _mark_failed(execution, error)
             return
-        for (execution, _), receipt in zip(sent, receipts, strict=True):
+        for (execution, order), receipt in zip(sent, receipts, strict=True):
             if isinstance(receipt, Exception):
-                _mark_failed(execution, receipt)
+                _mark_failed(execution, self._truth(execution, order, receipt, replace))
             else:
                 self._note(execution, receipt, replace)
 
     async def _enqueue_many(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
         answers: list[EnqueueResult | Exception]
         try:
-            answers = list(await self._ledger.enqueue(orders))
+            answers = list(await self._enqueue_batch(orders))
         except ServerUnreachable as error:
-            answers = await self._repeater.repeat(self._ledger.enqueue, orders, error)
+            answers = await self._repeater.repeat(self._enqueue_batch, orders, error)
         for at, answer in enumerate(answers):
             if isinstance(answer, EnqueueResult) and answer.payload_missing:
                 try:
@@ -137,9 +141,25 @@ class Scheduler:
                     answers[at] = error
         return answers
 
-    async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
+    async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
         """Uses the batcher, because many calls are repeated at once after an outage."""
-        return [await self._enqueue(order) for order in orders]
+        answers: list[EnqueueResult | Exception] = []
+        for order in orders:
+            try:
+                answers.append(await self._enqueue(order))
+            except NotDurable as error:
+                answers.append(error)
+        return answers
+
+    def _truth(self, execution: Execution, order: NewTask, error: Exception, replace: bool) -> Exception:
+        """The error for the caller. A task that the primary has stored, and no replica has
+        confirmed, is scheduled all the same."""
+        if order.stored is None or not isinstance(error, (NotDurable, ServerUnreachable)):
+            return error
+        self._note(execution, order.stored, replace)
+        # A record of a key that docket made up can only be of this task.
+        execution.is_unconfirmed = order.made_up
+        return not_durable(execution, error)
 
     async def _is_stored(self, execution: Execution, order: NewTask) -> bool:
         if order.payload is None:
@@ -176,9 +196,13 @@ class Scheduler:
         # A task that is due by the caller's clock starts
         # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
+        is_unconfirmed = execution.is_unconfirmed
+        if is_unconfirmed:
+            execution.is_unconfirmed = False
         return NewTask(
-            execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, False, execution.seed
-        )
+            execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, is_unconfirmed,
+            execution.seed,
+        )  # fmt: skip
 
     def _note_strike(self, execution: Execution) -> None:
         execution.disposition = Disposition.STRUCK

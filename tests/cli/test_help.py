@@ -78,6 +78,7 @@ def test_every_setting_of_a_docket_is_an_option_with_the_same_default() -> None:
         "heartbeat_interval": "2s",
         "execution_ttl": "15m",
         "add_patience": "2s",
+        "durability_timeout": "1s",
         "url": "redis://localhost:6379/0",
     }
     for name, parameter in inspect.signature(docket.Docket.__init__).parameters.items():

@@ -96,6 +96,30 @@ async def test_a_policy_that_may_delete_work_is_warned_of(
     assert all(policy in warning and "noeviction" in warning and (risk or "") in warning for warning in warnings)
 
 
+@pytest.mark.parametrize(("appendonly", "save"), [("no", ""), ("yes", ""), ("no", "3600 1")])
+async def test_a_server_that_keeps_nothing_on_disk_is_warned_of(
+    harness: Harness, appendonly: str, save: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = harness.server()
+    server.run("CONFIG", "SET", "appendonly", appendonly)
+    server.run("CONFIG", "SET", "save", save)
+    docket = await harness.docket()
+    with caplog.at_level(logging.WARNING, "docket.storage"):
+        async with working(await harness.worker(docket)):
+            await CountedTasks(docket).works("task")
+    warnings = [record.getMessage() for record in caplog.records if "appendonly" in record.getMessage()]
+    assert len(warnings) == (appendonly == "no" and save == "")
+    assert all("a restart loses all tasks" in warning for warning in warnings)
+
+
+async def test_a_docket_in_memory_is_not_warned_of(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    docket = await harness.docket(url=f"memory://{harness.name}")
+    with caplog.at_level(logging.WARNING, "docket.storage"):
+        async with working(await harness.worker(docket)):
+            await CountedTasks(docket).works("task")
+    assert not [record for record in caplog.records if record.name == "docket.storage"]
+
+
 async def test_unfinished_work_never_expires_and_finished_work_always_does(harness: Harness) -> None:
     server = harness.server()
     docket = await harness.docket()

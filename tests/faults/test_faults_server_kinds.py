@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from redis.exceptions import RedisError
 
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
 from docket.errors import ServerUnreachable
+from docket.storage import subscriptions
+from docket.storage.pipeline import Pipeline
 from docket.testing.servers import Cluster, Sentinels, ServerProcess
-from tests.waiting import WAIT_LIMIT, eventually
+from tests.waiting import SECONDS, WAIT_LIMIT, eventually
 
 from .conftest import Harness
 from .counted_tasks import CountedTasks, working
@@ -157,6 +160,44 @@ async def test_a_cluster_that_is_down_for_a_while_costs_no_running_task(harness:
         assert await running.get_result(timeout=WAIT_LIMIT) == "running"
     assert counted.starts["running"] == 1
     assert counted.cancelled == {}
+
+
+def is_replica(server: ServerProcess) -> bool:
+    try:
+        return server.run("ROLE")[0] == b"slave"
+    except RedisError:
+        # The sentinels cut its clients off when they make it a replica.
+        return False
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+async def test_a_primary_that_falls_silent_is_left_for_the_one_that_takes_over(
+    harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection breaks, and here no request times out by itself."""
+    monkeypatch.setattr(Pipeline, "_check_deadline", lambda pipeline, late=False: None)
+    monkeypatch.setattr(subscriptions, "SILENCE_SECONDS", SECONDS)
+    if kind == "sentinel":
+        sentinels = harness.group(Sentinels(replicas=1))
+        primary, url = sentinels.primary, sentinels.url
+    else:
+        cluster = harness.group(Cluster())
+        primary, url = cluster.owner(cluster.slot(f"{{{harness.name}}}:")), cluster.url
+    docket = await harness.docket(url=url)
+    counted = CountedTasks(docket)
+    async with working(await harness.worker(docket)):
+        running = await counted.hold("running")
+        await counted.works("before")
+        primary.pause()
+        await counted.works("after")
+        counted.release.set()
+        assert await running.get_result(timeout=WAIT_LIMIT) == "running"
+        # It comes back, believes for a while that it is the primary, and becomes a replica.
+        primary.wake()
+        await eventually(lambda: is_replica(primary), "the old primary is a replica")
+        await counted.works("much later")
+    assert counted.starts["running"] == 1
+    assert counted.starts["after"] >= 1
 
 
 async def test_work_goes_on_after_a_sentinel_has_failed_over(harness: Harness) -> None:

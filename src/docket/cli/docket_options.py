@@ -47,6 +47,8 @@ class DocketOptions:
     max_losses: int | None = None
     pickled_strikes: bool | None = None
     add_patience: timedelta | None = None
+    durability: str | None = None
+    durability_timeout: timedelta | None = None
     result_storage: str | None = None
     credential_provider: str | None = None
 
@@ -123,6 +125,8 @@ ENVIRONMENT = {
     "max_losses": "DOCKET_MAX_LOSSES",
     "pickled_strikes": "DOCKET_PICKLED_STRIKES",
     "add_patience": "DOCKET_ADD_PATIENCE",
+    "durability": "DOCKET_DURABILITY",
+    "durability_timeout": "DOCKET_DURABILITY_TIMEOUT",
     "result_storage": "DOCKET_RESULT_STORAGE",
     "credential_provider": "DOCKET_CREDENTIAL_PROVIDER",
 }
@@ -176,6 +180,13 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
     credentials = _option(
         "credential_provider", "Provides the user name and password for the server.", metavar="MODULE:NAME", **panel
     )
+    durability = _option(
+        "durability",
+        "Where a task has to be stored before an add returns: on the primary, or on a replica as well.",
+        metavar="primary|replica",
+        show_default="primary",
+        **rare,
+    )
     pickled = _option(
         "pickled_strikes",
         "Pickle the values of strikes. Whoever writes to the server can then run code here.",
@@ -195,6 +206,10 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
         "max_losses": number("max_losses", "A task whose worker dies this many times becomes a dead letter.", "3"),
         "pickled_strikes": Annotated[bool | None, pickled],
         "add_patience": length("add_patience", "Retry an add for this long while the server fails.", "2s"),
+        "durability": Annotated[str | None, durability],
+        "durability_timeout": length(
+            "durability_timeout", "How long an add waits for a replica, with --durability replica.", "1s"
+        ),
         "result_storage": Annotated[str | None, storage],
         "credential_provider": Annotated[str | None, credentials],
     }

@@ -49,6 +49,8 @@ class Execution(TaskIdentity, Generic[Result_co]):
     schedule_exception: BaseException | None = None
     epoch: int = 0
     fresh_key: bool = False
+    # Stored under a key that docket made up, and confirmed by no replica.
+    is_unconfirmed: bool = False
     seed: bool = False
     is_unregistered: bool = False
     next_run: NextRun | None = None

@@ -31,6 +31,13 @@ class ScriptCalls:
         this; other modules call the methods of the ledger."""
         return self.server.run(script, self._root, self._channels, self._pack(arguments), patience=patience)
 
+    def ask_and_wait(
+        self, script: str, arguments: Any, wait_ms: int
+    ) -> Coroutine[Any, Any, tuple[Any, int | BaseException]]:
+        """Runs a script and waits for a replica: the script's answer, and how many replicas have
+        what it wrote, or the error instead."""
+        return self.server.run_and_wait(script, self._root, self._channels, self._pack(arguments), wait_ms=wait_ms)
+
     def ask_blocking(self, client: Any, script: str, arguments: Any) -> Any:
         """Runs a script from a thread, on the thread's own blocking client."""
         return self.server.run_blocking(client, script, self._root, self._channels, pack_for_script(arguments))

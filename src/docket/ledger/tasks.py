@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
@@ -26,31 +27,15 @@ class TaskVerbs(ScriptCalls):
     """The part of the ledger that deals with tasks."""
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        reply = await self.ask(
-            "enqueue",
-            [
-                (
-                    text_bytes(task.key),
-                    task.due_ms,
-                    _mode(task),
-                    text_bytes(task.function_name),
-                    task.call,
-                    task.attempt,
-                )
-                for task in tasks
-            ],
-        )
-        return [
-            EnqueueResult(
-                reply[i] in (1, 2),
-                reply[i + 1],
-                reply[i + 2],
-                ExecutionState.SCHEDULED if reply[i + 3] == SCHEDULED else ExecutionState.QUEUED,
-                reply[i] == 2,
-                reply[i] == 3,
-            )
-            for i in range(1, len(reply), 4)
-        ]
+        return _enqueue_results(await self.ask("enqueue", _enqueue_rows(tasks)))
+
+    async def enqueue_and_wait(
+        self, tasks: Sequence[NewTask], wait_ms: int
+    ) -> tuple[list[EnqueueResult], int | BaseException]:
+        """The same, and waits for a replica: how many have confirmed the tasks within `wait_ms`, or
+        the error instead of that number."""
+        reply, replicas = await self.ask_and_wait("enqueue", _enqueue_rows(tasks), wait_ms)
+        return _enqueue_results(reply), replicas
 
     async def settle(
         self, settlements: Sequence[Settlement], offered_by: str | None = None, *, patience: float | None = None
@@ -136,6 +121,27 @@ class TaskVerbs(ScriptCalls):
         """The number of tasks that are ready or running, and the next due time."""
         _, busy, due = await self.ask("next_due", ())
         return busy, None if float(due) < 0 else float(due)
+
+
+def _enqueue_rows(tasks: Sequence[NewTask]) -> list[Any]:
+    return [
+        (text_bytes(task.key), task.due_ms, _mode(task), text_bytes(task.function_name), task.call, task.attempt)
+        for task in tasks
+    ]
+
+
+def _enqueue_results(reply: Sequence[Any]) -> list[EnqueueResult]:
+    return [
+        EnqueueResult(
+            reply[i] in (1, 2),
+            reply[i + 1],
+            reply[i + 2],
+            ExecutionState.SCHEDULED if reply[i + 3] == SCHEDULED else ExecutionState.QUEUED,
+            reply[i] == 2,
+            reply[i] == 3,
+        )
+        for i in range(1, len(reply), 4)
+    ]
 
 
 def _mode(task: NewTask) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from docket.storage.keys import text_bytes
 
 from .payloads import Payload
+from .rows import EnqueueResult
 
 # What a run took from a rate limit, cooldown or debounce: the kind of limit, the key of its
 # counter, and the submission that took it.
@@ -39,6 +40,10 @@ class NewTask:
     unanswered: bool = False
     # An automatic task that a worker schedules. It is not scheduled if it was cancelled before.
     seed: bool = False
+    # For tasks that wait for a replica: what the primary answered, if no replica has confirmed it,
+    # and whether docket made up the key.
+    stored: EnqueueResult | None = None
+    made_up: bool = False
 
 
 @dataclass(slots=True)

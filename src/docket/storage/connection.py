@@ -14,7 +14,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from docket._aio import cancel_and_wait
 
 from .attempts import SharedAttempt
-from .pipeline import Pipeline
+from .pipeline import Pipeline, Words
 from .scripts import Script
 
 # How long the calls under way may wait for the old node after a move.
@@ -54,6 +54,37 @@ class Connection:
             return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args, patience=patience)
         except NoScriptError:
             return await self.ask("EVAL", script.source, len(keys), *keys, *args, patience=patience)
+
+    async def run_and_wait(
+        self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], wait_ms: int
+    ) -> tuple[Any, int | Exception]:
+        """Runs a script, and waits until a replica has what it wrote. Returns the answer of the
+        script, and how many replicas have confirmed within `wait_ms`, or the error instead of that
+        number.
+
+        WAIT goes out right behind the script on the same connection, so it is about this script.
+        """
+        try:
+            return await self._ask_and_wait(("EVALSHA", script.sha, len(keys), *keys, *args), wait_ms)
+        except NoScriptError:
+            return await self._ask_and_wait(("EVAL", script.source, len(keys), *keys, *args), wait_ms)
+
+    async def _ask_and_wait(self, words: Words, wait_ms: int) -> tuple[Any, int | Exception]:
+        pipeline = await self.connect()
+        patience = self._answer_seconds + wait_ms / 1000
+        reply = pipeline.ask(words, patience)
+        waited = pipeline.ask(("WAIT", 1, wait_ms), patience)
+        # If the script fails, its error is enough.
+        waited.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            answer = await reply
+        except ReadOnlyError:
+            self._retire(pipeline)
+            raise
+        try:
+            return answer, await waited
+        except (RedisError, OSError) as error:
+            return answer, error
 
     async def ask(self, *words: bytes | str | int, patience: float | None = None) -> Any:
         """Sends one command and returns the server's answer."""

@@ -24,8 +24,9 @@ ConnectionsBySlot = dict[int, Connection]
 
 
 class NodeConnections:
-    """One connection for each hash slot in use, and two more for large values. All of them follow
-    the slot when it moves to another node (docs/design/replicas.md).
+    """One connection for each hash slot in use, and more for large values and for writes that wait
+    for a replica, if there are any. All of them follow the slot when it moves to another node
+    (docs/design/replicas.md).
 
     `nodes` finds the node of a slot; it is None if there is only one server, which has slot 0. The
     stack closes the connections.
@@ -39,6 +40,8 @@ class NodeConnections:
         self.ordinary: ConnectionsBySlot = {}
         # For large values: to the server (STORING), and from it (FETCHING).
         self.bulk: tuple[ConnectionsBySlot, ConnectionsBySlot] = ({}, {})
+        # For scripts that are followed by a WAIT, which blocks its connection.
+        self.durable: ConnectionsBySlot = {}
         # The nodes to use. A slot that is missing here is searched before its next command.
         self.addresses: dict[int, NodeAddress] = {}
         # The last node of each slot, which may be out of date.
@@ -130,7 +133,7 @@ class NodeConnections:
         """The next command on each connection opens it again, at the node that has the slot by
         then."""
         self.addresses.clear()
-        for connections in (self.ordinary, *self.bulk):
+        for connections in (self.ordinary, self.durable, *self.bulk):
             for connection in connections.values():
                 connection.disconnect()
 

@@ -122,6 +122,17 @@ class Server(BlockingCalls):
         loaded = load(script)
         return self._on_node(keys[0], lambda connection: connection.run(loaded, keys, args, patience))
 
+    async def run_and_wait(
+        self, script: str, keys: Sequence[bytes], *args: bytes | str, wait_ms: int
+    ) -> tuple[Any, int | BaseException]:
+        """The same, and waits until a replica has what the script wrote: see `Connection`."""
+        keys = [*keys, *self.clock.script_keys] if self.clock.script_keys else keys
+        loaded = load(script)
+        answer, replicas = await self._on_node(
+            keys[0], lambda connection: connection.run_and_wait(loaded, keys, args, wait_ms), self._connections.durable
+        )
+        return answer, self.explain(replicas) if isinstance(replicas, Exception) else replicas
+
     async def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """Sends one command to the node that has the key. Returns the server's answer."""
         return await self._on_node(key, lambda connection: connection.ask(*words))

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
-from docket.errors import TRANSIENT
+from docket.errors import TRANSIENT, NotDurable
 from docket.execution import TaskCall, TaskFunction
 from docket.ledger import Seed
 
@@ -87,7 +87,10 @@ class Seeder(Service):
                 self._report_once(name, seed)
         if calls:
             for execution in await self._docket.add_many(calls):
-                if execution.schedule_exception is not None:
+                # An automatic task that no replica has confirmed is seeded again if it gets lost.
+                if execution.schedule_exception is not None and not isinstance(
+                    execution.schedule_exception, NotDurable
+                ):
                     raise execution.schedule_exception
 
     def _automatic(self) -> dict[str, Perpetual]:

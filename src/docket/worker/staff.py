@@ -13,7 +13,7 @@ from docket._aio import cancel_and_wait
 from docket.dependencies import max_losses_of
 from docket.errors import NotOpen
 from docket.model.times import duration_ms
-from docket.storage.eviction import warn_of_eviction
+from docket.storage.data_safety import warn_of_data_loss
 
 from .abandoned_runs import AbandonedRuns
 from .cancellations import CancelListener
@@ -60,7 +60,7 @@ async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *,
     # life cycle sets. They close last.
     for lifecycle in lifecycles(worker):
         await stack.enter_async_context(lifecycle)
-    await warn_of_eviction(worker.docket.server, worker.docket.keys.root)
+    await warn_of_data_loss(worker.docket.server, worker.docket.keys.root)
     staff = Staff(worker, session, has_to_end=has_to_end)
     await staff.start(stack)
     return staff
