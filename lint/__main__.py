@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import sys
 
-from lint import comments, imports, paths, prose, sizes, words
+from lint import comments, imports, paths, prose, sizes, texts, words
 
 
 def main() -> int:
-    findings = [*sizes.check(), *imports.check(), *words.check(), *paths.check(), *prose.check(), *comments.check()]
+    rules = (sizes, imports, words, texts, paths, prose, comments)
+    findings = [finding for rule in rules for finding in rule.check()]
     for finding in findings:
         print(finding, file=sys.stderr)
     return 1 if findings else 0

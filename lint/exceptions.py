@@ -18,4 +18,4 @@ class Exceptions:
 
     def unneeded(self) -> Iterator[str]:
         for name in sorted(self._unused):
-            yield f"{name}: keeps the rule now; remove it from the exceptions in lint/{self._rule}.py"
+            yield f"{name}: keeps the rule now; remove it from the exceptions in lint/{self._rule}"

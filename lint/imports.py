@@ -23,7 +23,7 @@ EXCEPTIONS: dict[str, str] = {
 
 
 def check() -> Iterator[str]:
-    exceptions = Exceptions("imports", EXCEPTIONS)
+    exceptions = Exceptions("imports.py", EXCEPTIONS)
     for path, text in files(".py"):
         for function, line, target in local_imports(ast.parse(text, path)):
             if not exceptions.allow(f"{path}:{function} imports {target}"):

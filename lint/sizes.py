@@ -24,7 +24,7 @@ class Piece:
 
 def check() -> Iterator[str]:
     """One line for each piece that is too long, and for each exception that is not needed."""
-    exceptions = Exceptions("sizes", EXCEPTIONS)
+    exceptions = Exceptions("sizes.py", EXCEPTIONS)
     for piece in pieces():
         if piece.lines > piece.most and not exceptions.allow(piece.name):
             yield f"{piece.name}: {piece.lines} lines, at most {piece.most}"

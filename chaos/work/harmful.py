@@ -18,7 +18,7 @@ from .body import body, note
 async def kill_process(token: str) -> None:
     """Takes its process along, every time."""
     with body(token):
-        # Its neighbours shall be under way when this happens.
+        # The tasks beside it must be under way when this happens.
         await asyncio.sleep(0.05)
         _kill()
 

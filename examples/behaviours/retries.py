@@ -47,7 +47,7 @@ async def main() -> None:
         try:
             await payment.get_result()
         except ValueError as error:
-            print("paid once, in vain:", error)
+            print("paid once, without success:", error)
     assert sorted(calls) == ["fetch 1", "fetch 2", "fetch 3", "pay", "poll", "poll"]
 
 

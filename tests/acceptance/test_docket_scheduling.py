@@ -163,7 +163,7 @@ async def test_replacing_may_change_the_function(docket: Docket) -> None:
     assert notes == ["other function"]
 
 
-async def test_a_queued_task_can_be_put_off_to_later(docket: Docket) -> None:
+async def test_a_queued_task_can_be_moved_to_a_later_time(docket: Docket) -> None:
     notes = Notes()
     note = notes.task()
 

@@ -121,7 +121,7 @@ async def test_a_wrapped_tool_runs_with_dependencies_of_another_library(docket: 
     assert await found.get_result(timeout=timedelta(0)) == await execution.get_result() == f"3/3 {key}"
 
 
-async def test_a_signature_that_was_rewritten_and_forgotten_by_the_caches_is_read_anew(docket: Docket) -> None:
+async def test_a_signature_that_was_rewritten_and_forgotten_by_the_caches_is_read_again(docket: Docket) -> None:
     async def greet(name: str, context: Any = None) -> str:
         return f"{name}: {context}"
 

@@ -328,7 +328,7 @@ async def test_a_value_that_cannot_be_stored_fails_only_its_waiter_where_no_reco
 
 
 async def test_an_earlier_ending_that_arrives_late_is_not_taken_for_the_tasks_own(forgetful: Docket) -> None:
-    """Without records, the generation of a key begins anew:
+    """Without records, the generation of a key starts again:
     the subscription delivers the first task's ending again."""
     heard: list[bytes] = []
     channel = forgetful.ledger.keys.task_channel("k")

@@ -143,7 +143,7 @@ async def test_without_finished_records_nothing_stays(docket_url: str) -> None:
         assert await payloads(docket) == []
 
 
-async def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments(docket: Docket) -> None:
+async def test_a_worker_that_stops_requeues_what_waits_for_its_arguments(docket: Docket) -> None:
     """The arguments do not arrive: the connection for large values is held up."""
     docket.register(echo)
     executions = [await docket.add(echo)(b"v" * LARGE) for _ in range(3)]

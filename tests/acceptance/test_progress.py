@@ -195,7 +195,7 @@ async def test_a_run_that_has_to_wait_in_line_keeps_what_was_written_before(dock
     assert (progress[-1]["current"], progress[-1]["total"]) == (1, 500)
 
 
-async def test_a_retry_begins_anew(docket: Docket) -> None:
+async def test_a_retry_starts_again(docket: Docket) -> None:
     seen: list[tuple[int | None, int, str | None]] = []
 
     async def work(progress: ExecutionProgress = Progress(), retry: Retry = Retry(attempts=2)) -> None:
@@ -212,7 +212,7 @@ async def test_a_retry_begins_anew(docket: Docket) -> None:
     assert seen == [(None, 500, None), (None, 100, None)]
 
 
-async def test_a_replacement_begins_anew(docket: Docket) -> None:
+async def test_a_replacement_starts_again(docket: Docket) -> None:
     execution = await docket.add(noop, when=later(), key="k")()
     await execution.progress.set_total(500)
     await docket.replace(noop, later(), "k")()

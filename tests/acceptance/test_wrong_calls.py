@@ -199,7 +199,7 @@ async def test_a_signature_that_was_set_is_what_counts(docket: Docket) -> None:
         _ = docket.add(shell)()
 
 
-async def test_a_signature_that_a_client_changes_is_checked_anew(docket: Docket) -> None:
+async def test_a_signature_that_a_client_changes_is_checked_again(docket: Docket) -> None:
     async def shell(*args: Any, **kwargs: Any) -> None: ...
 
     await docket.add(shell)()

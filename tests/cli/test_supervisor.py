@@ -284,5 +284,5 @@ def test_a_long_task_does_not_hold_up_a_reload(
     worker = start("worker", "--url", url, "--tasks", shop, "--reload")
     worker.says("{nap}")
     os.utime(folder / "shop.py")
-    eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was requeued and begun anew:\n{worker.output}")
+    eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was requeued and begun again:\n{worker.output}")
     docket_command("clear", "--url", url)

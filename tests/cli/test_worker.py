@@ -90,7 +90,7 @@ def test_told_to_stop_a_worker_finishes_what_it_runs(
     assert docket_command("watch", "nap", "--url", url).exit_code == 0
 
 
-def test_told_twice_a_worker_hands_back_what_it_runs(url: str, start: Start, docket_command: Command) -> None:
+def test_told_twice_a_worker_requeues_what_it_runs(url: str, start: Start, docket_command: Command) -> None:
     docket_command("tasks", "sleep", "60", "--url", url, "--key", "nap")
     worker = start("worker", "--url", url)
     worker.says("{nap}")

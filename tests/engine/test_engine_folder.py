@@ -175,7 +175,7 @@ def test_a_folder_with_a_long_name_is_reached_by_a_short_way(harness: Any) -> No
     assert harness.connect(engine.start()).get("key") == "value"
 
 
-def test_the_short_way_is_made_anew_when_a_cleaner_removed_it(harness: Any) -> None:
+def test_the_short_way_is_made_again_when_a_cleaner_removed_it(harness: Any) -> None:
     folder = harness.root / ("long" * 30)
     engine = harness.engine(folder)
     link = Path(engine.start().socket_path).parent

@@ -78,7 +78,7 @@ async def block_until_released(name: str, key: str = TaskKey()) -> None:
 async def leave(how: str, key: str = TaskKey()) -> None:
     """Takes its process along."""
     reports.write("start", key)
-    # Its neighbours shall be under way when this happens.
+    # The tasks beside it must be under way when this happens.
     await asyncio.sleep(0.1)
     if how == "exit":
         os._exit(0)

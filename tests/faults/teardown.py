@@ -80,7 +80,7 @@ atexit.register(lambda: print(f"ended after {time.monotonic() - since[-1]:.2f} s
 
 
 def new_docket() -> Docket:
-    # Only a hand-back explains that somebody else gets the task soon.
+    # Only a requeue explains that another worker gets the task soon.
     docket = Docket("teardown", url, heartbeat_interval=timedelta(seconds=2), missed_heartbeats=30)
     docket.register(bodies[body])
     opened_dockets.append(docket)

@@ -138,7 +138,7 @@ async def test_a_worker_inside_a_timeout_stops_when_time_is_up(harness: Harness)
     assert task.cancelling() == 0
 
 
-async def test_cancelling_twice_hands_back_what_runs(harness: Harness) -> None:
+async def test_cancelling_twice_requeues_what_runs(harness: Harness) -> None:
     docket = await harness.docket(lease=60.0)
     counted = CountedTasks(docket)
     # As often as you like: the task is not to blame, so it is not buried for it.

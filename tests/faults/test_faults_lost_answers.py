@@ -67,8 +67,8 @@ async def test_a_direct_delivery_message_that_comes_late_does_not_start_its_task
             await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
             await near.add(holding.hold, key="last-direct")("last-direct")
-            assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was handed over"
-            # Too large to be handed over: read, and at the take
+            assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was delivered directly"
+            # Too large for a direct delivery: read, and at the take
             # after it the worker learns that a message is due.
             await near.add(holding.hold)("read", LARGE)
             await holding.has("last-direct", "read")
@@ -104,7 +104,7 @@ async def test_a_direct_delivery_message_that_comes_late_starts_nothing_that_no_
             await eventually(lambda: is_member(near, "offers", worker), "it has offered a slot")
             proxy.messages.clear()
             await near.add(holding.hold, key="last-direct")("old")
-            assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was handed over"
+            assert await near.server.client.hget(near.key("last-direct"), worker.id), "it was delivered directly"
             if meanwhile == "replaced":
                 await near.replace(holding.hold, near.now() + timedelta(hours=1), "last-direct")("new")
             else:
@@ -114,7 +114,7 @@ async def test_a_direct_delivery_message_that_comes_late_starts_nothing_that_no_
             await far.subscriptions.listen(far.keys.delivery_channel(worker.id), lambda _: heard.set())
             proxy.messages.set()
             await within(heard.wait())
-            # Read, not handed over: the worker goes on.
+            # Read, not delivered directly: the worker goes on.
             await near.add(holding.hold)("after", LARGE)
             await holding.has("after")
             if meanwhile == "cancelled":

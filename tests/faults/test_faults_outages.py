@@ -101,7 +101,7 @@ async def test_a_redelivery_is_marked_in_the_log(harness: Harness, caplog: pytes
 
 
 async def test_a_short_restart_is_one_outage(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """The connection of the renewal, which was idle meanwhile, is opened anew before anybody
+    """The connection of the renewal, which was idle meanwhile, is opened again before anybody
     notices that it is dead."""
     caplog.set_level(logging.INFO, "docket")
     server = harness.server("--appendonly", "yes", "--appendfsync", "always", tcp=True)

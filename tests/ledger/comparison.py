@@ -57,7 +57,7 @@ def adopt_front_order(m: Model, b: StoredState) -> None:
 
 
 def adopt(m: Model, b: StoredState) -> None:
-    """The model begins anew with what the server has."""
+    """The model starts again from the state of the server."""
     m.tasks = {
         k: Task(b.call_of(t), t.attempt, t.generation, t.losses, LOCATIONS[t.location]) for k, t in b.tasks.items()
     }

@@ -246,7 +246,7 @@ class Model:
         self.stopping.add(worker)
 
     def leave(self, worker: str) -> bool:
-        self._strike_off(worker)
+        self._deregister(worker)
         self._release_replaced_runs(worker)
         holds = any(e.holder == worker for stream in self.streams.values() for e in stream)
         if holds:
@@ -266,7 +266,7 @@ class Model:
             for entry in held:
                 self._recover(entry, worker, new_groups)
             self._release_replaced_runs(worker)
-            self._strike_off(worker)
+            self._deregister(worker)
         self.dying.clear()
 
     def sweep(self) -> int:
@@ -449,7 +449,7 @@ class Model:
         for epoch in [epoch for epoch, run in self.replaced_runs.items() if run.worker == worker]:
             self._release_replaced_run(epoch)
 
-    def _strike_off(self, worker: str) -> None:
+    def _deregister(self, worker: str) -> None:
         self.workers.pop(worker, None)
         self.stopping.discard(worker)
         self.orders.pop(worker, None)

@@ -115,7 +115,7 @@ async def test_a_repeated_claim_does_not_bring_back_what_was_settled(ledger_clie
 
 async def test_the_loser_of_a_claim_leaves_the_run_to_its_owner(ledger_client: LedgerClient) -> None:
     """Two workers hold the same entry, since the group
-    was lost and made anew between their reads."""
+    was lost and created again between their reads."""
     first, second = await ledger_client.hire(), await ledger_client.hire()
     await ledger_client.add("a")
     entries = ledger_client.read(first)

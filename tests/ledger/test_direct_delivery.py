@@ -153,7 +153,7 @@ async def test_a_worker_that_offered_a_slot_is_handed_the_next_task(
     assert [(entry.key, entry.holder) for entry in stored_state.entries] == [("k", worker.id)]
 
 
-async def test_what_was_handed_over_can_be_settled(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_what_was_delivered_directly_can_be_settled(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     await worker.offer()
     await ledger_client.add("k")
@@ -162,7 +162,7 @@ async def test_what_was_handed_over_can_be_settled(ledger_client: LedgerClient, 
     assert not ledger_client.checked_state().tasks
 
 
-async def test_what_was_handed_over_is_not_read_by_anybody(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_what_was_delivered_directly_is_not_read_by_anybody(ledger_client: LedgerClient, hire: Hire) -> None:
     worker, other = await hire(), await hire()
     await worker.offer()
     await ledger_client.add("k")
@@ -193,7 +193,7 @@ async def test_epochs_of_direct_deliveries_grow_with_all_others(ledger_client: L
     assert len(epochs) == 6
 
 
-async def test_a_scheduled_task_is_handed_over_when_it_is_due(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_a_scheduled_task_is_delivered_directly_when_it_is_due(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     await worker.offer()
     await ledger_client.add("k", due_ms=ledger_client.later())
@@ -238,7 +238,7 @@ async def test_a_batch_goes_to_all_who_offered_and_the_rest_is_to_be_read(
     ledger_client.checked_state()
 
 
-async def test_one_call_hands_over_no_more_than_a_few(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_one_call_delivers_no_more_than_a_few_directly(ledger_client: LedgerClient, hire: Hire) -> None:
     workers = [await hire() for _ in range(MOST_AT_ONCE + 1)]
     for worker in workers:
         await worker.offer()
@@ -248,7 +248,7 @@ async def test_one_call_hands_over_no_more_than_a_few(ledger_client: LedgerClien
     assert len(read_keys(ledger_client, workers[0].id)) == 20 - MOST_AT_ONCE
 
 
-async def test_the_oldest_task_is_handed_over_and_not_the_one_that_was_just_added(
+async def test_the_oldest_task_is_delivered_directly_and_not_the_one_that_was_just_added(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     worker = await hire()
@@ -260,7 +260,7 @@ async def test_the_oldest_task_is_handed_over_and_not_the_one_that_was_just_adde
     assert read_keys(ledger_client, worker.id) == ["new"]
 
 
-async def test_no_more_is_handed_over_than_became_ready(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_no_more_is_delivered_directly_than_became_ready(ledger_client: LedgerClient, hire: Hire) -> None:
     workers = [await hire() for _ in range(2)]
     await ledger_client.add("old 1", "old 2")
     for worker in workers:
@@ -282,7 +282,9 @@ async def test_an_entry_that_is_not_ours_is_dropped_and_the_offer_stands(
     assert read_keys(ledger_client, worker.id) == ["k"]
 
 
-async def test_a_task_that_is_already_there_is_not_handed_over_again(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_a_task_that_is_already_there_is_not_delivered_directly_again(
+    ledger_client: LedgerClient, hire: Hire
+) -> None:
     worker = await hire()
     await worker.offer()
     await ledger_client.add("k")
@@ -319,7 +321,9 @@ async def test_an_offer_that_does_not_hold_does_not_keep_the_batch_from_others(
     assert worker.handed_keys() == ["a"]
 
 
-async def test_nothing_is_handed_over_past_a_task_that_was_put_back(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_nothing_is_delivered_directly_past_a_task_that_was_put_back(
+    ledger_client: LedgerClient, hire: Hire
+) -> None:
     lost, worker = await hire(), await hire()
     await ledger_client.start(lost.id, "put back")
     ledger_client.bury(lost.id)
@@ -331,7 +335,7 @@ async def test_nothing_is_handed_over_past_a_task_that_was_put_back(ledger_clien
 
 
 @pytest.mark.parametrize("staged", [False, True])
-async def test_large_batches_are_not_handed_over(ledger_client: LedgerClient, hire: Hire, staged: bool) -> None:
+async def test_large_batches_are_not_delivered_directly(ledger_client: LedgerClient, hire: Hire, staged: bool) -> None:
     worker = await hire()
     await worker.offer()
     await ledger_client.add("small", "large", call=LARGE, due_ms=ledger_client.later() if staged else 0)
@@ -516,12 +520,14 @@ async def test_a_direct_delivery_whose_message_was_lost_is_found_and_is_the_same
     worker = await hire()
     await worker.offer()
     await ledger_client.add("k")
-    strays = await ledger_client.ledger.unknown_deliveries(worker.id, [], [])
-    assert [stray.key for stray in strays] == [b"k"]
-    assert await ledger_client.claim(worker.id, list(strays)) == worker.handed()
+    unknown = await ledger_client.ledger.unknown_deliveries(worker.id, [], [])
+    assert [delivery.key for delivery in unknown] == [b"k"]
+    assert await ledger_client.claim(worker.id, list(unknown)) == worker.handed()
 
 
-async def test_a_task_is_handed_over_though_the_group_was_destroyed(ledger_client: LedgerClient, hire: Hire) -> None:
+async def test_a_task_is_delivered_directly_though_the_group_was_destroyed(
+    ledger_client: LedgerClient, hire: Hire
+) -> None:
     worker = await hire()
     await worker.offer()
     ledger_client.client.xgroup_destroy(ledger_client.ledger.keys.stream, GROUP)
@@ -530,7 +536,7 @@ async def test_a_task_is_handed_over_though_the_group_was_destroyed(ledger_clien
     ledger_client.checked_state()
 
 
-async def test_what_another_runs_is_not_handed_over_after_the_group_was_made_anew(
+async def test_what_another_runs_is_not_delivered_directly_after_the_group_was_made_again(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     first, second = await hire(), await hire()
@@ -543,7 +549,7 @@ async def test_what_another_runs_is_not_handed_over_after_the_group_was_made_ane
     assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
 
 
-async def test_what_another_runs_is_not_handed_over_though_it_is_added_again(
+async def test_what_another_runs_is_not_delivered_directly_though_it_is_added_again(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     first, second = await hire(), await hire()
@@ -571,7 +577,7 @@ async def test_a_task_that_was_put_back_and_runs_costs_no_later_task_its_direct_
     ledger_client.checked_state()
 
 
-async def test_what_was_put_back_and_waits_goes_before_what_is_handed_over(
+async def test_what_was_put_back_and_waits_goes_before_what_is_delivered_directly(
     ledger_client: LedgerClient, hire: Hire
 ) -> None:
     busy = await ledger_client.hire()
@@ -604,8 +610,8 @@ async def test_a_direct_delivery_that_fails_does_not_fail_the_add(
     found = await ledger_client.take(worker.id)
     if not found:
         # It was delivered before the rest failed: as if the answer to a read had been lost.
-        strays = await ledger_client.ledger.unknown_deliveries(worker.id, [], [])
-        found = await ledger_client.claim(worker.id, list(strays)) or []
+        unknown = await ledger_client.ledger.unknown_deliveries(worker.id, [], [])
+        found = await ledger_client.claim(worker.id, list(unknown)) or []
     assert [run.key for run in found] == ["k"]
 
 

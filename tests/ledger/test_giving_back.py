@@ -75,7 +75,7 @@ async def test_a_worker_that_was_held_up_does_not_give_back_the_window_of_the_ne
     assert (await cool(ledger_client, other)).verdict is Verdict.DROP
 
 
-async def test_a_run_that_a_rate_puts_off_gives_back_its_window(ledger_client: LedgerClient) -> None:
+async def test_a_run_that_a_rate_delays_gives_back_its_window(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     first = await ledger_client.start(worker, "first")
     took(await pace(ledger_client, first))
@@ -137,7 +137,7 @@ async def test_a_window_serves_the_redelivery_of_the_run_that_opened_it_however_
     assert (await pace(ledger_client, run)).verdict is Verdict.ADMIT
 
 
-async def test_the_next_run_of_a_chain_is_another_submission_and_a_put_off_is_the_same(
+async def test_the_next_run_of_a_chain_is_another_submission_and_a_delayed_one_is_the_same(
     ledger_client: LedgerClient,
 ) -> None:
     worker = await ledger_client.hire()

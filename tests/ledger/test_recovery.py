@@ -365,7 +365,7 @@ def assert_one_reclaims(ledger_client: LedgerClient, workers: list[str]) -> None
 # Something else is gone
 
 
-async def test_the_group_is_made_anew_and_nothing_starts_twice(ledger_client: LedgerClient) -> None:
+async def test_the_group_is_made_again_and_nothing_starts_twice(ledger_client: LedgerClient) -> None:
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     back = await ledger_client.start(worker, "put back")
     await ledger_client.settle(requeue("put back", back.epoch))
@@ -384,7 +384,7 @@ async def test_the_group_is_made_anew_and_nothing_starts_twice(ledger_client: Le
     assert not ledger_client.checked_state().entries
 
 
-async def test_the_owner_takes_its_own_runs_up_again_when_the_group_is_made_anew(ledger_client: LedgerClient) -> None:
+async def test_the_owner_takes_its_own_runs_up_again_when_the_group_is_made_again(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
     ledger_client.client.xgroup_destroy(ledger_client.ledger.keys.stream, GROUP)

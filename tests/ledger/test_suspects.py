@@ -54,7 +54,7 @@ def let_them_wait(ledger_client: LedgerClient, *keys: str) -> None:
 
 
 async def bring_back(ledger_client: LedgerClient, *keys: str) -> None:
-    """What was put off comes back from the schedule."""
+    """Delayed tasks come back from the schedule."""
     ledger_client.fall_due(*keys)
     await ledger_client.ledger.stage()
 
@@ -352,7 +352,7 @@ async def test_at_most_half_of_the_workers_are_alone_at_once(
     suspects = [f"suspect {n}" for n in range(workers)]
     for key in suspects:
         await lose_twice(ledger_client, key)
-        await put_off(ledger_client)
+        await delay(ledger_client)
     fleet = [await ledger_client.hire() for _ in range(workers)]
     await bring_back(ledger_client, *suspects)
     for worker in fleet:
@@ -376,8 +376,8 @@ async def test_at_most_half_of_the_workers_are_alone_at_once(
     ledger_client.checked_state()
 
 
-async def put_off(ledger_client: LedgerClient) -> None:
-    """A worker whose process runs something else meets what waits, and puts it off."""
+async def delay(ledger_client: LedgerClient) -> None:
+    """A worker whose process runs something else meets what waits, and delays it."""
     busy = await ledger_client.hire()
     assert await ledger_client.ledger.take(busy, '"w"', 10, None, SuspectNotes(shares_process=True)) == []
     await ledger_client.ledger.leave(busy)

@@ -242,8 +242,8 @@ async def test_a_task_that_was_interrupted_goes_before_those_who_wait(run_log: R
             await run_log.has(0)
             await add_all(docket, limited, (1,), (2,))
             await parked(docket, 2)
-        # The worker had no patience: what ran was handed
-        # back, and the slot went to the first in line.
+        # The worker had no patience: what ran was requeued,
+        # and the slot went to the first waiter.
         async with worker_at_work(docket):
             await run_log.has(1)
             await parked(docket, 2)

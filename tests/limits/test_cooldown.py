@@ -217,11 +217,11 @@ async def test_each_run_of_a_chain_is_judged_by_itself(run_log: RunLog) -> None:
     async with open_docket() as docket, worker_at_work(docket):
         execution = await docket.add(tick, key="tick")()
 
-        async def is_put_off() -> bool:
+        async def is_delayed() -> bool:
             await execution.sync()
             return execution.when - docket.now() > HOUR / 2
 
-        await eventually(is_put_off, "the second run was skipped, and the chain goes on after the window")
+        await eventually(is_delayed, "the second run was skipped, and the chain goes on after the window")
     assert run_log.began == ["tick"]
 
 

@@ -38,7 +38,7 @@ def run_times(docket: Docket) -> RunTimes:
     return RunTimes(docket)
 
 
-async def test_what_is_too_much_is_put_off_until_a_slot_opens(docket: Docket, run_times: RunTimes) -> None:
+async def test_what_is_too_much_is_delayed_until_a_slot_opens(docket: Docket, run_times: RunTimes) -> None:
     async def call(number: int, rate: RateLimit = RateLimit(2, per=MINUTE)) -> None:
         run_times.note(number)
 
@@ -174,7 +174,7 @@ async def test_a_task_that_another_dependency_blocks_frees_its_slot(docket: Dock
     assert run_times.times() == [0]
 
 
-async def test_a_put_off_task_can_be_cancelled(docket: Docket, run_times: RunTimes) -> None:
+async def test_a_delayed_task_can_be_cancelled(docket: Docket, run_times: RunTimes) -> None:
     async def call(number: int, rate: RateLimit = RateLimit(1, per=MINUTE)) -> None:
         run_times.note(number)
         if number == 0:
@@ -227,7 +227,7 @@ async def test_one_run_comes_after_quiet(docket: Docket, run_times: RunTimes) ->
     assert run_times.times()[0] == 150
 
 
-async def test_after_a_debounced_run_the_next_one_settles_anew(docket: Docket, run_times: RunTimes) -> None:
+async def test_after_a_debounced_run_the_next_one_settles_again(docket: Docket, run_times: RunTimes) -> None:
     async def index(debounce: Debounce = Debounce(MINUTE)) -> None:
         run_times.note("index")
 

@@ -76,12 +76,12 @@ async def test_what_is_too_much_does_not_come_back_before_its_turn(run_log: RunL
         await add_all(docket, call, 100)
         await run_log.has(*range(100))
         written = (await redis.info("commandstats"))["cmdstat_zadd"]["calls"]
-    # Two for each time that a task is put off (about twice each), one when it begins. If all came
+    # Two for each time that a task is delayed (about twice each), one when it begins. If all came
     # back whenever a place is free, there would be five thousand.
     assert written < 2000, f"{written} for 100 tasks"
 
 
-async def test_a_task_that_is_put_off_is_scheduled_for_its_turn(run_log: RunLog) -> None:
+async def test_a_task_that_is_delayed_is_scheduled_for_its_turn(run_log: RunLog) -> None:
     async def call(n: int, limit: RateLimit = RateLimit(1, per=timedelta(hours=1))) -> None:
         run_log.begin(n)
 
@@ -107,10 +107,10 @@ async def test_places_of_tasks_that_were_cleared_are_given_out_again(run_log: Ru
     async with open_docket() as docket, worker_at_work(docket, concurrency=50):
         await add_all(docket, call, 1200)
 
-        async def are_put_off() -> bool:
+        async def are_delayed() -> bool:
             return (await docket.ledger.count()).scheduled == 1199
 
-        await eventually(are_put_off, "all but one are put off")
+        await eventually(are_delayed, "all but one are delayed")
         assert await docket.clear() == 1199
         execution = await docket.add(call)(2000)
         await reaches(execution, ExecutionState.SCHEDULED)
@@ -137,10 +137,10 @@ async def test_the_limit_holds_also_when_all_come_back_late(run_log: RunLog) -> 
             await run_log.has(*run_log.began[:2])
             await eventually(lambda: len(run_log.began) >= 2, "the first two have begun")
 
-            async def are_put_off() -> bool:
+            async def are_delayed() -> bool:
                 return (await docket.ledger.count()).scheduled >= 6
 
-            await eventually(are_put_off, "the others are put off")
+            await eventually(are_delayed, "the others are delayed")
         await asyncio.sleep(3.2)
         await run_with_defaults(docket)
     assert sorted(run_log.began) == list(range(10))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lint import imports, paths, sizes, source, words
+from lint import imports, paths, sizes, source, texts, words
 
 Package = Callable[..., None]
 
@@ -115,6 +115,35 @@ def test_old_words_in_texts_and_comments_and_parts_of_longer_words_are_not_found
         worker_lua="-- a seat\nlocal x = 'seat' --[[ seat\nseat ]]\nlocal lay, ghosts = 1, 2",
     )
     assert list(words.check()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hand back", "Tasks are handed\n    # back.", "HANDS_BACK = 1", "test_it_is_handed_back_at_once", "a hand-back"],
+)
+def test_an_old_word_in_a_text_is_found(text: str) -> None:
+    assert list(texts.old_words(f"\n{text}", {"hand back": "requeue"})) == [(2, "hand back")]
+
+
+@pytest.mark.parametrize("text", ["hand it back", "backhand", "a shorthand, back again", "feedback"])
+def test_words_that_only_look_like_an_old_word_are_not_found(text: str) -> None:
+    assert not list(texts.old_words(text, {"hand back": "requeue"}))
+
+
+def test_an_old_word_is_allowed_with_a_reason_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "words.toml").write_text('[texts]\nroster = "workers"\n[allowed]\n"docs/a.md: roster" = "a reason"\n')
+    monkeypatch.setattr(texts, "LIST", tmp_path / "words.toml")
+    monkeypatch.setattr(texts, "ROOT", tmp_path)
+    monkeypatch.setattr(texts, "pages", lambda: sorted(tmp_path.rglob("*.md")))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("the roster")
+    (tmp_path / "docs" / "b.md").write_text("one\nthe roster")
+    assert list(texts.check()) == ["docs/b.md:2: 'roster' is an old word; write 'workers'"]
+    (tmp_path / "docs" / "a.md").write_text("the workers")
+    (tmp_path / "docs" / "b.md").write_text("the workers")
+    assert list(texts.check()) == [
+        "docs/a.md: roster: keeps the rule now; remove it from the exceptions in lint/words.toml"
+    ]
 
 
 def test_files_that_a_page_names_exist(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ async def test_a_connection_that_is_lost_by_itself_is_not_taken_for_an_end(
         await asyncio.wait_for(call, SECONDS)
 
 
-async def test_a_connection_that_was_made_anew_can_be_interrupted_too(
+async def test_a_connection_that_was_made_again_can_be_interrupted_too(
     waiting: BlockingConnection, line: Connection, blocking: Any
 ) -> None:
     number = await waiting.ask("CLIENT", "ID", patience=SECONDS)

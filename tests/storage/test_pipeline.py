@@ -153,7 +153,7 @@ async def test_a_cut_connection_does_not_wait_for_a_call_that_was_given_up(line:
     assert isinstance((await outcomes(given_up, kept))[1], RedisConnectionError)
 
 
-async def test_a_silent_server_is_given_up_when_patience_ends_and_called_anew(
+async def test_a_silent_server_is_given_up_when_patience_ends_and_called_again(
     hasty_line: Connection, blocking: Any
 ) -> None:
     number = await hasty_line.ask("CLIENT", "ID")

@@ -87,8 +87,8 @@ async def test_a_run_starts_at_the_servers_time_of_its_claim(docket: Docket, wor
     async with at_work(worker):
         await taken.get_result()
         await eventually(lambda: worker.staff.fetcher.has_offer, "the worker offers a slot")
-        await (await docket.add(look, key="handed over")()).get_result()
-    assert set(seen) == {"taken", "handed over"}
+        await (await docket.add(look, key="delivered")()).get_result()
+    assert set(seen) == {"taken", "delivered"}
     for told, written in seen.values():
         assert told == written
 

@@ -108,7 +108,7 @@ async def test_a_task_for_an_idle_worker_costs_an_enqueue_and_a_settle(docket: D
             await offered_by(docket, worker)
 
 
-async def test_a_scheduled_task_is_handed_over_when_it_is_due(docket: Docket, scripts: list[str]) -> None:
+async def test_a_scheduled_task_is_delivered_directly_when_it_is_due(docket: Docket, scripts: list[str]) -> None:
     run_log = RunLog()
     async with worker_at_work(docket) as worker:
         await offered_by(docket, worker)
@@ -119,7 +119,7 @@ async def test_a_scheduled_task_is_handed_over_when_it_is_due(docket: Docket, sc
         assert "claim" not in scripts
 
 
-async def test_a_task_is_handed_over_whatever_a_held_clock_says(docket: Docket) -> None:
+async def test_a_task_is_delivered_directly_whatever_a_held_clock_says(docket: Docket) -> None:
     """Offers go by real time."""
     run_log = RunLog()
     with Clock(docket) as clock:
@@ -328,14 +328,14 @@ async def idle_worker(docket: Docket) -> IdleWorker:
     return idle_worker
 
 
-async def test_what_is_handed_over_begins_in_the_slot_that_was_kept(idle_worker: IdleWorker) -> None:
+async def test_what_is_delivered_directly_begins_in_the_reserved_slot(idle_worker: IdleWorker) -> None:
     idle_worker.offer()
     assert idle_worker.slots.free == 1
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.slots.free, idle_worker.offering.state) == ([7], 1, Offer.NONE)
 
 
-async def test_what_is_handed_over_to_a_worker_that_begins_to_stop_goes_back(idle_worker: IdleWorker) -> None:
+async def test_what_is_delivered_directly_to_a_worker_that_begins_to_stop_goes_back(idle_worker: IdleWorker) -> None:
     idle_worker.offer()
     idle_worker.offering.refuse_from_now()
     await idle_worker.hand(7)
@@ -447,14 +447,14 @@ async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(id
     assert idle_worker.slots.free == 1
 
 
-async def test_what_is_handed_over_goes_back_if_there_is_no_slot(idle_worker: IdleWorker) -> None:
+async def test_what_is_delivered_directly_goes_back_if_there_is_no_slot(idle_worker: IdleWorker) -> None:
     for _ in range(2):
         idle_worker.slots.take()
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused) == ([], [7])
 
 
-async def test_what_is_handed_over_to_a_worker_that_stops_goes_back(idle_worker: IdleWorker) -> None:
+async def test_what_is_delivered_directly_to_a_worker_that_stops_goes_back(idle_worker: IdleWorker) -> None:
     await idle_worker.offering.withdraw()
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused) == ([], [7])
