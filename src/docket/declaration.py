@@ -25,6 +25,7 @@ def shared_settings(docket: DocketLifetime) -> dict[str, Any]:
     """The settings that must agree, as JSON values."""
     storage = docket.given_result_storage
     return {
+        "codec": docket.payloads.codec.name,
         "execution_ttl": duration_ms(docket.execution_ttl),
         "max_losses": docket.max_losses,
         "max_payload": docket.max_payload,

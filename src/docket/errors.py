@@ -86,6 +86,22 @@ class UnknownVersion(Undecodable):
     """Stored bytes were written by a newer release."""
 
 
+class UnknownKey(Undecodable):
+    """Stored bytes were signed or encrypted with a key that this process does not have."""
+
+
+class PayloadRefused(Undecodable):
+    """Stored bytes are not what this docket accepts, so they were not decoded: they are not signed,
+    their tag does not hold, or their codec is not accepted.
+
+    `reason` is one word for metrics: `unsigned`, `tag` or `codec`.
+    """
+
+    def __init__(self, message: str, reason: str = "tag") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class WorkerLost(DocketError, RuntimeError):
     """The task took its worker down, or lost it, too many times."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from docket.attached import AttachedWorkers
-from docket.codec import Payloads
+from docket.codec import Keyring, Payloads
 from docket.durability import Durability, check_durability
 from docket.errors import NotOpen
 from docket.execution.manual_runs import ManualRuns
@@ -57,6 +58,11 @@ class DocketLifetime:
         durability: Durability = "primary",
         durability_timeout: timedelta = timedelta(seconds=1),
         pickled_strikes: bool = False,
+        codec: str = "pickle",
+        accept: Collection[str] = (),
+        signing: Keyring | str | PathLike[str] | None = None,
+        encrypt: bool = False,
+        exceptions: Collection[type[Exception]] = (),
     ) -> None:
         check_durations(
             "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
@@ -81,7 +87,12 @@ class DocketLifetime:
         self.durability: Durability = durability
         self.durability_timeout = durability_timeout
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
-        self.payloads: Payloads = Payloads()
+        self.accept: frozenset[str] = frozenset((accept,) if isinstance(accept, str) else accept)
+        self.signing: Keyring | None = _keyring(signing)
+        self.exceptions: tuple[type[Exception], ...] = tuple(exceptions)
+        self.payloads: Payloads = Payloads(
+            codec, self.signing, self.accept, docket=name, encrypt=encrypt, exceptions=self.exceptions
+        )
         self.pickled_strikes = pickled_strikes
         self.strike_list: StrikeList = StrikeList(
             url, name, enable_internal_instrumentation, credential_provider, pickled_strikes=pickled_strikes
@@ -204,6 +215,10 @@ class DocketLifetime:
         if self._result_store is None:
             self._result_store = ResultStore(self.ledger, self.payloads)
         return self._result_store
+
+
+def _keyring(signing: Keyring | str | PathLike[str] | None) -> Keyring | None:
+    return signing if signing is None or isinstance(signing, Keyring) else Keyring.from_file(signing)
 
 
 def _not_open() -> NotOpen:

@@ -25,6 +25,11 @@ def settings_of(docket: Docket) -> dict[str, Any]:
         "durability": docket.durability,
         "durability_timeout": docket.durability_timeout,
         "pickled_strikes": docket.pickled_strikes,
+        "codec": docket.payloads.codec.name,
+        "accept": docket.accept,
+        "signing": docket.signing,
+        "encrypt": docket.payloads.encrypts,
+        "exceptions": docket.exceptions,
     }
 
 

@@ -72,6 +72,9 @@ def test_every_command_on_a_docket_takes_it_from_an_application(path: str) -> No
     assert flags - ({"--docket"} if path == "bench" else set()) <= all_flags(find(path))
 
 
+SAFETY = ("accept", "signing", "encrypt")
+
+
 def test_every_setting_of_a_docket_is_an_option_with_the_same_default() -> None:
     options = {option.name: option for option in find("worker").params}
     shown = {
@@ -82,10 +85,11 @@ def test_every_setting_of_a_docket_is_an_option_with_the_same_default() -> None:
         "url": "redis://localhost:6379/0",
     }
     for name, parameter in inspect.signature(docket.Docket.__init__).parameters.items():
-        if name == "self":
+        # A command never raises the exception of a task, so none has the list of exceptions.
+        if name in ("self", "exceptions"):
             continue
-        option = options["docket" if name == "name" else name]
-        if name in ("result_storage", "credential_provider", "enable_internal_instrumentation"):
+        option = options[{"name": "docket", "signing": "signing_keys_file"}.get(name, name)]
+        if name in ("result_storage", "credential_provider", "enable_internal_instrumentation", *SAFETY):
             assert not option.default
         else:
             assert option.show_default == shown.get(name, str(parameter.default)), name

@@ -51,6 +51,10 @@ class DocketOptions:
     durability_timeout: timedelta | None = None
     result_storage: str | None = None
     credential_provider: str | None = None
+    codec: str | None = None
+    accept: str | None = None
+    signing_keys_file: str | None = None
+    encrypt: bool | None = None
 
     def load(self) -> Docket:
         """Returns the docket, not open. Raises WrongUsage if it cannot be loaded or if a setting is
@@ -73,6 +77,10 @@ class DocketOptions:
         given = {field.name: getattr(self, field.name) for field in fields(DocketOptions) if field.name != "app"}
         given["name"] = given.pop("docket")
         changes = {name: value for name, value in given.items() if value is not None}
+        if "accept" in changes:
+            changes["accept"] = changes["accept"].replace(",", " ").split()
+        if "signing_keys_file" in changes:
+            changes["signing"] = changes.pop("signing_keys_file")
         for name in _OBJECTS:
             if name in changes:
                 changes[name] = load(f"--{name.replace('_', '-')}", changes[name])
@@ -129,6 +137,10 @@ ENVIRONMENT = {
     "durability_timeout": "DOCKET_DURABILITY_TIMEOUT",
     "result_storage": "DOCKET_RESULT_STORAGE",
     "credential_provider": "DOCKET_CREDENTIAL_PROVIDER",
+    "codec": "DOCKET_CODEC",
+    "accept": "DOCKET_ACCEPT",
+    "signing_keys_file": "DOCKET_SIGNING_KEYS_FILE",
+    "encrypt": "DOCKET_ENCRYPT",
 }
 
 _SELECTION: dict[str, Any] = {
@@ -194,6 +206,22 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
         show_default="False",
         **rare,
     )
+    codec = _option(
+        "codec", "How arguments and results are stored: pickle or json.", metavar="NAME", show_default="pickle", **rare
+    )
+    accept = _option(
+        "accept",
+        "Also read payloads of these kinds, separated by commas: pickle, json, unsigned.",
+        metavar="KINDS",
+        **rare,
+    )
+    keys = _option(
+        "signing_keys_file",
+        "Sign payloads with the first key of this file (lines of id:base64), and refuse what no key of it signed.",
+        metavar="FILE",
+        **panel,
+    )
+    encrypt = _option("encrypt", "Encrypt payloads with the signing key.", "--encrypt/--no-encrypt", **rare)
     return {
         "execution_ttl": length("execution_ttl", "Keep finished tasks and their results for this long.", "15m"),
         "heartbeat_interval": length("heartbeat_interval", "The time between two heartbeats of a worker.", "2s"),
@@ -212,6 +240,10 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
         ),
         "result_storage": Annotated[str | None, storage],
         "credential_provider": Annotated[str | None, credentials],
+        "codec": Annotated[str | None, codec],
+        "accept": Annotated[str | None, accept],
+        "signing_keys_file": Annotated[str | None, keys],
+        "encrypt": Annotated[bool | None, encrypt],
     }
 
 

@@ -3,7 +3,7 @@ a module to this package and a line to `codec_named`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from .pickle_codec import PickleCodec
@@ -43,7 +43,7 @@ PICKLE: Codec = PickleCodec()
 CODEC_IDS: dict[str, int] = {"pickle": PICKLE.id}
 
 
-def codec_named(name: str) -> Codec:
+def codec_named(name: str, exceptions: Iterable[type[Exception]] = ()) -> Codec:
     """Raises ValueError for an unknown name."""
     if name == PICKLE.name:
         return PICKLE

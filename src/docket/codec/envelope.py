@@ -11,7 +11,9 @@ from .codecs import PICKLE
 
 VERSION = 1
 HEADER_SIZE = 3  # version, codec, flags
-PLAIN = 0
+PLAIN, SIGNED, ENCRYPTED = range(3)
+# The body of a strike is not made by a codec.
+STRIKE_CODEC = 3
 
 
 def header(codec_id: int, flags: int = PLAIN) -> bytes:
@@ -27,10 +29,18 @@ def enveloped(data: bytes) -> bytes:
     return _PICKLE_HEADER + data if data[:1] == pickle.PROTO else data
 
 
-def raise_unreadable(header: bytes) -> NoReturn:
-    """Raises the error for a header that no reader knows."""
-    if len(header) < HEADER_SIZE:
-        raise Undecodable(f"payload of {len(header)} bytes is not an envelope")
+def read_header(data: bytes, at: int) -> tuple[int, int]:
+    """The codec and the flags. Raises Undecodable or UnknownVersion."""
+    found = data[at : at + HEADER_SIZE]
+    if len(found) < HEADER_SIZE:
+        raise Undecodable(f"payload of {len(found)} bytes is not an envelope")
+    version, codec_id, flags = found
+    if version != VERSION or flags > ENCRYPTED:
+        raise_newer(found)
+    return codec_id, flags
+
+
+def raise_newer(header: bytes) -> NoReturn:
     version, codec_id, flags = header
     raise UnknownVersion(f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release")
 
@@ -42,6 +52,7 @@ def seal(value: Any) -> bytes:
 
 def open_envelope(data: bytes) -> Any:
     """Reads what `seal` wrote. Every failure raises Undecodable."""
-    if data[:HEADER_SIZE] != _PICKLE_HEADER:
-        raise_unreadable(data[:HEADER_SIZE])
+    codec_id, flags = read_header(data, 0)
+    if codec_id != PICKLE.id or flags != PLAIN:
+        raise_newer(data[:HEADER_SIZE])
     return PICKLE.decode_result(None, data[HEADER_SIZE:])

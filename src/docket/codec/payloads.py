@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from docket.errors import PayloadRefused
 from docket.model.states import ExecutionState
 
-from .codecs import PICKLE, Codec, codec_named
-from .envelope import HEADER_SIZE, header, raise_unreadable
+from .addresses import ERROR, RESULT, call_address, ending_address
+from .codecs import CODEC_IDS, PICKLE, Codec, codec_named
+from .envelope import HEADER_SIZE, STRIKE_CODEC, header, raise_newer
+from .envelopes import Envelopes
+from .error_texts import error_text
+from .keyring import Keyring
 from .packing import pack, unpack
 from .pickle_codec import Pickled
+from .signing import CALL, ENDING, STRIKE
 
 Function = Callable[..., Any]
+UNSIGNED = "unsigned"
 # The length of the trace headers of a call without any.
 _NO_TRACE = b"\0\0"
 
 
 class Payloads:
-    """Seals and opens the calls, results and exceptions of one docket. Every verb takes the address
-    of its payload: for which key and function, or for which run.
+    """Seals and opens the calls, results, exceptions and strikes of one docket. Every verb takes
+    the address of its payload: for which key and function, or for which run.
 
-    The reader decides what it accepts: the codec that this docket writes, and the codecs in
-    `accept`.
+    The reader decides what it accepts: what this docket writes, and what `accept` names (codecs,
+    and `"unsigned"`).
     """
 
-    def __init__(self, codec: Codec = PICKLE, accept: Collection[str] = ()) -> None:
-        self.codec: Codec = codec
-        self._header = header(codec.id)
+    def __init__(
+        self,
+        codec: str = PICKLE.name,
+        keyring: Keyring | None = None,
+        accept: Collection[str] = (),
+        *,
+        docket: str = "",
+        encrypt: bool = False,
+        exceptions: Iterable[type[Exception]] = (),
+    ) -> None:
+        if encrypt and keyring is None:
+            raise ValueError("encrypt=True needs keys: pass signing=…")
+        self.encrypts: bool = encrypt
+        self.codec: Codec = codec_named(codec, exceptions)
+        accepted = [codec_named(name, exceptions) for name in accept if name != UNSIGNED]
+        self._codecs = {known.id: known for known in (self.codec, *accepted)}
+        self._envelopes = Envelopes(docket, keyring, encrypt=encrypt, accepts_unsigned=UNSIGNED in accept)
+        self._is_plain = self._envelopes.are_plain
+        self._header = self._envelopes.header(self.codec.id)
+        # Whether this docket may open calls that it would seal otherwise.
+        self.reads_others: bool = not self._is_plain or len(self._codecs) > 1
         self._call_header = _NO_TRACE + self._header
-        self._readers = {header(known.id): known for known in (codec, *map(codec_named, accept))}
+        # Plain envelopes of accepted codecs are opened without further checks.
+        known = self._codecs.values() if self._envelopes.accepts_plain else ()
+        self._plain_codecs = {header(codec.id): codec for codec in known}
+
+    @property
+    def signs(self) -> bool:
+        """Whether this docket signs or encrypts. Then every result is sealed, even None."""
+        return not self._is_plain
+
+    @property
+    def accepts_unsigned(self) -> bool:
+        return self._envelopes.accepts_plain
+
+    def error_text(self, error: BaseException) -> str:
+        """The text of an exception for the record, where everybody can read it."""
+        return f"{type(error).__name__} (its text is encrypted)" if self.encrypts else error_text(error)
 
     # Calls
 
@@ -44,9 +84,10 @@ class Payloads:
     ) -> bytes:
         """Raises Unserializable if the arguments cannot be stored."""
         body = self.codec.encode_call(function, args, kwargs)
-        if not trace_context:
-            return self._call_header + body
-        return _trace_headers(trace_context) + self._header + body
+        head = _trace_headers(trace_context) + self._header if trace_context else self._call_header
+        if self._is_plain:
+            return head + body
+        return self._envelopes.seal(CALL, call_address(key, function_name), head, body)
 
     def seal_pickled_call(
         self, key: str, function_name: str, args: bytes, kwargs: bytes, trace_context: dict[str, str]
@@ -54,7 +95,8 @@ class Payloads:
         """The call of a task whose arguments another program has pickled. They are not
         unpickled."""
         body = PICKLE.encode_result(None, (Pickled(args), Pickled(kwargs)))
-        return _trace_headers(trace_context) + header(PICKLE.id) + body
+        head = _trace_headers(trace_context) + self._envelopes.header(PICKLE.id)
+        return self._envelopes.seal(CALL, call_address(key, function_name), head, body)
 
     def open_call(
         self, key: str, function_name: str, function: Function | None, data: bytes
@@ -63,43 +105,84 @@ class Payloads:
         Undecodable."""
         at = 2 if data[:2] == _NO_TRACE else 2 + int.from_bytes(data[:2], "little")
         start = at + HEADER_SIZE
-        codec = self._readers.get(data[at:start])
-        if codec is None:
-            raise_unreadable(data[at:start])
-        args, kwargs = codec.decode_call(function, data[start:])
+        codec = self._plain_codecs.get(data[at:start])
+        if codec is not None:
+            body = data[start:]
+        else:
+            codec, body = self._open(CALL, call_address(key, function_name), data, at)
+        args, kwargs = codec.decode_call(function, body)
         return args, kwargs, _read_trace(data[2:at]) if at > 2 else {}
+
+    def is_outdated(self, call: bytes) -> bool:
+        """Whether this docket would seal the call otherwise today: with another key or codec."""
+        at = 2 + int.from_bytes(call[:2], "little")
+        return call[at : at + len(self._header)] != self._header
 
     # Endings
 
     def seal_result(self, key: str, epoch: int, state: ExecutionState, function: Function | None, value: Any) -> bytes:
         """Raises Unserializable if the value cannot be stored."""
-        return self._header + self.codec.encode_result(function, value)
+        body = self.codec.encode_result(function, value)
+        if self._is_plain:
+            return self._header + body
+        return self._envelopes.seal(ENDING, ending_address(key, epoch, state, RESULT), self._header, body)
 
     def open_result(self, key: str, epoch: int, state: ExecutionState, function: Function | None, data: bytes) -> Any:
         """Raises Undecodable."""
-        codec, body = self._open(data)
+        codec = self._plain_codecs.get(data[:HEADER_SIZE])
+        if codec is not None:
+            return codec.decode_result(function, data[HEADER_SIZE:])
+        codec, body = self._open(ENDING, ending_address(key, epoch, state, RESULT), data)
         return codec.decode_result(function, body)
-
-    def result_body(self, key: str, epoch: int, state: ExecutionState, data: bytes) -> bytes:
-        """The codec's bytes of a result or an exception, for clients that do not know envelopes."""
-        return self._open(data)[1]
 
     def seal_error(
         self, key: str, epoch: int, state: ExecutionState, error: BaseException, most: int | None = None
     ) -> bytes:
         """The exception itself if it can be stored in `most` bytes, otherwise its text."""
-        return self._header + self.codec.encode_error(error, most)
+        body = self.codec.encode_error(error, most)
+        if self._is_plain:
+            return self._header + body
+        return self._envelopes.seal(ENDING, ending_address(key, epoch, state, ERROR), self._header, body)
 
     def open_error(self, key: str, epoch: int, state: ExecutionState, data: bytes) -> Exception:
         """Raises Undecodable."""
-        codec, body = self._open(data)
+        codec, body = self._open(ENDING, ending_address(key, epoch, state, ERROR), data)
         return codec.decode_error(body)
 
-    def _open(self, data: bytes) -> tuple[Codec, bytes]:
-        codec = self._readers.get(data[:HEADER_SIZE])
-        if codec is None:
-            raise_unreadable(data[:HEADER_SIZE])
-        return codec, data[HEADER_SIZE:]
+    def result_body(self, key: str, epoch: int, state: ExecutionState, data: bytes, *, is_error: bool) -> bytes:
+        """The codec's bytes of a result or an exception, for clients that do not know envelopes."""
+        return self._open(ENDING, ending_address(key, epoch, state, ERROR if is_error else RESULT), data)[1]
+
+    # Strikes
+
+    def seal_strike(self, strike: bytes) -> bytes:
+        """Seals an encoded strike. The bytes name all that the strike is about, so it needs no
+        other address."""
+        return self._envelopes.seal(STRIKE, b"", self._envelopes.header(STRIKE_CODEC), strike)
+
+    def open_strike(self, data: bytes) -> bytes:
+        """Raises Undecodable."""
+        codec_id, strike = self._envelopes.open(STRIKE, b"", data)
+        if codec_id != STRIKE_CODEC:
+            raise_newer(data[:HEADER_SIZE])
+        return strike
+
+    def _open(self, purpose: bytes, address: bytes, data: bytes, at: int = 0) -> tuple[Codec, bytes]:
+        codec_id, body = self._envelopes.open(purpose, address, data, at)
+        codec = self._codecs.get(codec_id)
+        if codec is not None:
+            return codec, body
+        name = next((name for name, id in CODEC_IDS.items() if id == codec_id), None)
+        if name is None:
+            raise_newer(data[at : at + HEADER_SIZE])
+        raise PayloadRefused(
+            f"the codec of the payload is {name!r}, but this docket reads {', '.join(self._names())}; "
+            f"accept={{{name!r}}} lets it read both",
+            "codec",
+        )
+
+    def _names(self) -> list[str]:
+        return [repr(codec.name) for codec in self._codecs.values()]
 
 
 def _trace_headers(trace_context: dict[str, str]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
@@ -139,6 +140,16 @@ class Execution(TaskIdentity, Generic[Result_co]):
         if arguments is not None:
             self._args, self._kwargs = arguments
             self.next_run.function_name, self.next_run.call = self._function_name, self.encode()
+        elif self._docket.payloads.reads_others:
+            self._renew_call(self.next_run)
+
+    def _renew_call(self, next_run: NextRun) -> None:
+        """Seals a call again that has an earlier key or another codec. A perpetual task would need
+        its first key for ever otherwise."""
+        if self.record is not None and self._docket.payloads.is_outdated(self.record.call):
+            # The codec of today may not be able to encode what an earlier one could.
+            with contextlib.suppress(Unserializable):
+                next_run.function_name, next_run.call = self._function_name, self.encode()
 
     def run_instead(self, function: TaskFunction) -> None:
         """Runs another function, the worker's fallback, if the worker does not know this one."""

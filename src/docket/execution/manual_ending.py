@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from docket.errors import LeaseLost, TaskFailed
 from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
-from docket.ledger.endings import ELSEWHERE, ERROR, ending_event, run_ending
+from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event, run_ending
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.workers import as_json
 from docket.model.states import ExecutionState
@@ -56,9 +56,12 @@ def _ending(
     """Made after the claim: an exception is sealed for the run's epoch."""
     if result_key:
         return Ending(worker, error, ELSEWHERE, result_key.encode())
+    payloads, address = execution.docket.payloads, (execution.key, execution.epoch, state)
     if error:
-        seal = execution.docket.payloads.seal_error
-        return Ending(worker, error, ERROR, seal(execution.key, execution.epoch, state, TaskFailed(error)))
+        shown = payloads.error_text(TaskFailed(error)) if payloads.encrypts else error
+        return Ending(worker, shown, ERROR, payloads.seal_error(*address, TaskFailed(error)))
+    if state is ExecutionState.COMPLETED and payloads.signs:
+        return Ending(worker, kind=VALUE, payload=payloads.seal_result(*address, execution.function, None))
     return Ending(worker, error)
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from docket.codec import Payloads
 from docket.codec.envelope import enveloped
-from docket.errors import ExecutionCancelled, ResultExpired, TaskFailed, Undecodable
+from docket.errors import (
+    ExecutionCancelled,
+    PayloadRefused,
+    ResultExpired,
+    TaskFailed,
+    Undecodable,
+    UnknownKey,
+    UnknownVersion,
+)
+from docket.instrumentation import PAYLOADS_REFUSED
 from docket.ledger import Ledger, read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, OWN_ERROR, VALUE, own_error
 from docket.model.states import ExecutionState
@@ -19,8 +28,16 @@ if TYPE_CHECKING:
 
 
 async def open_ending(docket: DocketView, key: str, record: FinishedRecord, function: TaskFunction) -> Any:
-    """The result of a finished task. Raises the task's
-    own exception, ExecutionCancelled or ResultExpired."""
+    """The result of a finished task. Raises the task's own exception, ExecutionCancelled,
+    ResultExpired, or Undecodable if the result cannot be read."""
+    try:
+        return await _open(docket, key, record, function)
+    except PayloadRefused as refused:
+        PAYLOADS_REFUSED.add(1, {**docket.labels(), "docket.where": "ending", "docket.reason": refused.reason})
+        raise
+
+
+async def _open(docket: DocketView, key: str, record: FinishedRecord, function: TaskFunction) -> Any:
     payloads, epoch, state = docket.payloads, record.epoch, record.state
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
@@ -37,12 +54,18 @@ async def open_ending(docket: DocketView, key: str, record: FinishedRecord, func
         raise _open_error(payloads, key, record, payload)
     if state is ExecutionState.FAILED:
         raise own_error(ending) if kind == OWN_ERROR else TaskFailed(ending.error or "the task failed")
-    return payloads.open_result(key, epoch, state, function, payload) if kind == VALUE else None
+    if kind == VALUE:
+        return payloads.open_result(key, epoch, state, function, payload)
+    if not payloads.accepts_unsigned:
+        raise PayloadRefused(f"the end of task {key!r} is not signed, but this docket has a keyring", "unsigned")
+    return None
 
 
 def _open_error(payloads: Payloads, key: str, record: FinishedRecord, payload: bytes) -> Exception:
     try:
         return payloads.open_error(key, record.epoch, record.state, payload)
+    except (PayloadRefused, UnknownKey, UnknownVersion):
+        raise
     except Undecodable as problem:
         return TaskFailed(str(problem))
 
@@ -75,4 +98,5 @@ async def stored_ending(ledger: Ledger, payloads: Payloads, key: str) -> bytes |
         return payloads.codec.encode_error(own_error(ending), None)
     elif ending.kind not in (VALUE, ERROR):
         return None
-    return payloads.result_body(key, record.epoch, record.state, payload)
+    is_error = ending.kind == ERROR or (ending.kind == APART and record.state is not ExecutionState.COMPLETED)
+    return payloads.result_body(key, record.epoch, record.state, payload, is_error=is_error)

@@ -152,6 +152,9 @@ TASKS_FAILED = Counter("docket_tasks_failed", "Runs that failed")
 TASKS_SUCCEEDED = Counter("docket_tasks_succeeded", "Runs that succeeded")
 TASKS_RETRIED = Counter("docket_tasks_retried", "Failed runs that are followed by a retry")
 TASKS_PERPETUATED = Counter("docket_tasks_perpetuated", "Runs that are followed by the next run of a perpetual task")
+PAYLOADS_REFUSED = Counter(
+    "docket_payloads_refused", "Payloads that were not decoded: not signed, forged, or of a codec that is not accepted"
+)
 TASK_DURATION = Histogram("docket_task_duration", "Duration of runs", "s")
 TASK_PUNCTUALITY = Histogram("docket_task_punctuality", "Delay between due time and start of a run", "s")
 TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs in progress in this worker")

@@ -27,6 +27,7 @@ from docket.ledger import RunEnding, Settlement, as_blocked, as_chain_end, reque
 from docket.model.times import duration_ms
 
 from .endings import Endings
+from .left_tasks import LeftTasks
 from .outcome import CANCELLED, CLOSED, GIVEN_UP, SUCCEEDED, Counters, Outcome, counters_of
 from .redelivery_delays import RedeliveryDelays
 from .run_limits import SPENT, RunLimits
@@ -51,11 +52,12 @@ def requeue_delay_ms() -> float:
 class Decisions:
     """Makes the outcome of each run of one worker."""
 
-    def __init__(self, worker: Worker, endings: Endings, limits: RunLimits) -> None:
+    def __init__(self, worker: Worker, endings: Endings, limits: RunLimits, left_tasks: LeftTasks) -> None:
         self._worker = worker
         self._report = worker.reporter
         self._limits = limits
         self._redelivery = RedeliveryDelays(duration_ms(worker.redelivery_timeout))
+        self._left_tasks = left_tasks
         self._endings = endings
         self._run_endings = endings.run_endings
 
@@ -201,6 +203,10 @@ class Decisions:
     def not_run(self, run: Run) -> Outcome:
         """This worker could not run the task; another worker may."""
         return Outcome(requeue(run.key, run.epoch, delay_ms=requeue_delay_ms()))
+
+    def left_for_others(self, run: Run, error: Exception) -> Outcome:
+        """A worker of a newer release, or with other keys, may run the task."""
+        return Outcome(requeue(run.key, run.epoch, delay_ms=self._left_tasks.delay_ms(run.key, str(error))))
 
     def unreadable(self, run: Run, error: Exception) -> Outcome:
         """The task fails and is kept as a dead letter."""

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import enum
 import logging
+import time
 from collections.abc import Callable
 
 from docket.codec.packing import unpack_from_script
@@ -170,7 +171,10 @@ class DirectDelivery:
 
     @property
     def _may_offer(self) -> bool:
-        return not self._closed and self._worker is not None
+        if self._closed or self._worker is None:
+            return False
+        offers_from = self._slots.offers_from
+        return not offers_from or time.monotonic() >= offers_from
 
     @property
     def _can_offer(self) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docket.codec import error_text
 from docket.dependencies import TaskOutcome
 from docket.ledger import Ending, Settlement, finish
-from docket.ledger.endings import ERROR, ending_event
+from docket.ledger.endings import ERROR, VALUE, ending_event
 from docket.ledger.payloads import Payload
 from docket.model.states import ExecutionState
 
@@ -78,7 +77,7 @@ class Endings:
 
     def _of_error(self, run: Run, error: BaseException) -> Ending:
         payload = self._payloads.seal_error(run.key, run.epoch, ExecutionState.FAILED, error, self._max_payload)
-        return Ending(self._worker.name, error_text(error), ERROR, payload)
+        return Ending(self._worker.name, self._payloads.error_text(error), ERROR, payload)
 
     def _settlement(
         self,
@@ -102,3 +101,19 @@ class Endings:
             has_progress=has_progress,
             payload=payload,
         )
+
+
+class SignedEndings(Endings):
+    """The endings of a docket that signs. There, even a run that returned None has a sealed result:
+    nobody else can make a task look completed."""
+
+    def completed(self, run: Run, has_progress: bool) -> Settlement:
+        payload = self.results.seal(run, None)
+        return self._settlement(
+            run, ExecutionState.COMPLETED, Ending(self._worker.name, None, VALUE, payload), has_progress
+        )
+
+
+def endings_of(worker: Worker, write_limits: WriteLimits) -> Endings:
+    kind = SignedEndings if worker.docket.payloads.signs else Endings
+    return kind(worker, write_limits)

@@ -1,5 +1,5 @@
-"""How long a task waits for its next delivery after one of
-its behaviours (a completion or failure handler) failed."""
+"""How long a task waits for its next delivery if it could not be settled properly: one of its
+behaviours (a completion or failure handler) failed, or the worker cannot read it."""
 
 from __future__ import annotations
 

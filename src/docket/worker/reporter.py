@@ -8,8 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from docket.dependencies import TaskOutcome, format_duration
+from docket.errors import PayloadRefused
 from docket.execution import Execution
 from docket.instrumentation import (
+    PAYLOADS_REFUSED,
     TASK_DURATION,
     TASK_PUNCTUALITY,
     TASKS_CANCELLED,
@@ -134,6 +136,9 @@ class Reporter:
     def struck(self, execution: Execution) -> None:
         TASKS_STRICKEN.add(1, {**self.attributes(execution), "docket.where": "worker"})
         logger.warning("🗙 %s", execution.call_repr(), extra=self._extra(execution))
+
+    def refused(self, error: PayloadRefused) -> None:
+        PAYLOADS_REFUSED.add(1, {**self.labels, "docket.where": "call", "docket.reason": error.reason})
 
     def blocked(self, execution: Execution, reason: str, what_next: str) -> None:
         logger.info("⧗ %s blocked by %s; %s", execution.call_repr(), reason, what_next, extra=self._extra(execution))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docket.codec import error_text
 from docket.dependencies import TaskOutcome
 from docket.ledger import Ending, RunEnding
 from docket.ledger.endings import APART, ERROR, VALUE, run_ending
@@ -37,16 +36,16 @@ class RunEndings:
         """Does not fail for a value that cannot be encoded: callers that ask for the value get the
         error."""
         ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
-        seal_error = self._docket.payloads.seal_error
+        payloads = self._docket.payloads
         if ended.exception is not None:
-            state, ending.error = ExecutionState.FAILED, error_text(ended.exception)
+            state, ending.error = ExecutionState.FAILED, payloads.error_text(ended.exception)
             most = self._docket.max_payload
-            ending.kind, ending.payload = ERROR, seal_error(run.key, run.epoch, state, ended.exception, most)
-        elif ended.result is not None:
+            ending.kind, ending.payload = ERROR, payloads.seal_error(run.key, run.epoch, state, ended.exception, most)
+        elif ended.result is not None or payloads.signs:
             try:
                 ending.kind, ending.payload = VALUE, self._results.seal(run, ended.result)
             except Exception as error:
-                ending.kind, ending.payload = ERROR, seal_error(run.key, run.epoch, state, error)
+                ending.kind, ending.payload = ERROR, payloads.seal_error(run.key, run.epoch, state, error)
         if len(ending.payload) > LARGEST_RESULT:
             await self._store_apart(run, ending)
         return ending, state

@@ -19,7 +19,7 @@ from docket.dependencies import (
     current_worker,
     plan_for,
 )
-from docket.errors import UnknownVersion
+from docket.errors import PayloadRefused, UnknownKey, UnknownVersion
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import Delivery, SettleResult, unknown_function
@@ -157,17 +157,18 @@ class Runner:
     # Open
 
     def _open(self, run: Run) -> Outcome | None:
-        """Makes the execution. A task that cannot be read fails; a record of a newer version is
-        left for a newer worker."""
+        """Makes the execution. A task that cannot be read fails. A task of a newer release, or with
+        a key that this worker does not have, is left for another worker."""
         try:
             record = read_task(run.record)
             if run.call is not None:
                 record.call, record.flags = run.call, record.flags & ~STORED_APART
             execution = from_record(self._docket, run.key, record, self._functions.get(record.function_name))
-        except UnknownVersion as error:
-            logger.warning("task %r: %s; left for a newer worker", run.key, error)
-            return self._decisions.not_run(run)
+        except (UnknownVersion, UnknownKey) as error:
+            return self._decisions.left_for_others(run, error)
         except Exception as error:
+            if isinstance(error, PayloadRefused):
+                self._report.refused(error)
             return self._decisions.unreadable(run, error)
         execution.epoch = run.epoch
         execution.state, execution.worker = ExecutionState.RUNNING, self._worker.name

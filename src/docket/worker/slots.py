@@ -23,6 +23,8 @@ class Slots:
         # Called when the slots are no longer held.
         self.on_release: Callable[[], None] | None = None
         self._freed = asyncio.Event()
+        # The worker offers no slot before this time (`time.monotonic`).
+        self.offers_from: float = 0.0
 
     def take(self) -> None:
         self.free -= 1

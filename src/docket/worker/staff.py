@@ -20,10 +20,11 @@ from .cancellations import CancelListener
 from .decisions import Decisions
 from .drain import Drain
 from .duties import Duties
-from .endings import Endings
+from .endings import endings_of
 from .fetcher import Fetcher
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
+from .left_tasks import LeftTasks
 from .lifecycles import lifecycles
 from .pending_cancels import clear_pending_cancels
 from .registration import Registration
@@ -94,14 +95,14 @@ class Staff:
         self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.registration)
         self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
-        run_limits, endings = RunLimits(worker.run_limits), Endings(worker, self.write_limits)
+        run_limits, endings = RunLimits(worker.run_limits), endings_of(worker, self.write_limits)
         self.run_settler: RunSettler = RunSettler(self.runs, self.slots, self.settler, worker.reporter)
         self.runner: Runner = Runner(
             worker,
             self.registration,
             self.runs,
             self.slots,
-            Decisions(worker, endings, run_limits),
+            Decisions(worker, endings, run_limits, LeftTasks(self.slots)),
             run_limits,
             self.run_settler,
             self.unknown_functions,

@@ -1,0 +1,55 @@
+"""The command line and `docket worker` sign, verify and encrypt like the application."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from docket import Docket
+from docket.cli.docket_options import DocketOptions
+from docket.cli.failures import WrongUsage
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    file = tmp_path / "keys"
+    file.write_text(f"a:{base64.b64encode(b'k' * 32).decode()}\n")
+    return file
+
+
+def test_the_options_make_the_payloads_of_the_docket(keys: Path) -> None:
+    docket = DocketOptions(signing_keys_file=str(keys), accept="unsigned, pickle", encrypt=True).load()
+
+    assert docket.signing is not None
+    assert docket.signing.ids == ("a",)
+    assert docket.accept == {"unsigned", "pickle"}
+    assert docket.payloads.encrypts
+
+
+def test_the_options_of_a_worker_reach_its_worker_processes(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from docket.cli.worker_options import WorkerOptions
+
+    options = WorkerOptions(signing_keys_file=str(keys), accept="unsigned", encrypt=True)
+
+    environment = options.environment()
+    assert environment["DOCKET_SIGNING_KEYS_FILE"] == str(keys)
+    assert environment["DOCKET_ACCEPT"] == "unsigned"
+    assert environment["DOCKET_ENCRYPT"] == "True"
+
+
+app = Docket("shop", "memory://shop")
+
+
+def test_the_options_override_the_settings_of_the_application(keys: Path) -> None:
+    docket = DocketOptions(app=f"{__name__}:app", signing_keys_file=str(keys)).load()
+
+    assert docket is app
+    assert docket.payloads.signs
+
+
+@pytest.mark.parametrize("settings", [{"codec": "yaml"}, {"accept": "nothing"}, {"signing_keys_file": "missing"}])
+def test_a_wrong_setting_is_named(settings: dict[str, str]) -> None:
+    with pytest.raises(WrongUsage, match="yaml|nothing|missing"):
+        DocketOptions(**settings).load()
