@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from docket.attached import AttachedWorkers
 from docket.codec import Keyring, Payloads
+from docket.codec.keyring import as_keyring
 from docket.durability import Durability, check_durability
 from docket.errors import NotOpen
 from docket.execution.manual_runs import ManualRuns
@@ -41,6 +42,12 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 class DocketLifetime:
     """A docket without its verbs: `Docket` adds them. An async context manager."""
 
+    accept: frozenset[str]
+    signing: Keyring | None
+    exceptions: tuple[type[Exception], ...]
+    payloads: Payloads
+    _result_store: Any = None
+
     def __init__(
         self,
         name: str = "docket",
@@ -67,10 +74,7 @@ class DocketLifetime:
         check_durations(
             "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
         )
-        if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
-            raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
-        if add_patience < timedelta(0):
-            raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
+        _check(heartbeat_interval, missed_heartbeats, add_patience)
         check_durations("Docket", durability_timeout=durability_timeout)
         check_durability(durability, durability_timeout)
         self.name = name
@@ -79,7 +83,6 @@ class DocketLifetime:
         self.missed_heartbeats = missed_heartbeats
         self.execution_ttl = execution_ttl
         self.given_result_storage = result_storage
-        self._result_store: Any = None
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.credential_provider = credential_provider
         self.max_payload = max_payload
@@ -87,12 +90,7 @@ class DocketLifetime:
         self.durability: Durability = durability
         self.durability_timeout = durability_timeout
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
-        self.accept: frozenset[str] = frozenset((accept,) if isinstance(accept, str) else accept)
-        self.signing: Keyring | None = _keyring(signing)
-        self.exceptions: tuple[type[Exception], ...] = tuple(exceptions)
-        self.payloads: Payloads = Payloads(
-            codec, self.signing, self.accept, docket=name, encrypt=encrypt, exceptions=self.exceptions
-        )
+        self._seal_with(codec, accept, signing, encrypt, exceptions)
         self.pickled_strikes = pickled_strikes
         self.strike_list: StrikeList = StrikeList(
             url, name, enable_internal_instrumentation, credential_provider, pickled_strikes=pickled_strikes
@@ -110,6 +108,21 @@ class DocketLifetime:
         self._closing: asyncio.Task[None] | None = None
         self._scheduler: Scheduler | None = None
         self._progress_batcher: Batcher[ProgressChange, bytes | Unwritten]
+
+    def _seal_with(
+        self,
+        codec: str,
+        accept: Collection[str],
+        signing: Keyring | str | PathLike[str] | None,
+        encrypt: bool,
+        exceptions: Collection[type[Exception]],
+    ) -> None:
+        self.accept = frozenset((accept,) if isinstance(accept, str) else accept)
+        self.signing = as_keyring(signing)
+        self.exceptions = tuple(exceptions)
+        self.payloads = Payloads(
+            codec, self.signing, self.accept, docket=self.name, encrypt=encrypt, exceptions=exceptions
+        )
 
     def _name_keys(self) -> Keys:
         cluster = parse(self.url).kind is Kind.CLUSTER
@@ -217,8 +230,11 @@ class DocketLifetime:
         return self._result_store
 
 
-def _keyring(signing: Keyring | str | PathLike[str] | None) -> Keyring | None:
-    return signing if signing is None or isinstance(signing, Keyring) else Keyring.from_file(signing)
+def _check(heartbeat_interval: timedelta, missed_heartbeats: int, add_patience: timedelta) -> None:
+    if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
+        raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
+    if add_patience < timedelta(0):
+        raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
 
 
 def _not_open() -> NotOpen:

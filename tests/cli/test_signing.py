@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from docket import Docket
 from docket.cli.docket_options import DocketOptions
 from docket.cli.failures import WrongUsage
+from docket.cli.worker_options import WorkerOptions
 
 
 @pytest.fixture
@@ -28,9 +30,7 @@ def test_the_options_make_the_payloads_of_the_docket(keys: Path) -> None:
     assert docket.payloads.encrypts
 
 
-def test_the_options_of_a_worker_reach_its_worker_processes(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from docket.cli.worker_options import WorkerOptions
-
+def test_the_options_of_a_worker_reach_its_worker_processes(keys: Path) -> None:
     options = WorkerOptions(signing_keys_file=str(keys), accept="unsigned", encrypt=True)
 
     environment = options.environment()
@@ -50,6 +50,6 @@ def test_the_options_override_the_settings_of_the_application(keys: Path) -> Non
 
 
 @pytest.mark.parametrize("settings", [{"codec": "yaml"}, {"accept": "nothing"}, {"signing_keys_file": "missing"}])
-def test_a_wrong_setting_is_named(settings: dict[str, str]) -> None:
+def test_a_wrong_setting_is_named(settings: dict[str, Any]) -> None:
     with pytest.raises(WrongUsage, match="yaml|nothing|missing"):
         DocketOptions(**settings).load()

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 
 import pytest
 
 from docket import Docket, Keyring
 from docket.storage.records import TASK_HEADER, read_task
-from docket.worker import left_tasks, redelivery_delays
+from docket.worker import redelivery_delays
 from docket.worker.left_tasks import LONGEST_PACE_MS, MOST_REASONS, LeftTasks
 from docket.worker.slots import Slots
 from tests.running import worker_at_work
@@ -92,7 +93,7 @@ def test_the_delay_of_a_task_doubles_up_to_a_minute() -> None:
 
 
 def test_very_many_tasks_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_tasks.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     left = LeftTasks(Slots(10))
 
     delays = [left.delay_ms(str(n), "r") for n in range(200_000)]

@@ -199,6 +199,29 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
         show_default="primary",
         **rare,
     )
+    return {
+        "execution_ttl": length("execution_ttl", "Keep finished tasks and their results for this long.", "15m"),
+        "heartbeat_interval": length("heartbeat_interval", "The time between two heartbeats of a worker.", "2s"),
+        "missed_heartbeats": number(
+            "missed_heartbeats", "A worker counts as dead after missing this many heartbeats.", "5"
+        ),
+        "max_payload": number(
+            "max_payload", "The largest size of the arguments or of the result, in bytes.", "8388608"
+        ),
+        "max_losses": number("max_losses", "A task whose worker dies this many times becomes a dead letter.", "3"),
+        "add_patience": length("add_patience", "Retry an add for this long while the server fails.", "2s"),
+        "durability": Annotated[str | None, durability],
+        "durability_timeout": length(
+            "durability_timeout", "How long an add waits for a replica, with --durability replica.", "1s"
+        ),
+        "result_storage": Annotated[str | None, storage],
+        "credential_provider": Annotated[str | None, credentials],
+        **_payload_settings(panel, rare),
+    }
+
+
+def _payload_settings(panel: dict[str, Any], rare: dict[str, Any]) -> dict[str, Any]:
+    """How payloads are sealed, and which are opened."""
     pickled = _option(
         "pickled_strikes",
         "Pickle the values of strikes. Whoever writes to the server can then run code here.",
@@ -223,23 +246,7 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
     )
     encrypt = _option("encrypt", "Encrypt payloads with the signing key.", "--encrypt/--no-encrypt", **rare)
     return {
-        "execution_ttl": length("execution_ttl", "Keep finished tasks and their results for this long.", "15m"),
-        "heartbeat_interval": length("heartbeat_interval", "The time between two heartbeats of a worker.", "2s"),
-        "missed_heartbeats": number(
-            "missed_heartbeats", "A worker counts as dead after missing this many heartbeats.", "5"
-        ),
-        "max_payload": number(
-            "max_payload", "The largest size of the arguments or of the result, in bytes.", "8388608"
-        ),
-        "max_losses": number("max_losses", "A task whose worker dies this many times becomes a dead letter.", "3"),
         "pickled_strikes": Annotated[bool | None, pickled],
-        "add_patience": length("add_patience", "Retry an add for this long while the server fails.", "2s"),
-        "durability": Annotated[str | None, durability],
-        "durability_timeout": length(
-            "durability_timeout", "How long an add waits for a replica, with --durability replica.", "1s"
-        ),
-        "result_storage": Annotated[str | None, storage],
-        "credential_provider": Annotated[str | None, credentials],
         "codec": Annotated[str | None, codec],
         "accept": Annotated[str | None, accept],
         "signing_keys_file": Annotated[str | None, keys],

@@ -82,3 +82,8 @@ class Keyring:
             return cls.from_text(text)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
+
+
+def as_keyring(signing: Keyring | str | os.PathLike[str] | None) -> Keyring | None:
+    """A keyring itself, or the keyring in the file of that name."""
+    return signing if signing is None or isinstance(signing, Keyring) else Keyring.from_file(signing)
