@@ -49,11 +49,10 @@ class Docket(DocketLifetime, PydocketKeys):
     last time. With `pickled_strikes` the value of a strike may have any type, and whoever writes to
     the server can run code in this process (docs/operators.md).
 
-    `codec` is how arguments and results are stored: `"pickle"`, or `"json"`, which decodes them by
-    the annotations of the function. `exceptions` are the exception types that `"json"` raises again
-    as themselves. `signing` is a `Keyring`, or the path of a file of keys: this docket then signs
-    what it stores, and refuses what is not signed. `encrypt` encrypts it, too. `accept` names what
-    this docket reads besides what it writes: codecs, and `"unsigned"`.
+    `codec` is how arguments and results are stored, `"pickle"` or `"json"`; `exceptions` are the
+    types that `"json"` raises again. With `signing`, a `Keyring` or a file of keys, this docket
+    signs what it stores and refuses what is not signed; `encrypt` encrypts it, too. `accept` names
+    what it reads besides what it writes: codecs, and `"unsigned"`.
     """
 
     # Names
