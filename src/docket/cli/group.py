@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from docket.cli.failures import explain
-from docket.cli.streams import accept_every_character, discard_output
+from docket.cli.standard_output import accept_every_character, discard_output
 
 
 @dataclass(frozen=True)

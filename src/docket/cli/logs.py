@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from docket.cli.streams import discard_output
+from docket.cli.standard_output import discard_output
 
 
 class Level(enum.StrEnum):

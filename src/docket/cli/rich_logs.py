@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import docket.worker
-from docket.cli.streams import discard_output
+from docket.cli.standard_output import discard_output
 
 
 class LogConsole(Console):

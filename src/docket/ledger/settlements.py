@@ -148,7 +148,7 @@ def finish(
 
 def as_chain_end(ending: Settlement) -> Settlement:
     """The same ending for an automatic task that workers must
-    not schedule again until a newer deployment starts."""
+    not schedule again until a newer deploy starts."""
     if isinstance(ending.item, FinishItem) and ending.item.purpose == PLAIN:
         ending.item = ending.item._replace(purpose=ENDS_CHAIN)
     return ending

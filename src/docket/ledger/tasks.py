@@ -113,7 +113,7 @@ class TaskVerbs(ScriptCalls):
         return (await self.count()).unfinished
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
-        """Decides for each automatic task whether a worker of this deployment schedules it."""
+        """Decides for each automatic task whether a worker of this deploy schedules it."""
         reply = await self.ask("seed", (deploy, [text_bytes(name) for name in names]))
         return [Seed(code) for code in reply]
 
