@@ -181,7 +181,7 @@ def load_object(path: str) -> Any:
         return getattr(module, attribute)
     except AttributeError:
         hint = did_you_mean(attribute, dir(module))
-        raise AttributeError(f"module {module_name!r} has no {attribute!r} (asked for by {path!r}){hint}") from None
+        raise AttributeError(f"module {module_name!r} has no {attribute!r} (in {path!r}){hint}") from None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

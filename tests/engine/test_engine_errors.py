@@ -81,8 +81,8 @@ def test_a_server_that_does_not_start_is_quoted(harness: Any, monkeypatch: pytes
     broken = program(harness.root / "broken-server", "#!/bin/sh\necho out of order\nexit 7\n")
     monkeypatch.setenv("DOCKET_SERVER", str(broken))
     assert "broken-server did not start in " in message_of(harness.engine().start)
-    assert "its last words: out of order" in message_of(harness.engine().start)
-    assert "its last words: out of order" in message_of(lambda: memory_engine("a"))
+    assert "the end of its log: out of order" in message_of(harness.engine().start)
+    assert "the end of its log: out of order" in message_of(lambda: memory_engine("a"))
 
 
 def test_data_that_the_server_cannot_read(harness: Any) -> None:
@@ -98,7 +98,7 @@ def test_data_that_the_server_cannot_read(harness: Any) -> None:
 def test_a_file_in_the_way_of_the_folder(harness: Any, below: bool) -> None:
     harness.folder.write_text("not a folder")
     folder = harness.folder / "below" if below else harness.folder
-    assert "a file is in its way: name another folder" in message_of(harness.engine(folder).start)
+    assert "a file has that name: name another folder" in message_of(harness.engine(folder).start)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is a place where nobody may write")

@@ -17,5 +17,5 @@ def check_max_losses(what: str, count: Any) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"{what}: a number of losses is an int, not {type(count).__name__}")
     if not 1 <= count <= MOST_LOSSES:
-        raise ValueError(f"{what}: {count} is not from 1 to {MOST_LOSSES}")
+        raise ValueError(f"{what}: {count} must be from 1 to {MOST_LOSSES}")
     return count

@@ -62,7 +62,9 @@ class BoundedCredentials(CredentialProvider):
             self.in_loops = False
         found = await self._answer(asyncio.wrap_future(self._begin_in_thread()))
         if found is None:
-            raise RedisConnectionError(f"{type(self._provider).__name__} implements no method that gives credentials")
+            raise RedisConnectionError(
+                f"{type(self._provider).__name__} does not implement a method that returns credentials"
+            )
         return found
 
     def get_credentials(self) -> Login:

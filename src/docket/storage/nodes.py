@@ -162,7 +162,7 @@ def first_answer(
     deadline = time.monotonic() + patience
     share = patience / (len(addresses) + 1)
     waiting, asked = list(addresses), dict[Future[T], NodeAddress]()
-    trouble: Exception = RedisConnectionError("none is known")
+    trouble: Exception = RedisConnectionError("no address is known")
     while (waiting or asked) and (left := deadline - time.monotonic()) > 0:
         if waiting:
             address = waiting.pop(0)

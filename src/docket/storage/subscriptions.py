@@ -159,7 +159,7 @@ class Subscriptions:
                     # Anybody may publish anything. One message must not end the connection of all
                     # listeners.
                     if self.ignored.note("something that its listener cannot read"):
-                        logger.exception("docket %s: the listener failed so", escaped(self._name))
+                        logger.exception("docket %s: a listener failed on a message", escaped(self._name))
         elif kind == b"subscribe":
             # A channel that was unsubscribed and subscribed again has two answers. The last one
             # counts.

@@ -120,7 +120,7 @@ def _parse_sentinel(url: str) -> Address:
     path = [unquote(piece) for piece in parts.path.split("/") if piece]
     if not path or not hosts:
         raise UnknownScheme(
-            f"a sentinel URL reads redis+sentinel://host:port/service/database, not {hide_password(url)!r}"
+            f"a sentinel URL has the form redis+sentinel://host:port/service/database, not {hide_password(url)!r}"
         )
     options = _options(f"redis://{login + '@' if login else ''}sentinel/0?{parts.query}")
     options = {k: v for k, v in options.items() if k not in ("host", "port", "db")}

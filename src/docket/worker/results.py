@@ -97,7 +97,7 @@ class Results:
                     patience *= 2
                     if clock.is_over:
                         logger.error(
-                            "%s bytes for task %r could not be stored for %.0f s; the task goes back to be run again",
+                            "%s bytes for task %r could not be stored for %.0f s; the task is requeued and runs again",
                             f"{len(payload.data):,}", run.key, clock.seconds,
                         )  # fmt: skip
                         raise asyncio.CancelledError("docket: the result cannot be stored") from error

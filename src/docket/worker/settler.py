@@ -235,4 +235,4 @@ def _report(item: Item, answer: SettleResult) -> None:
     try:
         item.on_answer(answer)
     except Exception:
-        logger.exception("after settling task %r", item.settlement.key)
+        logger.exception("the report of the end of task %r failed", item.settlement.key)

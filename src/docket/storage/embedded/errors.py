@@ -26,7 +26,7 @@ def explained(error: OSError, folder: Path) -> EngineError:
     if error.errno in _FORBIDDEN:
         return EngineError(f"cannot write in {folder} ({reason}): name a folder that this user may write to")
     if error.errno in _NOT_A_FOLDER:
-        return EngineError(f"{folder} cannot be a folder, a file is in its way: name another folder")
+        return EngineError(f"{folder} cannot be a folder, because a file has that name: name another folder")
     if error.errno in _NO_LOCKS:
         return EngineError(f"no file locks in {folder} ({reason}): name a folder on a local disk")
     return EngineError(f"cannot use the folder {folder} ({reason}): name a folder that this user may write to")
@@ -40,4 +40,4 @@ def failed_to_start(binary: Path, folder: Path, last_words: str) -> EngineError:
     """The server ended before it answered. The last lines of its log explain it best."""
     if "No space left on device" in last_words:
         return disk_full(folder)
-    return EngineError(f"{binary} did not start in {folder}; its last words: {last_words or '(none)'}")
+    return EngineError(f"{binary} did not start in {folder}; the end of its log: {last_words or '(none)'}")
