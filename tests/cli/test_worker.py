@@ -145,7 +145,7 @@ def test_log_lines_for_programs_are_objects(url: str, start: Start, docket_comma
 
 def test_the_logging_level_silences_the_rest(url: str, shop: str, start: Start, docket_command: Command) -> None:
     docket_command("tasks", "trace", "hello", "--url", url)
-    worker = start("worker", "--url", url, "--tasks", shop, "--until-finished", "--logging-level", "warning")
+    worker = start("worker", "--url", url, "--tasks", shop, "--until-finished", "--logging-level", "error")
     assert worker.ends() == 0
     assert worker.output == ""
 
