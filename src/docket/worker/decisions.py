@@ -30,7 +30,7 @@ from .endings import Endings
 from .left_tasks import LeftTasks
 from .outcome import CANCELLED, CLOSED, GIVEN_UP, SUCCEEDED, Counters, Outcome, counters_of
 from .redelivery_delays import RedeliveryDelays
-from .run_limits import SPENT, RunLimits
+from .run_counts import SPENT, RunCounts
 from .runs import CancelReason, Run
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def requeue_delay_ms() -> float:
 class Decisions:
     """Makes the outcome of each run of one worker."""
 
-    def __init__(self, worker: Worker, endings: Endings, limits: RunLimits, left_tasks: LeftTasks) -> None:
+    def __init__(self, worker: Worker, endings: Endings, run_counts: RunCounts, left_tasks: LeftTasks) -> None:
         self._worker = worker
         self._report = worker.reporter
-        self._limits = limits
+        self._run_counts = run_counts
         self._redelivery = RedeliveryDelays(duration_ms(worker.redelivery_timeout))
         self._left_tasks = left_tasks
         self._endings = endings
@@ -96,7 +96,7 @@ class Decisions:
             return Outcome(requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True), execution, error=ended.exception)
         # The next run that the behaviours want. If they want none, the body may have asked for one
         # with `execution.schedule()`.
-        cut_off = execution.next_run is not None and self._limits.is_spent(run.key)
+        cut_off = execution.next_run is not None and self._run_counts.is_spent(run.key)
         next_run = None if cut_off else execution.next_run
         # The task has attempts left, so it has not failed.
         cancelled = retried and cut_off
@@ -141,7 +141,7 @@ class Decisions:
     async def _blocked(self, run: Run, blocked: AdmissionBlocked) -> Outcome:
         execution = run.execution
         if blocked.handled or blocked.reschedule:
-            self._limits.take_back(run.key)
+            self._run_counts.take_back(run.key)
         if blocked.handled:
             self._report.blocked(execution, blocked.reason, "it waits")
             if execution.next_run is not None:
@@ -168,7 +168,7 @@ class Decisions:
         """A dropped task ends. A perpetual task skips only this run."""
         execution = run.execution
         perpetual = governing(plan_for(execution.function), execution, Perpetual)
-        if perpetual is not None and not self._limits.is_spent(run.key):
+        if perpetual is not None and not self._run_counts.is_spent(run.key):
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
         if next_run is None:

@@ -13,7 +13,7 @@ from docket.model.states import ExecutionState
 from .results import Results
 from .run_endings import RunEndings
 from .runs import Run
-from .write_limits import WriteLimits
+from .write_patience import WritePatience
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -23,13 +23,13 @@ class Endings:
     """Makes the final settlements of one worker's runs. A large value is stored before the
     settlement that refers to it."""
 
-    def __init__(self, worker: Worker, write_limits: WriteLimits) -> None:
+    def __init__(self, worker: Worker, write_patience: WritePatience) -> None:
         self._worker = worker
         self._ttl_ms = worker.docket.ledger.ttl_ms
         self._max_payload = worker.docket.max_payload
         self._payloads = worker.docket.payloads
         self._nothing = Ending(worker.name).pack()
-        self.results: Results = Results(worker.docket, write_limits)
+        self.results: Results = Results(worker.docket, write_patience)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 
     async def of(self, run: Run, ended: TaskOutcome, has_progress: bool) -> Settlement:
@@ -114,6 +114,6 @@ class SignedEndings(Endings):
         )
 
 
-def endings_of(worker: Worker, write_limits: WriteLimits) -> Endings:
+def endings_of(worker: Worker, write_patience: WritePatience) -> Endings:
     kind = SignedEndings if worker.docket.payloads.signs else Endings
-    return kind(worker, write_limits)
+    return kind(worker, write_patience)

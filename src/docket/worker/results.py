@@ -17,7 +17,7 @@ from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_p
 from docket.model.states import ExecutionState
 
 from .runs import Run
-from .write_limits import WriteLimits
+from .write_patience import WritePatience
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -25,9 +25,9 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 class Results:
     """Puts a value into its ending, or stores it and puts a reference to it into the ending."""
 
-    def __init__(self, docket: Docket, limits: WriteLimits) -> None:
+    def __init__(self, docket: Docket, write_patience: WritePatience) -> None:
         self._docket = docket
-        self._limits = limits
+        self._write_patience = write_patience
         self._ttl_ms = docket.ledger.ttl_ms
 
     def seal(self, run: Run, result: Any) -> bytes:
@@ -84,7 +84,7 @@ class Results:
         lease is renewed: then the task is requeued.
         """
         patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
-        clock = self._limits.clock(len(payload.data))
+        clock = self._write_patience.clock(len(payload.data))
         run.storing_since = time.monotonic()
         try:
             while True:

@@ -31,7 +31,7 @@ from .calling import call
 from .decisions import Decisions
 from .loader import Loader
 from .outcome import CLOSED, Outcome
-from .run_limits import SPENT, RunLimits
+from .run_counts import SPENT, RunCounts
 from .run_settler import RunSettler
 from .runs import CancelReason, Run, Runs
 from .slots import Slots
@@ -54,7 +54,7 @@ class Runner:
         runs: Runs,
         slots: Slots,
         decisions: Decisions,
-        run_limits: RunLimits,
+        run_counts: RunCounts,
         run_settler: RunSettler,
         unknown_functions: UnknownFunctions,
     ) -> None:
@@ -66,7 +66,7 @@ class Runner:
         self._registration = registration
         self._runs = runs
         self._decisions = decisions
-        self._limits = run_limits
+        self._run_counts = run_counts
         self._run_settler = run_settler
         self._unknown_functions = unknown_functions
         self._task_prefix = f"{worker.docket.name} - task:"
@@ -191,7 +191,7 @@ class Runner:
         if not strikes.is_empty and strikes.is_stricken(run.execution):
             self._report.struck(run.execution)
             return self._decisions.not_admitted(run, "struck")
-        if self._limits.is_spent(run.key):
+        if self._run_counts.is_spent(run.key):
             return self._decisions.not_admitted(run, SPENT)
         return None
 
@@ -219,7 +219,7 @@ class Runner:
         execution, resolved = run.execution, None
         result: Any = None
         error: BaseException | None = None
-        self._limits.count(run.key)
+        self._run_counts.count(run.key)
         began = time.perf_counter()
         try:
             plan = plan_for(execution.function)

@@ -16,7 +16,7 @@ from docket.ledger.batcher import BATCH_BYTES, batch_end
 from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS
 
-from .write_limits import StuckClock, WriteLimits
+from .write_patience import StuckClock, WritePatience
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -61,9 +61,9 @@ class Settler:
     cancels every task, and the endings must still be written.
     """
 
-    def __init__(self, ledger: Ledger, name: str, limits: WriteLimits, *, offers: SlotOffers) -> None:
+    def __init__(self, ledger: Ledger, name: str, write_patience: WritePatience, *, offers: SlotOffers) -> None:
         self._ledger = ledger
-        self._limits = limits
+        self._write_patience = write_patience
         self._outages = ledger.server.outages
         self._name = name
         self._waiting: list[Item] = []
@@ -190,14 +190,14 @@ class Settler:
         the requeue does not arrive either, the worker gives up its lease.
         """
         if item.stuck is None:
-            item.stuck = self._limits.clock(item.settlement.weight)
+            item.stuck = self._write_patience.clock(item.settlement.weight)
         if not item.stuck.is_over:
             return [item]
         key, seconds = item.settlement.key, item.stuck.seconds
         if item.is_last_resort:
             logger.error("task %r could not be requeued for %.0f s; the worker gives up its lease", key, seconds)
             _report(item, SettleResult.LOST)
-            self._limits.give_up_lease()
+            self._write_patience.give_up_lease()
             return []
         logger.error(
             "the ending of task %r could not be written for %.0f s; the task is requeued and runs again", key, seconds

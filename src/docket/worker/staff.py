@@ -28,7 +28,7 @@ from .left_tasks import LeftTasks
 from .lifecycles import lifecycles
 from .pending_cancels import clear_pending_cancels
 from .registration import Registration
-from .run_limits import RunLimits
+from .run_counts import RunCounts
 from .run_settler import RunSettler
 from .runner import Runner
 from .runs import Runs
@@ -43,7 +43,7 @@ from .stager import Stager
 from .threads import Threads
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
-from .write_limits import WriteLimits
+from .write_patience import WritePatience
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -92,18 +92,18 @@ class Staff:
             ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
         )
         self.drain: Drain = Drain(self.runs, worker.grace_period.total_seconds(), self.registration)
-        self.write_limits: WriteLimits = WriteLimits(self.lease_ms / 1000, self.registration)
-        self.settler: Settler = Settler(ledger, docket.name, self.write_limits, offers=self)
+        self.write_patience: WritePatience = WritePatience(self.lease_ms / 1000, self.registration)
+        self.settler: Settler = Settler(ledger, docket.name, self.write_patience, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
-        run_limits, endings = RunLimits(worker.run_limits), endings_of(worker, self.write_limits)
+        run_counts, endings = RunCounts(worker.run_limits), endings_of(worker, self.write_patience)
         self.run_settler: RunSettler = RunSettler(self.runs, self.slots, self.settler, worker.reporter)
         self.runner: Runner = Runner(
             worker,
             self.registration,
             self.runs,
             self.slots,
-            Decisions(worker, endings, run_limits, LeftTasks(self.slots)),
-            run_limits,
+            Decisions(worker, endings, run_counts, LeftTasks(self.slots)),
+            run_counts,
             self.run_settler,
             self.unknown_functions,
         )

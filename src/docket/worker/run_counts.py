@@ -1,4 +1,4 @@
-"""How often `run_at_most` lets each key run."""
+"""Counts runs for `run_at_most`, which says how often each key may run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 SPENT = "run_at_most allows no further run"
 
 
-class RunLimits:
-    """Counts the runs of the keys that have a limit."""
+class RunCounts:
+    """Counts the runs of the keys that `run_at_most` names."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most

@@ -22,7 +22,7 @@ class KeptLease(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteLimits:
+class WritePatience:
     """Creates a clock for each write that fails."""
 
     lease_seconds: float
