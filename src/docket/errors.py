@@ -107,7 +107,14 @@ class WorkerLost(DocketError, RuntimeError):
 
 
 class TaskFailed(DocketError, RuntimeError):
-    """The task failed with an exception that could not be stored; the message shows it."""
+    """The task failed with an exception that could not be stored, or that this docket does not
+    raise again; the message shows it.
+
+    With `codec="json"`, `type_name` is the full name of its type and `traceback` its traceback.
+    """
+
+    type_name: str | None = None
+    traceback: str | None = None
 
 
 class ResultExpired(DocketError, LookupError, TimeoutError):

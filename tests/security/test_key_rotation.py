@@ -43,13 +43,23 @@ INTRODUCTION: list[dict[str, Any]] = [
     {"signing": Keyring({"old": OLD}), "accept": {"unsigned"}},
     {"signing": Keyring({"old": OLD})},
 ]
+MIGRATION: list[dict[str, Any]] = [
+    {},
+    {"accept": {"json"}},
+    {"codec": "json", "accept": {"pickle"}},
+    {"codec": "json"},
+]
 ENCRYPTION: list[dict[str, Any]] = [
     {"signing": Keyring({"old": OLD})},
     {"signing": Keyring({"old": OLD}), "encrypt": True},
 ]
 
 
-@pytest.mark.parametrize("steps", [ROTATION, INTRODUCTION, ENCRYPTION], ids=["rotation", "introduction", "encryption"])
+@pytest.mark.parametrize(
+    "steps",
+    [ROTATION, INTRODUCTION, ENCRYPTION, MIGRATION],
+    ids=["rotation", "introduction", "encryption", "migration"],
+)
 async def test_a_mixed_fleet_loses_nothing_at_any_step(name: str, url: str, steps: list[dict[str, Any]]) -> None:
     number = 0
     for before, after in itertools.pairwise(steps):

@@ -10,6 +10,7 @@ from docket.model.states import STATE_NUMBERS, ExecutionState
 RESULT, ERROR = 1, 2
 _MOST = 2**64 - 1
 _RUN = struct.Struct("<QBB")
+_LENGTH = struct.Struct("<I").pack
 
 
 def call_address(key: str, function_name: str) -> bytes:
@@ -22,5 +23,8 @@ def ending_address(key: str, epoch: int, state: ExecutionState, kind: int) -> by
 
 
 def _text(text: str) -> bytes:
-    data = text.encode("utf-8", "surrogatepass")
-    return len(data).to_bytes(4, "little") + data
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass")
+    return _LENGTH(len(data)) + data

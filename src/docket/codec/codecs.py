@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from .json_codec import JsonCodec
 from .pickle_codec import PickleCodec
 
 Function = Callable[..., Any]
@@ -40,12 +41,15 @@ class Codec(Protocol):
 
 PICKLE: Codec = PickleCodec()
 # The ids of all codecs of this release, by name.
-CODEC_IDS: dict[str, int] = {"pickle": PICKLE.id}
+CODEC_IDS: dict[str, int] = {PickleCodec.name: PickleCodec.id, JsonCodec.name: JsonCodec.id}
 
 
 def codec_named(name: str, exceptions: Iterable[type[Exception]] = ()) -> Codec:
-    """Raises ValueError for an unknown name."""
+    """Raises ValueError for an unknown name, and MissingPackage if its package is not installed.
+    `exceptions` are the types that the codec may raise again."""
     if name == PICKLE.name:
         return PICKLE
+    if name == JsonCodec.name:
+        return JsonCodec(exceptions)
     known = ", ".join(map(repr, CODEC_IDS))
     raise ValueError(f"{name!r} is not a codec: use one of {known}")

@@ -54,12 +54,18 @@ class Encrypter:
         secret = self._secrets[purpose].get(id)
         if secret is None:
             raise unknown_key(id)
+        return self._decrypted(secret, address, data, start)
+
+    def open_own(self, purpose: bytes, address: bytes, data: bytes, start: int) -> bytes:
+        """The same for a payload of the key that encrypts. Its nonce begins at `start`."""
+        return self._decrypted(self._own_secrets[purpose], address, data, start)
+
+    def _decrypted(self, secret: bytes, address: bytes, data: bytes, start: int) -> bytes:
         nonce, ciphertext = data[start : start + _NONCE], data[start + _NONCE :]
         try:
-            cipher = self._cipher(secret, nonce)
-            return cipher.decrypt(nonce[_HALF_NONCE:], ciphertext, address + data[:start])
+            return self._cipher(secret, nonce).decrypt(nonce[_HALF_NONCE:], ciphertext, address + data[:start])
         except (self._invalid_tag, ValueError):
-            raise forged(id) from None
+            raise forged() from None
 
     def _cipher(self, secret: bytes, nonce: bytes) -> Any:
         return self._aes_gcm(blake2b(nonce[:_HALF_NONCE], key=secret, digest_size=32).digest())

@@ -21,19 +21,15 @@ class Envelopes:
         self._signer = Signer(keyring, docket) if keyring is not None else None
         # Made when the first encrypted payload arrives, unless this docket encrypts itself.
         self._encrypter = Encrypter(keyring, docket) if keyring is not None and encrypt else None
-        self._sealer: Signer | Encrypter | None = self._encrypter or self._signer
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether this docket seals without a key."""
-        return self._sealer is None
+        # None if this docket seals without a key.
+        self.sealer: Signer | Encrypter | None = self._encrypter or self._signer
 
     def header(self, codec_id: int) -> bytes:
-        return header(codec_id) if self._sealer is None else self._sealer.header(codec_id)
+        return header(codec_id) if self.sealer is None else self.sealer.header(codec_id)
 
     def seal(self, purpose: bytes, address: bytes, head: bytes, body: bytes) -> bytes:
         """`head` ends with the header."""
-        return head + body if self._sealer is None else self._sealer.seal(purpose, address, head, body)
+        return head + body if self.sealer is None else self.sealer.seal(purpose, address, head, body)
 
     def open(self, purpose: bytes, address: bytes, data: bytes, at: int = 0) -> tuple[int, bytes]:
         """The codec and the body of the payload whose envelope begins at `at`. Everything before

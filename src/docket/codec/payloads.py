@@ -49,10 +49,11 @@ class Payloads:
         accepted = [codec_named(name, exceptions) for name in accept if name != UNSIGNED]
         self._codecs = {known.id: known for known in (self.codec, *accepted)}
         self._envelopes = Envelopes(docket, keyring, encrypt=encrypt, accepts_unsigned=UNSIGNED in accept)
-        self._is_plain = self._envelopes.are_plain
+        # None if this docket seals without a key.
+        self._sealer = self._envelopes.sealer
         self._header = self._envelopes.header(self.codec.id)
         # Whether this docket may open calls that it would seal otherwise.
-        self.reads_others: bool = not self._is_plain or len(self._codecs) > 1
+        self.reads_others: bool = self.signs or len(self._codecs) > 1
         self._call_header = _NO_TRACE + self._header
         # Plain envelopes of accepted codecs are opened without further checks.
         known = self._codecs.values() if self._envelopes.accepts_plain else ()
@@ -61,7 +62,7 @@ class Payloads:
     @property
     def signs(self) -> bool:
         """Whether this docket signs or encrypts. Then every result is sealed, even None."""
-        return not self._is_plain
+        return self._sealer is not None
 
     @property
     def accepts_unsigned(self) -> bool:
@@ -85,9 +86,9 @@ class Payloads:
         """Raises Unserializable if the arguments cannot be stored."""
         body = self.codec.encode_call(function, args, kwargs)
         head = _trace_headers(trace_context) + self._header if trace_context else self._call_header
-        if self._is_plain:
+        if self._sealer is None:
             return head + body
-        return self._envelopes.seal(CALL, call_address(key, function_name), head, body)
+        return self._sealer.seal(CALL, call_address(key, function_name), head, body)
 
     def seal_pickled_call(
         self, key: str, function_name: str, args: bytes, kwargs: bytes, trace_context: dict[str, str]
@@ -123,9 +124,9 @@ class Payloads:
     def seal_result(self, key: str, epoch: int, state: ExecutionState, function: Function | None, value: Any) -> bytes:
         """Raises Unserializable if the value cannot be stored."""
         body = self.codec.encode_result(function, value)
-        if self._is_plain:
+        if self._sealer is None:
             return self._header + body
-        return self._envelopes.seal(ENDING, ending_address(key, epoch, state, RESULT), self._header, body)
+        return self._sealer.seal(ENDING, ending_address(key, epoch, state, RESULT), self._header, body)
 
     def open_result(self, key: str, epoch: int, state: ExecutionState, function: Function | None, data: bytes) -> Any:
         """Raises Undecodable."""
@@ -140,9 +141,9 @@ class Payloads:
     ) -> bytes:
         """The exception itself if it can be stored in `most` bytes, otherwise its text."""
         body = self.codec.encode_error(error, most)
-        if self._is_plain:
+        if self._sealer is None:
             return self._header + body
-        return self._envelopes.seal(ENDING, ending_address(key, epoch, state, ERROR), self._header, body)
+        return self._sealer.seal(ENDING, ending_address(key, epoch, state, ERROR), self._header, body)
 
     def open_error(self, key: str, epoch: int, state: ExecutionState, data: bytes) -> Exception:
         """Raises Undecodable."""
@@ -168,6 +169,8 @@ class Payloads:
         return strike
 
     def _open(self, purpose: bytes, address: bytes, data: bytes, at: int = 0) -> tuple[Codec, bytes]:
+        if self._sealer is not None and data.startswith(self._header, at):
+            return self.codec, self._sealer.open_own(purpose, address, data, at + len(self._header))
         codec_id, body = self._envelopes.open(purpose, address, data, at)
         codec = self._codecs.get(codec_id)
         if codec is not None:

@@ -45,8 +45,7 @@ class Signer:
     def seal(self, purpose: bytes, address: bytes, head: bytes, body: bytes) -> bytes:
         """The payload. `head` ends with the header."""
         digest = self._own_states[purpose].copy()
-        digest.update(address + head)
-        digest.update(body)
+        digest.update(address + head + body)
         return head + digest.digest() + body
 
     def open(self, purpose: bytes, address: bytes, data: bytes, at: int) -> bytes:
@@ -58,13 +57,21 @@ class Signer:
         state = self._states[purpose].get(id)
         if state is None:
             raise unknown_key(id)
-        end = start + TAG_SIZE
-        digest = state.copy()
-        digest.update(address + data[:start])
-        digest.update(memoryview(data)[end:])
-        if not compare_digest(digest.digest(), data[start:end]):
-            raise forged(id)
-        return data[end:]
+        return _verified(state, address, data, start)
+
+    def open_own(self, purpose: bytes, address: bytes, data: bytes, start: int) -> bytes:
+        """The same for a payload of the key that signs. Its tag begins at `start`."""
+        return _verified(self._own_states[purpose], address, data, start)
+
+
+def _verified(state: Any, address: bytes, data: bytes, start: int) -> bytes:
+    end = start + TAG_SIZE
+    body = data[end:]
+    digest = state.copy()
+    digest.update(address + data[:start] + body)
+    if not compare_digest(digest.digest(), data[start:end]):
+        raise forged()
+    return body
 
 
 def packed_id(id: str) -> bytes:
@@ -84,10 +91,8 @@ def unknown_key(id: bytes) -> UnknownKey:
     return UnknownKey(f"the payload is sealed with key {_shown(id)}, which this process does not have")
 
 
-def forged(id: bytes) -> PayloadRefused:
-    return PayloadRefused(
-        f"the tag of the payload does not hold (key {_shown(id)}): it was changed, or it was sealed for another task"
-    )
+def forged() -> PayloadRefused:
+    return PayloadRefused("the tag of the payload does not hold: it was changed, or it was sealed for another task")
 
 
 def _shown(id: bytes) -> str:
