@@ -1,5 +1,7 @@
-"""Fixtures shared by every test."""
+"""Fixtures shared by every test, and the choice of the servers that tests run on (`--servers`)."""
 
+import itertools
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
@@ -11,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from docket import Docket, Worker
+from docket.testing.servers import Cluster, Sentinels, ServerGroup, ServerNotFound, ServerProcess, find_binary
 
 from .running import worker_for
 
@@ -18,6 +21,66 @@ from .running import worker_for
 # start inherits that: no test could be interrupted by Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+GROUPS: dict[str, type[ServerGroup]] = {"cluster": Cluster, "sentinel": Sentinels}
+_databases = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--servers",
+        default="",
+        help="the servers of the tests: a program (redis-6.2, redis-7, valkey-9), or cluster or sentinel, "
+        "which a program may follow (cluster:redis-7). Default: docket's own engine",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A program becomes docket's own engine, so that every test runs on it."""
+    _, program = chosen_servers(config)
+    if program:
+        try:
+            os.environ["DOCKET_SERVER"] = str(find_binary(program).path)
+        except ServerNotFound as error:
+            raise pytest.UsageError(f"--servers: {error}") from error
+
+
+def chosen_servers(config: pytest.Config) -> tuple[str, str]:
+    """The kind of group, if the tests run on one, and the program."""
+    kind, _, program = str(config.getoption("--servers")).partition(":")
+    return (kind, program) if kind in GROUPS else ("", kind)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not chosen_servers(config)[0]:
+        return
+    no_clock = pytest.mark.skip(reason="a Clock needs a docket on memory://")
+    for item in items:
+        if "clock" in getattr(item, "fixturenames", ()):
+            item.add_marker(no_clock)
+
+
+@pytest.fixture(scope="session")
+def server_group(pytestconfig: pytest.Config) -> Iterator[ServerGroup | None]:
+    """The cluster or the sentinels of this test process, if the tests run on them."""
+    kind = chosen_servers(pytestconfig)[0]
+    if not kind:
+        yield None
+        return
+    with GROUPS[kind]() as group:
+        yield group
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[ServerProcess]:
+    """The `redis-server` of this machine, one for each test process."""
+    try:
+        server = ServerProcess("--databases", "10000", binary="redis", tcp=True)
+    except ServerNotFound:
+        pytest.skip("no redis-server on this machine")
+    with server:
+        yield server
 
 
 class ForWhoeverListens(SpanProcessor):
@@ -56,9 +119,9 @@ def name() -> str:
 
 
 @pytest.fixture
-def url(name: str) -> str:
-    """A database of its own on the embedded server."""
-    return f"memory://{name}"
+def url(name: str, server_group: ServerGroup | None) -> str:
+    """A database of its own: on the embedded server, or on the servers that were chosen."""
+    return f"memory://{name}" if server_group is None else server_group.database_url(next(_databases))
 
 
 @pytest.fixture

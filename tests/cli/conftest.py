@@ -7,18 +7,16 @@ import itertools
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 from typer.testing import CliRunner, Result
 
 from docket.cli import app
 from docket.storage.embedded import memory_engine
+from docket.testing.servers import ServerProcess
 
 from .processes import Process
 
@@ -84,41 +82,6 @@ def start(folder: Path, processes: list[Process]) -> Start:
     return Start(folder, processes)
 
 
-@pytest.fixture(scope="session")
-def redis_port() -> Iterator[int | None]:
-    """A redis-server of this test process; None where there is none to run."""
-    binary = shutil.which("redis-server")
-    if binary is None:
-        yield None
-        return
-    port = unused_port()
-    server = subprocess.Popen(
-        [binary, "--port", str(port), "--save", "", "--appendonly", "no", "--databases", "1000", "--bind", "127.0.0.1"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for_redis(port, server)
-        yield port
-    finally:
-        server.kill()
-        server.wait(SECONDS)
-
-
-def _wait_for_redis(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
-    with redis.Redis(port=port) as client:
-        while True:
-            try:
-                client.ping()
-                return
-            except redis.RedisError:
-                assert server.poll() is None, "redis-server ended"
-                assert time.monotonic() < deadline, "redis-server does not answer"
-                time.sleep(0.01)
-
-
 def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -133,13 +96,12 @@ def url() -> str:
 
 
 @pytest.fixture(params=["embedded", "redis"])
-def any_url(request: pytest.FixtureRequest, redis_port: int | None, folder: Path) -> str:
+def any_url(request: pytest.FixtureRequest, folder: Path) -> str:
     """The same on an embedded engine of its own, and on Redis over TCP."""
     if request.param == "embedded":
         return f"embedded://{folder}/engine"
-    if redis_port is None:
-        pytest.skip("no redis-server on this machine")
-    return f"redis://localhost:{redis_port}/{1 + next(_numbers) % 999}"
+    redis_server: ServerProcess = request.getfixturevalue("redis_server")
+    return f"redis://localhost:{redis_server.port}/{1 + next(_numbers) % 999}"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from docket import Docket
+from docket.testing.servers import ServerProcess
 from tests.waiting import eventually_blocking
 
 from .conftest import Command, Start
@@ -160,10 +161,8 @@ def test_what_keeps_processes_from_starting_is_said_once(
     assert words in supervisor.output
 
 
-def test_the_password_is_on_no_command_line_but_the_users(redis_port: int | None, start: Start) -> None:
-    if redis_port is None:
-        pytest.skip("no redis-server on this machine")
-    supervisor = start("worker", *TWO, DOCKET_URL=f"redis://default:s3cret@localhost:{redis_port}/0")
+def test_the_password_is_on_no_command_line_but_the_users(redis_server: ServerProcess, start: Start) -> None:
+    supervisor = start("worker", *TWO, DOCKET_URL=f"redis://default:s3cret@localhost:{redis_server.port}/0")
     eventually_blocking(lambda: len(supervisor.children()) == 2, "both run")
     for child in supervisor.children():
         assert "s3cret" not in " ".join(child.cmdline())

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from docket.testing.servers import ServerProcess
 from tests.waiting import eventually_blocking
 
 from .conftest import Command, Start, unused_port
@@ -59,10 +60,8 @@ def test_memory_is_good_enough_for_a_worker(start: Start) -> None:
     assert "at memory:// (valkey" in worker.output
 
 
-def test_a_password_is_not_shown(redis_port: int | None, start: Start) -> None:
-    if redis_port is None:
-        pytest.skip("no redis-server on this machine")
-    worker = start("worker", "--url", f"redis://default:s3cret@localhost:{redis_port}/0", "--until-finished")
+def test_a_password_is_not_shown(redis_server: ServerProcess, start: Start) -> None:
+    worker = start("worker", "--url", f"redis://default:s3cret@localhost:{redis_server.port}/0", "--until-finished")
     worker.ends()
     assert "redis://default:***@localhost" in worker.output
     assert "s3cret" not in worker.output

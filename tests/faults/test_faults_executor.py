@@ -4,22 +4,19 @@ every thread of it blocked, docket works as usual."""
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
-import socket
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from docket import Docket, Worker
 from docket.errors import ServerUnreachable
 from docket.storage import hosts
-from tests.waiting import WAIT_LIMIT, ends, eventually, eventually_blocking
+from docket.testing.servers import find_binaries, make_certificates
+from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from .conftest import Harness
 from .counted_tasks import working
@@ -133,48 +130,15 @@ async def test_a_resolver_that_fails_or_is_silent_costs_no_lease(
     assert starts == 1
 
 
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A self-signed certificate for that host name, and its key."""
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert),
-         "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return cert, key
-
-
-@pytest.fixture
-def tls_server(folder: Path) -> Iterator[tuple[int, Path]]:
-    """The port of a server that speaks TLS, and its certificate for `localhost`."""
-    binary = shutil.which("redis-server")
+async def test_tls_verifies_the_name_and_not_the_address(harness: Harness) -> None:
+    binary = next((binary for binary in find_binaries() if binary.speaks_tls), None)
     if binary is None or shutil.which("openssl") is None:
-        pytest.skip("no redis-server or no openssl on this machine")
-    cert, key = certificate(folder, "localhost")
-    port = random.randrange(12_000, 22_000)
-    words = ["--port", "0", "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key)]
-    words += ["--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--save", "", "--dir", str(folder)]
-    process = subprocess.Popen([binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        with socket.socket() as probe:
-
-            def has_started() -> bool:
-                if process.poll() is not None:
-                    pytest.skip("this redis-server does not speak TLS")
-                return probe.connect_ex(("127.0.0.1", port)) == 0
-
-            eventually_blocking(has_started, "the server has started")
-        yield port, cert
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def test_tls_verifies_the_name_and_not_the_address(harness: Harness, tls_server: tuple[int, Path]) -> None:
-    port, cert = tls_server
-    options = f"ssl_ca_certs={cert}&ssl_check_hostname=true"
+        pytest.skip("no server with TLS or no openssl on this machine")
+    certificates = make_certificates(harness.folder, "DNS:localhost")
+    server = harness.server(binary=binary, certificates=certificates)
+    options = f"ssl_ca_certs={certificates.authority}"
     async with blocked_executor(), asyncio.timeout(SECONDS):
-        async with Docket(harness.name, f"rediss://localhost:{port}/0?{options}") as docket:
+        async with Docket(harness.name, f"rediss://localhost:{server.port}/0?{options}") as docket:
             docket.register(double)
             async with Worker(docket) as worker:
                 execution = await docket.add(double)(2)
@@ -184,5 +148,5 @@ async def test_tls_verifies_the_name_and_not_the_address(harness: Harness, tls_s
                 assert client.execute_command("PING") == b"PONG"
                 client.close()
         with pytest.raises(ServerUnreachable, match="certificate"):
-            async with Docket(harness.name, f"rediss://127.0.0.1:{port}/0?{options}"):
+            async with Docket(harness.name, f"rediss://127.0.0.1:{server.port}/0?{options}"):
                 pass

@@ -22,7 +22,7 @@ LONG = 600
 
 @pytest.fixture
 async def other(real: RealServer) -> AsyncIterator[Connection]:
-    line = Connection(client_of(real.url("unix")), SECONDS)
+    line = Connection(client_of(real.url_of("unix")), SECONDS)
     yield line
     await line.aclose()
 

@@ -46,7 +46,7 @@ class Ear:
 
 @pytest.fixture
 async def server(real: RealServer) -> AsyncIterator[Server]:
-    async with Server(real.url("tcp")) as server:
+    async with Server(real.url_of("tcp")) as server:
         yield server
 
 
@@ -114,7 +114,7 @@ async def test_a_channel_that_the_server_refuses_is_told_to_the_one_who_listens(
     real: RealServer, blocking: Any
 ) -> None:
     blocking.acl_setuser("deaf", enabled=True, nopass=True, commands=["+@all"], keys=["*"], reset=True)
-    async with Server(real.url("tcp").replace("//", "//deaf:x@")) as server:
+    async with Server(real.url_of("tcp").replace("//", "//deaf:x@")) as server:
         listening = Subscriptions(server, "test")
         with pytest.raises(ServerUnsuitable, match="(?i)no permissions to access a channel"):
             await listening.listen(b"a", Ear().hear)
@@ -125,7 +125,7 @@ async def test_those_who_may_listen_hear_again_after_another_was_refused(real: R
     blocking.acl_setuser(
         "hard-of-hearing", enabled=True, nopass=True, commands=["+@all"], keys=["*"], channels=["a"], reset=True
     )
-    async with Server(real.url("tcp").replace("//", "//hard-of-hearing:x@")) as server:
+    async with Server(real.url_of("tcp").replace("//", "//hard-of-hearing:x@")) as server:
         listening, ear = Subscriptions(server, "test"), Ear()
         listening.on_gap(ear, ear.notice_gap)
         await listening.listen(b"a", ear.hear)

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from docket.instrumentation import healthcheck_server
-from docket.storage.embedded import find_server
+from docket.testing.servers import ServerProcess
 from tests.waiting import SECONDS, eventually_blocking
 
 PROGRAM = """
@@ -43,27 +43,17 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    path = tmp_path / "s"
-    process = subprocess.Popen(
-        [str(find_server()), "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-    )
-    eventually_blocking(path.exists, f"{path} is there")
-    yield process, f"unix://{path}"
-    process.send_signal(signal.SIGCONT)
-    process.kill()
-    process.wait()
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess() as server:
+        yield server
 
 
 @pytest.fixture
-def worker(
-    server: tuple[subprocess.Popen[bytes], str], tmp_path: Path
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def worker(server: ServerProcess, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     port = free_port()
-    process = subprocess.Popen([sys.executable, str(program), server[1], str(port)], env=os.environ)
+    process = subprocess.Popen([sys.executable, str(program), server.url, str(port)], env=os.environ)
     yield process, port
     process.kill()
     process.wait()
@@ -94,9 +84,9 @@ def fails(port: int, *reasons: str) -> bool:
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_health_follows_the_worker_through_every_state(
-    server: tuple[subprocess.Popen[bytes], str], worker: tuple[subprocess.Popen[bytes], int], tmp_path: Path
+    server: ServerProcess, worker: tuple[subprocess.Popen[bytes], int], tmp_path: Path
 ) -> None:
-    server_process, url = server
+    url = server.url
     process, port = worker
     eventually_blocking(lambda: ask(port)[0] == 200, "the worker says that it is well")
     assert ask(port, "/")[0] == 200
@@ -108,9 +98,9 @@ def test_health_follows_the_worker_through_every_state(
     (tmp_path / "go on").touch()
     eventually_blocking(lambda: ask(port)[0] == 200, "the worker says that it is well")
 
-    server_process.send_signal(signal.SIGSTOP)
+    server.pause()
     eventually_blocking(lambda: fails(port, "lease", "fails"), "the worker says that it has no server")
-    server_process.send_signal(signal.SIGCONT)
+    server.wake()
     eventually_blocking(lambda: ask(port)[0] == 200, "the worker says that it is well")
 
     schedule(url, "rest", 3600.0)

