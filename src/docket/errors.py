@@ -50,6 +50,16 @@ class ServerUnsuitable(DocketError, RuntimeError):
     """The server answers, but cannot be used (wrong password, missing permission, too old)."""
 
 
+class NotPermitted(ServerUnsuitable):
+    """The user of the server may not do something that docket needs.
+
+    `rule` is what its ACL rules lack: a command (`+xadd`), the pattern of the docket's keys
+    (`~shop:*`) or that of its channels (`&docket/0/4:shop/*`). None if the server does not say.
+    """
+
+    rule: str | None = None
+
+
 class MissingPackage(DocketError, ImportError):
     """A package that this part of docket needs is not installed; the message says which."""
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", OPERATE),
     "strikes": CommandEntry("docket.cli.strike_rules:app", "List and remove strikes.", OPERATE),
     "clear": CommandEntry("docket.cli.clear:app", "Cancel every waiting task. Running tasks continue.", OPERATE),
+    "acl": CommandEntry("docket.cli.acl:app", "Print the ACL rules that limit users to this docket.", OPERATE),
     "import": CommandEntry(
         "docket.cli.importing:app", "Import the tasks that pydocket stored under the docket's name.", OPERATE
     ),

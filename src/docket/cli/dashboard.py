@@ -101,6 +101,9 @@ def _unknown(state: LiveState) -> RenderableType:
 
 
 def _rates(state: LiveState, width: int) -> RenderableType:
+    if state.refused is not None:
+        # Its end says what is missing, so it is shown whole.
+        return Text(printable(f"no rates and no failures: {state.refused}"), style="bold red")
     rates = state.rates
     line = Text()
     for name, rate, style in (

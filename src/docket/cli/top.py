@@ -121,6 +121,10 @@ def _facts(state: LiveState) -> dict[str, Any]:
         facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
         facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}
         facts |= {"unknown_functions": [function.name for function in state.unknown]}
+    facts["refused"] = state.refused
+    if state.refused is not None:
+        # Without events these would be zero, which would be wrong.
+        return facts | {"done_rate": None, "failed_rate": None, "added_rate": None}
     return facts | {"done_rate": rates.ended, "failed_rate": rates.failed, "added_rate": rates.added}
 
 
@@ -130,10 +134,12 @@ def _line(state: LiveState) -> str:
     census, rates = state.census, state.rates
     assert census is not None
     unknown = f"  unknown {census.unknown:,} ({_names(state)})" if census.unknown else ""
+    measured = f"done {rates.ended:,.0f}/s  failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"
+    if state.refused is not None:
+        measured = f"no rates: {state.refused}"
     return printable(
         f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
-        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  done {rates.ended:,.0f}/s  "
-        f"failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s{unknown}"
+        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{unknown}"
     )
 
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 SHOWN_RUNNING, SHOWN_FAILURES = 100, 20
 # The number of refreshes whose rates are kept.
 REMEMBERED = 120
-# How long to wait for the subscription. If the server's
-# permissions forbid it, the view still shows counts.
+# How long to wait for the subscription. Without it the view still shows counts.
 LISTEN_SECONDS = 5.0
 
 
@@ -100,6 +99,8 @@ class LiveState:
     rates: Rates = field(default_factory=Rates)
     ended_rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=REMEMBERED))
     trouble: str | None = None
+    # Why there are no events, and so no rates and failures: the server does not permit to listen.
+    refused: str | None = None
 
     @property
     def now(self) -> datetime:
@@ -124,7 +125,8 @@ class Observer:
         ready = asyncio.Event()
         docket = self._docket
         listener = asyncio.create_task(
-            tap_events(docket.server, docket.keys, self.on_event, ready), name=f"{docket.name} - event tap"
+            tap_events(docket.server, docket.keys, self.on_event, ready, self._on_refused),
+            name=f"{docket.name} - event tap",
         )
         try:
             with contextlib.suppress(TimeoutError):
@@ -132,6 +134,9 @@ class Observer:
             yield
         finally:
             await cancel_and_wait([listener], "docket: the live view closes")
+
+    def _on_refused(self, refusal: str | None) -> None:
+        self.state.refused = refusal
 
     def on_event(self, key: str, message: bytes) -> None:
         event = json.loads(message)

@@ -1,5 +1,5 @@
 """docket's subclasses of redis-py's connections. This module has all private names of redis-py that
-docket overrides.
+docket overrides or reads; `make test-redis-py` tests them with the oldest and the newest release.
 
 Host names are resolved in a thread of docket's own, and their addresses are tried in order. TLS
 verifies the name, not the address. Connections for threads have one deadline for everything they
@@ -8,6 +8,7 @@ do.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -20,6 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .credentials import BoundedCredentials, TimedCredentials
 from .hosts import addresses, addresses_within
+from .replies import ParseError, error_parser
 from .scripts import Script
 from .urls import Address
 
@@ -54,6 +56,18 @@ class AsyncTLSConnection(AsyncConnection, aio.SSLConnection):
 
     def _connection_arguments(self) -> Mapping[str, Any]:
         return {**super()._connection_arguments(), "server_hostname": self.host}
+
+
+def take_transport(connection: Any) -> tuple[asyncio.StreamWriter, ParseError]:
+    """Takes the transport out of an open connection of redis-py, which must then neither use nor
+    close it, and the parser of the connection's error texts.
+
+    The caller keeps the writer, because it closes its transport when it is garbage-collected.
+    """
+    writer: asyncio.StreamWriter = connection._writer
+    parse = error_parser(connection._parser)
+    connection._reader = connection._writer = None
+    return writer, parse
 
 
 class _Timed(blocking.AbstractConnection):

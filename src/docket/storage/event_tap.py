@@ -9,6 +9,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from docket.errors import ServerUnsuitable
+
 from .keys import Keys, bytes_text
 from .pipeline import keep_listening
 from .server import Server
@@ -20,11 +22,15 @@ SILENCE_SECONDS = 10.0
 PAUSE_SECONDS = 1.0
 
 OnEvent = Callable[[str, bytes], None]
+OnRefused = Callable[[str | None], None]
 
 
-async def tap_events(server: Server, keys: Keys, on_event: OnEvent, ready: asyncio.Event) -> None:
+async def tap_events(
+    server: Server, keys: Keys, on_event: OnEvent, ready: asyncio.Event, on_refused: OnRefused
+) -> None:
     """Calls `on_event(task key, event)` for every event until cancelled. Sets `ready` once the
-    subscription is confirmed.
+    subscription is confirmed or refused. `on_refused` gets the refusal of the server, and None once
+    it permits the subscription.
 
     A lost connection is opened again. Events sent in between are lost: this is for rates and
     displays, not for code that needs every event.
@@ -37,6 +43,7 @@ async def tap_events(server: Server, keys: Keys, on_event: OnEvent, ready: async
         if message[0] == b"pmessage":
             on_event(bytes_text(message[2][len(beginning) :]), message[3].partition(b"\n")[0])
         elif message[0] == b"psubscribe":
+            on_refused(None)
             ready.set()
 
     while True:
@@ -45,10 +52,14 @@ async def tap_events(server: Server, keys: Keys, on_event: OnEvent, ready: async
             pipeline = await server.subscription_pipeline(on_message)
             pipeline.send("PSUBSCRIBE", pattern)
             await keep_listening(pipeline, SILENCE_SECONDS)
-        except (TimeoutError, RedisError, OSError, ValueError) as error:
-            # ValueError: another program publishes messages
-            # on docket's channels that are not events.
+        except (TimeoutError, RedisError, OSError, ValueError, ServerUnsuitable) as error:
+            # ValueError: another program publishes messages on docket's channels that are not
+            # events.
             logger.debug("event tap: %s; connecting again", error)
+            explained = server.explain(error)
+            if isinstance(explained, ServerUnsuitable):
+                on_refused(str(explained))
+                ready.set()
             await asyncio.sleep(PAUSE_SECONDS)
         finally:
             if pipeline is not None:

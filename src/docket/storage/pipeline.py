@@ -21,8 +21,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .connections import take_transport
 from .faults import mark_sent
-from .replies import error_parser
 
 Words = tuple[bytes | str | int, ...]
 # The stub of hiredis accepts only commands of one word.
@@ -44,9 +44,10 @@ class Pipeline(asyncio.Protocol):
     def __init__(self, connection: Any, on_message: Callable[[list[Any]], None] | None = None) -> None:
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
+        self._writer, parse_error = take_transport(connection)
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
-            replyError=error_parser(connection._parser),
+            replyError=parse_error,
             notEnoughData=_NOTHING,
         )
         # Per request: the loop's time at which its answer counts as late, the caller's future, the
@@ -59,14 +60,9 @@ class Pipeline(asyncio.Protocol):
         self._closing = False
         self.trouble: Exception | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        # Kept, because the writer closes its transport when it is garbage-collected.
-        self._writer = connection._writer
-        self._transport: asyncio.Transport = self._writer.transport
+        self._transport: asyncio.Transport = self._writer.transport  # pyright: ignore[reportAttributeAccessIssue]
         self._before: asyncio.BaseProtocol = self._transport.get_protocol()
         self._transport.set_protocol(self)
-        # The transport belongs to the pipeline now; redis-py's object must neither use nor close
-        # it.
-        connection._reader = connection._writer = None
         if self._transport.is_closing():
             self._end(RedisConnectionError("the server closed the connection"))
 

@@ -52,13 +52,23 @@ class Part:
     definitions: Mapping[str, Definition]
 
 
+_loaded: dict[str, Script] = {}
+
+
 @cache
 def load(name: str) -> Script:
     text = _read(f"{name}.lua")
     lines = text.splitlines()
     head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
     source = "\n".join([*lines[:head], *_linked(lines[head:], used_parts(name, text), frozenset())]) + "\n"
-    return Script(name, source, hashlib.sha1(source.encode()).hexdigest())
+    script = Script(name, source, hashlib.sha1(source.encode()).hexdigest())
+    _loaded[script.sha] = script
+    return script
+
+
+def script_with(sha: str) -> Script | None:
+    """The script with that digest, if this process has used it."""
+    return _loaded.get(sha)
 
 
 def used_parts(name: str, text: str) -> tuple[str, ...]:

@@ -62,9 +62,9 @@ class Server(BlockingCalls):
     def __init__(
         self, url: str, credential_provider: CredentialProvider | None = None, *, entry_seconds: float | None = None
     ) -> None:
-        super().__init__(hide_password(url), credential_provider)
-        self.url = url
         address = parse(url)
+        super().__init__(hide_password(url), credential_provider, address.options.get("username"))
+        self.url = url
         self.clock: TaskClock = shared_clock(address.name) if address.kind is Kind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
         self.outages: Outages = Outages()

@@ -30,8 +30,11 @@ SCHEMES = {
     "redis+cluster": Kind.CLUSTER,
     "rediss+cluster": Kind.CLUSTER,
     "valkey+cluster": Kind.CLUSTER,
+    "valkeys+cluster": Kind.CLUSTER,
     "redis+sentinel": Kind.SENTINEL,
     "rediss+sentinel": Kind.SENTINEL,
+    "valkey+sentinel": Kind.SENTINEL,
+    "valkeys+sentinel": Kind.SENTINEL,
     "memory": Kind.MEMORY,
     "embedded": Kind.FOLDER,
 }
@@ -69,11 +72,13 @@ def parse(url: str) -> Address:
         return _parse_sentinel(url)
     plain = _plain_scheme(url)
     options = _options(plain)
+    if _is_tls(scheme):
+        options = _verified(options, url)
     path = urlsplit(plain).path.strip("/")
     if path and not path.isdigit() and not plain.startswith("unix:"):
         raise UnknownScheme(f"the database in {hide_password(url)!r} is not a number")
     database = int(options.pop("db", 0) or 0)
-    return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=scheme.startswith(("rediss", "valkeys")))
+    return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=_is_tls(scheme))
 
 
 def hide_password(url: str) -> str:
@@ -95,6 +100,9 @@ def hide_password(url: str) -> str:
     return urlunsplit(parts)
 
 
+_YES, _NO = ("true", "1", "yes", "y", "t", "on"), ("false", "0", "no", "n", "f", "off")
+
+
 def _plain_scheme(url: str) -> str:
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower().partition("+")[0]
@@ -113,6 +121,22 @@ def _options(url: str) -> dict[str, Any]:
     return options
 
 
+def _is_tls(scheme: str) -> bool:
+    return scheme.startswith(("rediss", "valkeys"))
+
+
+def _verified(options: dict[str, Any], url: str) -> dict[str, Any]:
+    """The same options; with TLS the certificate must be valid for the name of the host, unless the
+    URL says otherwise. redis-py before 6 does not check the name by itself."""
+    unverified = str(options.get("ssl_cert_reqs", "required")).lower() in ("none", "cert_none")
+    asked = str(options.get("ssl_check_hostname", not unverified)).lower()
+    if asked not in _YES + _NO:
+        raise UnknownScheme(f"ssl_check_hostname in {hide_password(url)!r} is neither true nor false")
+    if unverified and asked in _YES:
+        raise UnknownScheme(f"{hide_password(url)!r}: the name of a host cannot be checked with ssl_cert_reqs=none")
+    return {**options, "ssl_check_hostname": asked in _YES}
+
+
 def _parse_sentinel(url: str) -> Address:
     """redis+sentinel://user:password@host:port,host:port/service/database?options"""
     parts = urlsplit(url)
@@ -124,6 +148,9 @@ def _parse_sentinel(url: str) -> Address:
         )
     options = _options(f"redis://{login + '@' if login else ''}sentinel/0?{parts.query}")
     options = {k: v for k, v in options.items() if k not in ("host", "port", "db")}
+    tls = _is_tls(parts.scheme)
+    if tls:
+        options = _verified(options, url)
     sentinel_options = {
         k.removeprefix("sentinel_"): options.pop(k) for k in ("sentinel_username", "sentinel_password") if k in options
     }
@@ -141,5 +168,5 @@ def _parse_sentinel(url: str) -> Address:
         sentinels=tuple(sentinels),
         service=path[0],
         sentinel_options=sentinel_options,
-        tls=parts.scheme.startswith("rediss"),
+        tls=tls,
     )

@@ -23,7 +23,7 @@ def user_client(address: Address, options: dict[str, Any], stack: AsyncExitStack
         return None
     sentinel: Any = Sentinel(
         address.sentinels,
-        sentinel_kwargs=dict(address.sentinel_options),
+        sentinel_kwargs=_to_sentinels(address, options),
         ssl=address.tls,
         retry=Retry(NoBackoff(), 0),
         **options,
@@ -31,3 +31,10 @@ def user_client(address: Address, options: dict[str, Any], stack: AsyncExitStack
     for client in sentinel.sentinels:
         stack.push_async_callback(client.aclose)
     return sentinel.master_for(address.service)
+
+
+def _to_sentinels(address: Address, options: dict[str, Any]) -> dict[str, Any]:
+    """The options for connections to the sentinels: a login of their own, and the same TLS, since
+    their password must not travel in the clear either."""
+    shared = {name: value for name, value in options.items() if name.startswith(("ssl_", "socket_", "protocol"))}
+    return {**shared, **address.sentinel_options, "ssl": address.tls, "retry": Retry(NoBackoff(), 0)}

@@ -83,6 +83,8 @@ class StrikeList:
         method does not wait for it.
         """
         assert self._follower is None, "this strike list is already connected"
+        # The server names them if it refuses them.
+        server.keys = keys
         self._follower = StrikeFollower(self.name, self._in_force, server, subscriptions, keys)
         if server.is_reached:
             await self._follower.wait_tried()

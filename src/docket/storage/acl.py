@@ -1,0 +1,109 @@
+"""The ACL rules of a server for the three kinds of users of a docket (docs/servers.md).
+
+The commands follow from the sources of the scripts, so a script that gets a new command changes the
+rules with it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from functools import cache
+from importlib.resources import files
+
+from .keys import Keys, bytes_text
+from .scripts import load
+
+# Commands whose rule names the subcommand, too.
+_WITH_SUBCOMMAND = ("CLIENT", "CLUSTER", "PUBSUB", "XGROUP", "XINFO")
+_CALL = re.compile(r"call\(\s*'([A-Z]+)'(?:,\s*'([A-Z]+)')?")
+
+
+class Role(enum.Enum):
+    """What a user of the server does. A worker may also do what a producer does, since tasks
+    schedule tasks; a producer may also do what an observer does."""
+
+    OBSERVER = "observer"
+    PRODUCER = "producer"
+    WORKER = "worker"
+
+
+# Scripts that only read. What they would write is not necessary: an observer may not.
+_READING = (
+    *("count", "count_by_function", "count_foreign", "follow_strikes", "get", "list_finished"),
+    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "unknown_functions"),
+)
+_WRITING_WORDS = {"set"}
+_SCHEDULING = (
+    *("cancel", "clear", "enqueue", "fail_unknown", "import_tasks", "progress", "settings"),
+    *("store_payload", "strike"),
+)
+# Commands that docket sends without a script.
+_SENT_BY_OBSERVERS = (
+    *("ping", "select", "info", "eval", "evalsha", "cluster|slots"),
+    *("subscribe", "unsubscribe", "psubscribe", "punsubscribe", "pubsub|numsub"),
+    *("get", "mget", "hget", "hscan", "zrange", "pttl"),
+)
+_SENT_BY_PRODUCERS = ("set", "del", "hgetall", "type", "xlen", "xrange", "zscan", "wait")
+_SENT_BY_WORKERS = (*("client|id", "client|unblock", "pexpire", "xreadgroup", "xinfo|consumers", "zmscore", "zrem"),)
+
+
+@cache
+def commands(role: Role) -> tuple[str, ...]:
+    """The commands that a user needs, in the words of ACL rules, sorted."""
+    found = {*_SENT_BY_OBSERVERS, *_in_scripts(_READING)} - _WRITING_WORDS
+    if role is not Role.OBSERVER:
+        found |= {*_SENT_BY_PRODUCERS, *_in_scripts(_SCHEDULING)}
+    if role is Role.WORKER:
+        found |= {*_SENT_BY_WORKERS, *_in_scripts(_all_scripts())}
+    return tuple(sorted(found))
+
+
+def rules(role: Role, keys: Keys) -> str:
+    """The rules for `ACL SETUSER` and for a file of users, without the state and the password of
+    the user."""
+    allowed = " ".join(f"+{command}" for command in commands(role))
+    return f"resetkeys {key_rule(keys)} resetchannels {channel_rules(keys)} -@all {allowed}"
+
+
+def key_rule(keys: Keys) -> str:
+    """The rule for all keys of a docket."""
+    return f"~{_pattern(keys.prefix)}:*"
+
+
+def channel_rules(keys: Keys) -> str:
+    """The rules for all channels of a docket. The second one is the pattern of the event tap: a
+    server permits a pattern only if it is among the rules, letter for letter."""
+    return f"&{_pattern(keys.channels)}* &{bytes_text(keys.any_task_channel[1])}"
+
+
+def called_at(source: str, line: int) -> tuple[str, ...]:
+    """The commands that a script calls in that line."""
+    lines = source.splitlines()
+    return tuple(sorted(_called(lines[line - 1]))) if 0 < line <= len(lines) else ()
+
+
+def _in_scripts(names: tuple[str, ...]) -> set[str]:
+    return {command for name in names for command in _called(_code(load(name).source))}
+
+
+def _called(text: str) -> set[str]:
+    return {
+        (f"{command}|{sub}" if command in _WITH_SUBCOMMAND else command).lower() for command, sub in _CALL.findall(text)
+    }
+
+
+def _code(source: str) -> str:
+    return "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("--"))
+
+
+def _all_scripts() -> tuple[str, ...]:
+    names = [file.name for file in (files("docket.storage") / "lua").iterdir()]
+    return tuple(sorted(name.removesuffix(".lua") for name in names if name.endswith(".lua")))
+
+
+def _pattern(text: str) -> str:
+    """The text as a pattern that matches only itself. Rules are separated by spaces, so a space
+    becomes a `?`, which matches any letter."""
+    escaped = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in text)
+    return re.sub(r"\s", "?", escaped)
