@@ -17,7 +17,7 @@ SECONDS ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-redis-py test-stress check lint faults chaos chaos-broken bench bench-quick probe docs clean
+.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint faults chaos chaos-broken bench bench-quick probe docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -25,8 +25,12 @@ help: ## show this list
 demo: $(READY) ## run the demo
 	$(BIN)/python examples/demo.py
 
-test: $(READY) ## run every test, fault tests included
+test: $(READY) ## run every test, fault tests included, and some of them on other servers
 	$(PYTEST) -m "not large"
+	bash tests/servers.sh some $(PYTEST)
+
+test-servers: $(READY) ## run the tests of behaviours and of the contract on every kind of server
+	bash tests/servers.sh all $(PYTEST)
 
 test-clients: $(READY) ## run FastMCP and Prefect on docket, each in its own environment
 	$(BIN)/python -m compat.clients

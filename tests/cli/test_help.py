@@ -33,6 +33,7 @@ CONTRACT = {
     "strike": "--docket --url",
     "restore": "--docket --url",
     "clear": "--docket --url",
+    "acl": "--docket --url --role",
     "snapshot": "--docket --url --stats",
     "watch": "--docket --url -d -u",
     "workers ls": "--docket --url",

@@ -1,5 +1,6 @@
-"""TLS on every kind of server, with docket's own connections and with the client of
-`docket.redis()`, which redis-py makes. `make test-redis-py` runs this with both ends of its range."""
+"""TLS on every kind of server, with docket's own connections
+and with the client of `docket.redis()`, which redis-py makes.
+`make test-redis-py` runs this with both ends of its range."""
 
 from __future__ import annotations
 

@@ -12,13 +12,16 @@ from docket.storage.acl import Role, rules
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
-ROLE = Annotated[Role | None, typer.Option("--role", help="Only the rules of this role.", show_default="all roles")]
+RoleOption = Annotated[
+    Role | None,
+    typer.Option("--role", envvar="DOCKET_ACL_ROLE", help="Only the rules of this role.", show_default="all roles"),
+]
 
 
 @app.command()
 @on_docket
-def acl(docket: Docket, role: ROLE = None) -> None:
-    """Print the ACL rules with which a server limits users to this docket.
+def acl(docket: Docket, role: RoleOption = None) -> None:
+    """Print the ACL rules that limit users to this docket.
 
     One line for each role, as in a file of users: put a password in. A worker may also schedule
     tasks, a producer may also look at them, an observer only looks. The command does not connect.
