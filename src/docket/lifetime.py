@@ -145,7 +145,7 @@ class DocketLifetime:
             if self.durability == "replica":
                 await warn_of_missing_replica(self.server, self.keys.root)
             self._scheduler = Scheduler(self, self._ledger)
-            stack.push_async_callback(self._scheduler.drain)
+            stack.push_async_callback(self._scheduler.flush)
             self._progress_batcher = Batcher(
                 self._ledger.progress,
                 most=BATCH,
@@ -153,7 +153,7 @@ class DocketLifetime:
                 in_flight=2,
                 name=f"{self.name} - progress",
             )
-            stack.push_async_callback(self._progress_batcher.drain)
+            stack.push_async_callback(self._progress_batcher.flush)
             manual_lease_ms = max(duration_ms(self.heartbeat_interval * self.missed_heartbeats), 1)
             self._manual_runs = ManualRuns(self._ledger, manual_lease_ms, self.name)
             stack.push_async_callback(self._manual_runs.aclose)

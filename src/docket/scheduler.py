@@ -46,8 +46,8 @@ class Scheduler:
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms, self._connect)
         self._labels_by_function: dict[str, dict[str, str]] = {}
 
-    async def drain(self) -> None:
-        await self._batcher.drain()
+    async def flush(self) -> None:
+        await self._batcher.flush()
         await self._declaring.aclose()
 
     async def write_down(self, execution: Execution, replace: bool) -> None:

@@ -106,7 +106,7 @@ class Model:
             _, last_generation = self.finished.pop(new.key, ("", 0))
             task = Task(new.call, generation=(before.generation if before else last_generation) + 1)
             if before:
-                self._withdraw(new.key)
+                self._remove_from_location(new.key)
             self.tasks[new.key] = task
             self._put(new.key, "schedule" if new.later else "stream")
             answers.append((True, task.generation))
@@ -220,7 +220,7 @@ class Model:
             return 0
         run = self.running.get(key)
         if run is None:
-            self._withdraw(key)
+            self._remove_from_location(key)
             self._finish(key, "cancelled")
             return 1
         if not run.cancel_asked:
@@ -273,7 +273,7 @@ class Model:
         orphans = [k for k, r in self.running.items() if r.worker not in self.workers and r.worker not in self.dying]
         for key in orphans:
             run = self.running[key]
-            self._withdraw(key)
+            self._remove_from_location(key)
             if run.cancel_asked:
                 self._finish(key, "cancelled")
             else:
@@ -371,7 +371,7 @@ class Model:
         else:
             self._release(run)
 
-    def _withdraw(self, key: str) -> None:
+    def _remove_from_location(self, key: str) -> None:
         if key in self.running:
             self._end_run(key, keep_slots=True)
             self.progress.pop(key, None)

@@ -115,7 +115,7 @@ async def test_a_server_that_does_not_answer_in_time_fails_those_who_wait_too() 
         with pytest.raises(ServerSilent):
             await future
     assert line.batches == [[11], [2], [11]]
-    await batcher.drain()
+    await batcher.flush()
 
 
 async def test_a_caller_that_gave_up_harms_nobody() -> None:
@@ -130,13 +130,13 @@ async def test_a_caller_that_gave_up_harms_nobody() -> None:
     assert await futures[2] == 40
 
 
-async def test_drain_returns_when_all_have_their_answer() -> None:
+async def test_flush_returns_when_all_have_their_answer() -> None:
     line = Line()
     batcher = line.batcher(most=1)
     futures = [batcher.submit(n) for n in (2, 4, 6)]
-    await batcher.drain()
+    await batcher.flush()
     assert [future.result() for future in futures] == [20, 40, 60]
-    await batcher.drain()
+    await batcher.flush()
 
 
 async def test_a_call_on_an_idle_line_goes_out_at_once_and_what_follows_gathers_behind_it() -> None:
@@ -160,16 +160,16 @@ async def test_a_call_that_is_refused_or_broken_raises_and_the_next_one_works() 
     assert await batcher.call(2) == 20
 
 
-async def test_a_cancelled_call_holds_up_nobody_and_drain_waits_for_calls() -> None:
+async def test_a_cancelled_call_holds_up_nobody_and_flush_waits_for_calls() -> None:
     line = Line()
     batcher = line.batcher()
     line.may_answer.clear()
     given_up, patient = asyncio.create_task(batcher.call(2)), asyncio.create_task(batcher.call(4))
     await asyncio.sleep(0)
     given_up.cancel()
-    draining = asyncio.create_task(batcher.drain())
+    flushing = asyncio.create_task(batcher.flush())
     await asyncio.sleep(0)
-    assert not draining.done()
+    assert not flushing.done()
     line.may_answer.set()
-    await draining
+    await flushing
     assert patient.result() == 40

@@ -82,7 +82,7 @@ class Batcher(Generic[Item, Result]):
         self._start_sending()
         return future
 
-    async def drain(self) -> None:
+    async def flush(self) -> None:
         """Returns when all items are answered."""
         while self._waiting or self._in_flight:
             if self._in_flight:

@@ -31,7 +31,7 @@ async def run_program(
     healthcheck_host: str = ALL_INTERFACES,
     metrics_port: int | None = None,
     metrics_host: str = ALL_INTERFACES,
-    **settings: Any,
+    **options: Any,
 ) -> None:
     """Opens the docket, loads the objects named as `module:name`, serves health and metrics, and
     stops on SIGTERM and SIGINT.
@@ -46,7 +46,7 @@ async def run_program(
             docket,
             fallback_task=load_object(fallback_task) if fallback_task else None,
             dependencies=load_object(dependencies) if dependencies and isinstance(dependencies, str) else dependencies,
-            **settings,
+            **options,
         )
         async with worker:
             with (

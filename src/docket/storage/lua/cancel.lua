@@ -23,6 +23,6 @@ if run_bytes then
   call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
   return 2
 end
-withdraw(key, task)
+remove_from_location(key, task)
 finish_cancelled(key, nil, (server_ms()), bytes, ttl)
 return 1

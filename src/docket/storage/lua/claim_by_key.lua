@@ -9,7 +9,7 @@ local bytes = call('HGET', TASKS, key)
 if not bytes or call('HEXISTS', RUNNING, key) == 1 then return {now, 0} end
 local task = unpack_task(bytes)
 if is_unknown_location(task) then return {now, 0} end
-withdraw(key, task)
+remove_from_location(key, task)
 local run = {epoch = next_epochs(1, now_us), started = now, entry_ms = 0, entry_seq = 0, flags = 0, worker = worker, limits = ''}
 call('ZADD', MANUAL_LEASES, real_ms() + lease, worker)
 call('HSET', RUNNING, key, pack_run(run))

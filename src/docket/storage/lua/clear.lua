@@ -10,7 +10,7 @@ for i = 1, #page[2], 2 do
   local key, bytes = page[2][i], call('HGET', TASKS, page[2][i])
   local task = bytes and unpack_task(bytes)
   if task and not is_unknown_location(task) and call('HEXISTS', RUNNING, key) == 0 then
-    withdraw(key, task)
+    remove_from_location(key, task)
     finish_cancelled(key, nil, now, bytes, ttl)
     removed = removed + 1
   end

@@ -1,8 +1,8 @@
 -- Admits one submission once no other has arrived for `settle` ms, and drops the others.
 -- ARGV[2]: msgpack {key, epoch, ttl ms, what the run took from other limits, state, settle ms,
 --   latest (0/1)}.
---   state: key of a hash. leader, due: the waiting submission and the end of its wait;
---   order: the rank of the leader among the submissions; last: when the last one arrived;
+--   state: key of a hash. leader, due: the leading submission and the end of its wait;
+--   order: its rank among the submissions; last: when the last one arrived;
 --   winner: the admitted submission; `again <submission>`: admit it once more;
 --   `overtaken <submission>`: drop it when its next run asks.
 -- Returns: verdict (0 lost, 1 admit, 2 delay, 3 drop), wait ms, the admitted submission; for a
@@ -18,7 +18,7 @@ if not run then return {LOST_RUN, 0, ''} end
 if task.attempt > 1 or was_admitted(task) then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
-local leader, due, leaders_rank, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
+local leading, due, leading_rank, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
 if found[5] == ours then
   admit(key, run)
   return {ADMIT, 0, ours}
@@ -44,8 +44,8 @@ local function wait_until(at)
   return {DELAY, at - now, ''}
 end
 
--- The leader's wait is over.
-if leader == ours then
+-- The wait of the leading submission is over.
+if leading == ours then
   if last + settle > now then return wait_until(last + settle) end
   call('HDEL', state, 'leader', 'due', 'order', 'last')
   return admit_ours()
@@ -58,11 +58,11 @@ local function our_rank()
   return has_flag(run, FROM_FRONT) and math.min(rank, task.due) or rank
 end
 
--- The next run of the leader finds the mark, and ends or skips as its behaviours decide. A leader
--- that runs or is ready needs no move.
+-- The next run of the overtaken submission finds the mark, and ends or skips as its behaviours
+-- decide. A submission that runs or is ready needs no move.
 local function overtake()
-  mark_submission(state, 'overtaken', leader)
-  local other = string.match(leader, '^%d+ %d+ (.*)$')
+  mark_submission(state, 'overtaken', leading)
+  local other = string.match(leading, '^%d+ %d+ (.*)$')
   local other_task = unpack_task(call('HGET', TASKS, other))
   if other_task.location == SCHEDULED then
     call('ZREM', SCHEDULE, other)
@@ -73,10 +73,10 @@ local function overtake()
 end
 
 local rank = our_rank()
-if leader and is_current(leader) then
+if leading and is_current(leading) then
   call('HSET', state, 'last', now)
   local overtakes
-  if latest == 1 then overtakes = rank > leaders_rank else overtakes = rank < leaders_rank end
+  if latest == 1 then overtakes = rank > leading_rank else overtakes = rank < leading_rank end
   if not overtakes then
     call('PEXPIRE', state, math.max(due - now, 0) + settle + DEBOUNCE_SPARE_MS)
     return {DROP, pause_ms, ''}

@@ -12,7 +12,7 @@ for _, key in ipairs(keys) do
   local bytes = call('HGET', TASKS, key)
   local task = bytes and unpack_task(bytes)
   if task and task.location == UNKNOWN_FUNCTION and task.name == name then
-    withdraw(key, task)
+    remove_from_location(key, task)
     finish(key, FAILED_STATE, nil, now, bytes, ttl, tail, event)
     failed = failed + 1
   else

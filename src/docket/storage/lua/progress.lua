@@ -12,7 +12,7 @@ local function number(value)
   return string.format('%.17g', value)
 end
 
--- The scripts that end or withdraw the task read the progress only if they find this mark.
+-- The scripts that end or move the task read the progress only if they find this mark.
 local function mark(key, bytes)
   local flags = flags_of(bytes)
   if #bytes >= TASK_HEADER_SIZE and not has_progress(flags) then

@@ -12,7 +12,7 @@ local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endin
   unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5
 local now = real_ms()
-local declared, requeued, buried, cancelled = 0, 0, 0, 0
+local declared, put_back, buried, cancelled = 0, 0, 0, 0
 permit_when_full()
 
 local function declare(worker)
@@ -116,7 +116,7 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
   call('HSET', TASKS, key, pack_task(task))
   call('HDEL', PROGRESS, key)
   publish(key, waiting_event(task))
-  requeued = requeued + 1
+  put_back = put_back + 1
 end
 
 local function key_of(stream, id)
@@ -200,4 +200,4 @@ else
   -- to the others.
   announce_vacancy(now + 2000)
 end
-return {declared, requeued, buried, cancelled, left, was_due and 1 or 0, duty}
+return {declared, put_back, buried, cancelled, left, was_due and 1 or 0, duty}

@@ -7,11 +7,11 @@
 --   worker's duty (1 leader, 2 deputy, 0 none; of the workers only the leader moves tasks).
 -- uses: keys, records, fleet, placement, direct_delivery
 local BYTES, CHUNK = 262144, 50
-local most, worker, is_asked = unpack(cmsgpack.unpack(ARGV[2]))
+local most, worker, is_summoned = unpack(cmsgpack.unpack(ARGV[2]))
 local _, now_us = server_ms()
 local now = now_us / 1000
 local head = call('ZRANGE', SCHEDULE, 0, 0, 'WITHSCORES')
-local duty = worker and lead_staging(worker, is_asked == 1, head[2] and tonumber(head[2]) <= now - 400) or NO_DUTY
+local duty = worker and lead_staging(worker, is_summoned == 1, head[2] and tonumber(head[2]) <= now - 400) or NO_DUTY
 if not head[2] or tonumber(head[2]) > now or (worker and duty ~= LEADER) then
   return {0, string.format('%.3f', now), head[2] or '-1', duty}
 end

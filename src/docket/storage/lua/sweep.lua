@@ -57,7 +57,7 @@ for i = 1, #page[2], 2 do
   local run = run_bytes and unpack_run(run_bytes)
   if task and not is_unknown_location(task) and not is_reachable(key, task, run) then
     repaired = repaired + 1
-    withdraw(key, task)
+    remove_from_location(key, task)
     if run and has_flag(run, CANCEL_ASKED) then
       finish_cancelled(key, run, now, bytes, ttl)
     else

@@ -70,7 +70,7 @@ end
 local function replace_task(key, task_bytes, task, payload)
   drop_payload(task_bytes, payload)
   if has_progress(task.flags) then call('HDEL', PROGRESS, key) end
-  withdraw(key, task)
+  remove_from_location(key, task)
 end
 
 -- The chain of an automatic task was ended on purpose: workers do not start it again until a newer

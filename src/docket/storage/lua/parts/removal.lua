@@ -31,7 +31,7 @@ local function end_run(key, run, keep_slots)
 end
 
 -- Removes a task from its location. A run of it loses its epoch.
-local function withdraw(key, task)
+local function remove_from_location(key, task)
   local run_bytes = call('HGET', RUNNING, key)
   if run_bytes then
     end_run(key, unpack_run(run_bytes), true)
