@@ -252,13 +252,13 @@ async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: 
     execution = await docket.add(noop, when=later(), key="k")()
     look, has_changed = docket.ledger.get, asyncio.Event()
 
-    async def late(key: str) -> TaskStatus:
+    async def late(key: str, *, to_wait: bool = False) -> TaskStatus:
         if not has_changed.is_set():
             has_changed.set()
             async with listening(docket, key) as inbox:
                 await docket.replace(noop, later(), key)()
                 await inbox.get()
-        return await look(key)
+        return await look(key, to_wait=to_wait)
 
     monkeypatch.setattr(docket.ledger, "get", late)
     states: list[str] = []

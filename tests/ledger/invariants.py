@@ -262,6 +262,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         return value.decode()
 
     leases, letters = one("leases", {}), one("dead-records", {})
+    assert len(one("secret", b"s" * 128)) == 128
     stored_state = StoredState(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
         running={bytes_text(k): Run.read(v) for k, v in one("running", {}).items()},
@@ -279,7 +280,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         max_losses={bytes_text(k): int(v) for k, v in one("max-losses", {}).items()},
         lengths={text(k) for k in one("lease-lengths", {})},
         fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
-        handed={text(k) for k in one("last-direct", {})},
+        handed={text(k) for k in {**one("last-direct", {}), **one("offer-secrets", {})}},
         orders={text(k): v for k, v in values.pop("cancel-requests", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
         task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
@@ -573,6 +574,7 @@ def _kind(suffix: bytes) -> str:
             | "lease-lengths"
             | "fleet"
             | "last-direct"
+            | "offer-secrets"
             | "limits"
             | "parked"
             | "sweep-cursor"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import unpack_from_script
-from docket.ledger import Delivery, ReservedSlot, SettleResult, requeue
+from docket.ledger import Delivery, ReservedSlot, SettleResult, SlotOffer, requeue
 from docket.ledger.values import OFFER_MS
 from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
@@ -23,6 +23,7 @@ from .ledger_client import LATE_MS, LEASE_MS, LedgerClient, completed
 
 LARGE = b"x" * 33_000
 MOST_AT_ONCE = 8
+SECRET = b"a one-time secret"[:16]
 
 
 class Channel:
@@ -59,7 +60,7 @@ class Waiting:
 
     async def take(self, count: int, *, offered: bool, last: int = 0) -> tuple[list[str], int | None]:
         """The keys, and what became of the slot that is kept for an offer."""
-        kept = ReservedSlot(offered, last)
+        kept = ReservedSlot(offered, last, secret=SECRET)
         deliveries = await self.ledger_client.ledger.take(self.id, '"w"', count, kept)
         assert deliveries is not None, "the worker has no lease"
         return [run.key for run in deliveries], kept.answer
@@ -71,7 +72,8 @@ class Waiting:
         assert self.channel is not None
         deliveries: list[Delivery] = []
         for message in self.channel.heard():
-            key, record, epoch, claimed_ms, _ = unpack_from_script(message)
+            assert message.startswith(SECRET)
+            key, record, epoch, claimed_ms, _ = unpack_from_script(message.removeprefix(SECRET))
             deliveries.append(Delivery(bytes_text(key), record, epoch, claimed_ms))
         return deliveries
 
@@ -125,7 +127,9 @@ def last_handed(ledger_client: LedgerClient) -> dict[str, int]:
 
 
 def set_offer(ledger_client: LedgerClient, worker: str, ms_from_now: int) -> None:
-    ledger_client.client.zadd(ledger_client.ledger.keys.offers, {text_bytes(worker): ledger_client.now() + ms_from_now})
+    keys = ledger_client.ledger.keys
+    ledger_client.client.zadd(keys.offers, {text_bytes(worker): ledger_client.now() + ms_from_now})
+    ledger_client.client.hset(keys.key("offer-secrets"), worker, SECRET)
 
 
 def read_keys(ledger_client: LedgerClient, worker: str) -> list[str]:
@@ -254,7 +258,7 @@ async def test_the_oldest_task_is_delivered_directly_and_not_the_one_that_was_ju
     worker = await hire()
     run = await ledger_client.start(worker.id, "before")
     await ledger_client.add("old")
-    await ledger_client.ledger.settle([completed(run)], worker.id)
+    await ledger_client.ledger.settle([completed(run)], SlotOffer(worker.id, SECRET))
     await ledger_client.add("new")
     assert worker.handed_keys() == ["old"]
     assert read_keys(ledger_client, worker.id) == ["new"]
@@ -444,7 +448,7 @@ async def test_a_worker_without_a_lease_offers_nothing(ledger_client: LedgerClie
 async def test_an_offer_may_come_along_with_a_settlement(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     run = await ledger_client.start(worker.id, "before")
-    await ledger_client.ledger.settle([completed(run)], worker.id)
+    await ledger_client.ledger.settle([completed(run)], SlotOffer(worker.id, SECRET))
     assert 0 < offers(ledger_client)[worker.id] - ledger_client.now() <= OFFER_MS
     await ledger_client.add("k")
     assert worker.handed_keys() == ["k"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 
+from docket.codec.proofs import proven_body
 from docket.ledger import ProgressChange, requeue, reschedule
 from docket.ledger.endings import Ending, ending_event, read_ending
 from docket.ledger.workers import as_json
@@ -45,8 +46,9 @@ class Listener:
             if message["channel"] == self.END:
                 return messages
             data: bytes = message["data"]
-            # What follows an event is the finished record, for those who wait for it.
-            messages.append((message["channel"], data.partition(b"\n")[0] if data.startswith(b"{") else data))
+            # An ending with its record follows the event, for those who wait for it.
+            if not data.startswith(b"E"):
+                messages.append((message["channel"], data))
 
     def close(self) -> None:
         self._pubsub.close()
@@ -132,7 +134,10 @@ async def test_an_order_to_cancel_goes_to_the_worker_that_runs_the_task(
         await ledger_client.ledger.cancel(run.key)
     heard = listener.heard()
     orders = [data for channel, data in heard if channel == ledger_client.ledger.keys.worker_channel(worker)]
-    assert orders == [str(r.epoch).encode() + b" " + r.key.encode("utf-8", "surrogatepass") for r in runs]
+    secret = ledger_client.client.get(ledger_client.ledger.keys.key("secret"))
+    assert [proven_body(secret, b"C", b"cancel", worker.encode(), order) for order in orders] == [
+        str(r.epoch).encode() + b" " + r.key.encode("utf-8", "surrogatepass") for r in runs
+    ]
     assert not [data for channel, data in heard if channel == ledger_client.ledger.keys.worker_channel(other)]
 
 

@@ -259,10 +259,10 @@ async def test_tasks_that_move_do_not_move_their_payloads(ledger_client: LedgerC
     for number in range(300):
         await add(ledger_client, f"task {number}", await store(ledger_client, fat), due_ms=ledger_client.later())
     ledger_client.fall_due(*(f"task {number}" for number in range(300)))
+    worker = await ledger_client.hire()
     ledger_client.client.config_resetstat()
     while (await ledger_client.ledger.stage())[0]:
         pass
-    worker = await ledger_client.hire()
     runs = await ledger_client.take(worker, 300)
     await ledger_client.settle(*(requeue(run.key, run.epoch) for run in runs))
     touched = ledger_client.client.info("commandstats")

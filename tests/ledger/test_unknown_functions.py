@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from docket.codec.proofs import proven_body
 from docket.ledger import Delivery, SettleResult, WaitingFunctions, requeue, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
@@ -42,16 +43,20 @@ class Listener:
 
     def __init__(self, ledger_client: LedgerClient, worker: str) -> None:
         self._client, self._channel = ledger_client.client, ledger_client.ledger.keys.worker_channel(worker)
+        self._worker, self._secret = worker, ledger_client.client.get(ledger_client.ledger.keys.key("secret"))
         self._pubsub: Any = self._client.pubsub()
         self._pubsub.subscribe(self._channel)
         self._pubsub.get_message(timeout=SECONDS)
 
     def heard(self) -> list[bytes]:
-        """Everything since the last time. A message of its own, empty, tells where to stop."""
+        """Everything that was proven since the last time. A
+        message of its own, empty, tells where to stop."""
         self._client.publish(self._channel, b"")
         found: list[bytes] = []
         while data := self._pubsub.get_message(timeout=SECONDS)["data"]:
-            found.append(data)
+            name = proven_body(self._secret, b"F", b"function", self._worker.encode(), data)
+            assert name is not None
+            found.append(name)
         return found
 
 
@@ -97,11 +102,11 @@ async def test_live_workers_that_know_the_function_are_told(ledger_client: Ledge
     assert await meet(ledger_client, ignorant, "a", "b") == [DONE, DONE]
     assert {worker: listener.heard() for worker, listener in listeners.items()} == {
         ignorant: [],
-        learned: [b"function f"],
+        learned: [b"f"],
         dead: [],
     }
     ledger_client.sweep()
-    assert listeners[learned].heard() == [b"function f"], "a worker that missed it is told again"
+    assert listeners[learned].heard() == [b"f"], "a worker that missed it is told again"
 
 
 async def test_a_worker_that_registers_is_told_which_of_its_functions_have_tasks_waiting(

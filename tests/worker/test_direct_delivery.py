@@ -279,6 +279,7 @@ class IdleWorker:
         # Of the messages that come, in seconds.
         self.age = 0.0
         self.looks = 0
+        self.secret = b"no offer was made"[:16]
         self.offering = DirectDelivery(
             docket.ledger,
             docket.subscriptions,
@@ -302,21 +303,22 @@ class IdleWorker:
     def offer(self) -> ReservedSlot:
         kept = self.offering.keep_for_take()
         assert kept is not None
-        kept.answer = 1
+        kept.answer, self.secret = 1, kept.secret
         self.offering.taken(kept)
         assert self.offering.state is Offer.OFFERED
         return kept
 
-    async def hand(self, epoch: int) -> None:
-        """Returns when the offering has heard it, too:
-        both listen to the same channel, in this order."""
+    async def hand(self, epoch: int, secret: bytes | None = None) -> None:
+        """Returns when the offering has heard it, too: both listen to the same channel, in this
+        order. Without a secret it is sent with the one of the last offer."""
         heard, channel = asyncio.Event(), self._docket.keys.delivery_channel(self.ID)
 
         def noted(_: bytes) -> None:
             heard.set()
 
         await self._docket.subscriptions.listen(channel, noted)
-        await self._docket.server.client.publish(channel, pack_for_script((b"k", b"record", epoch, 0, 0)))
+        message = pack_for_script((b"k", b"record", epoch, 0, 0))
+        await self._docket.server.client.publish(channel, (self.secret if secret is None else secret) + message)
         await asyncio.wait_for(heard.wait(), SECONDS)
         self._docket.subscriptions.unlisten(channel, noted)
 
@@ -342,12 +344,10 @@ async def test_what_is_delivered_directly_to_a_worker_that_begins_to_stop_goes_b
     assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free) == ([], [7], 2)
 
 
-@pytest.mark.parametrize("offered", [True, False])
 async def test_a_message_that_is_late_begins_nothing_and_keeps_a_slot_until_the_server_was_asked(
-    idle_worker: IdleWorker, offered: bool
+    idle_worker: IdleWorker,
 ) -> None:
-    if offered:
-        idle_worker.offer()
+    idle_worker.offer()
     idle_worker.age = 3.0
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free, idle_worker.looks) == ([], [], 1, 1)
@@ -443,21 +443,47 @@ async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep
 
 async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(idle_worker: IdleWorker) -> None:
     assert idle_worker.offering.with_settlement(reading=2) is None
-    assert idle_worker.offering.with_settlement(reading=1) == IdleWorker.ID
+    offer = idle_worker.offering.with_settlement(reading=1)
+    assert offer is not None
+    assert offer.worker == IdleWorker.ID
     assert idle_worker.slots.free == 1
 
 
-async def test_what_is_delivered_directly_goes_back_if_there_is_no_slot(idle_worker: IdleWorker) -> None:
-    for _ in range(2):
-        idle_worker.slots.take()
+async def test_a_message_without_an_offer_begins_nothing_and_the_server_is_asked(idle_worker: IdleWorker) -> None:
     await idle_worker.hand(7)
-    assert (idle_worker.begun, idle_worker.refused) == ([], [7])
+    assert (idle_worker.begun, idle_worker.refused, idle_worker.looks) == ([], [], 1)
+    assert (idle_worker.slots.free, idle_worker.offering.state) == (2, Offer.NONE)
 
 
-async def test_what_is_delivered_directly_to_a_worker_that_stops_goes_back(idle_worker: IdleWorker) -> None:
-    await idle_worker.offering.withdraw()
+@pytest.mark.parametrize("secret", [b"", b"x" * 16, b"x" * 15])
+async def test_a_message_without_the_secret_of_the_offer_begins_nothing_and_the_offer_stands(
+    idle_worker: IdleWorker, secret: bytes
+) -> None:
+    idle_worker.offer()
+    await idle_worker.hand(7, secret)
+    assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free) == ([], [], 1)
+    await idle_worker.hand(8)
+    assert (idle_worker.begun, idle_worker.looks) == ([8], 1)
+
+
+async def test_the_secret_of_an_offer_serves_once(idle_worker: IdleWorker, caplog: pytest.LogCaptureFixture) -> None:
+    idle_worker.offer()
     await idle_worker.hand(7)
-    assert (idle_worker.begun, idle_worker.refused) == ([], [7])
+    await idle_worker.hand(8)
+    first = idle_worker.secret
+    idle_worker.slots.give_back()
+    idle_worker.offer()
+    await idle_worker.hand(9, first)
+    assert (idle_worker.begun, idle_worker.offering.state) == ([7], Offer.OFFERED)
+    assert "were ignored" not in caplog.text, "a secret of the worker's own is late, not forged"
+
+
+async def test_a_worker_that_stops_begins_nothing(idle_worker: IdleWorker) -> None:
+    idle_worker.offer()
+    stopping = asyncio.create_task(idle_worker.offering.withdraw())
+    await idle_worker.hand(7)
+    await stopping
+    assert idle_worker.begun == []
     assert idle_worker.offering.keep_for_take() is None
 
 

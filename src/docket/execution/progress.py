@@ -14,6 +14,7 @@ from docket.errors import TRANSIENT, TaskNotFound
 from docket.ledger import ProgressChange, Unwritten
 from docket.model.times import from_ms
 
+from .events import read_event
 from .plain_functions import awaitable_or_done
 
 if TYPE_CHECKING:
@@ -173,8 +174,10 @@ def _check(what: str, number: object, least: int) -> None:
         raise ValueError(f"{what} of {number}: it must be at least {least} and at most {_MOST}")
 
 
-def read_progress(stored: bytes | str) -> dict[str, Any]:
-    return json.loads(stored)
+def read_progress(stored: bytes) -> dict[str, Any]:
+    """Stored progress that is not one counts as none."""
+    event = read_event(stored)
+    return event if event is not None and event["type"] == "progress" else {}
 
 
 def progress_event(key: str, stored: dict[str, Any]) -> ProgressEvent:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,8 +14,9 @@ from docket.ledger import TaskStatus, read_ending
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import FinishedRecord, TaskRecord, read_finished
+from docket.storage.records import FinishedRecord, TaskRecord
 
+from .events import announces_end, is_ending, read_ending_message, read_event
 from .progress import ProgressEvent, progress_event, read_progress
 from .run_context import note_wait
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # How often a waiter reads the task again, in case the message was lost with a connection.
 SAFETY_SECONDS = 15.0
 OUTAGE_SECONDS = 0.5
+# After a message that may tell of an end and does not prove it, the task is read: once in this time
+# at most.
+DOUBT_SECONDS = 1.0
 _MILLISECOND = timedelta(milliseconds=1)
 # The submission counter wraps at this number.
 _SUBMISSIONS = 2**32
@@ -81,7 +84,7 @@ async def wait_finished(
         async with asyncio.timeout(timeout), listening(docket, key) as inbox:
             while True:
                 try:
-                    status = await docket.ledger.get(key)
+                    status = await docket.ledger.get(key, to_wait=True)
                 except ServerUnreachable:
                     # The server was reachable before, so wait until the outage is over.
                     await asyncio.sleep(OUTAGE_SECONDS)
@@ -95,7 +98,7 @@ async def wait_finished(
                     )
                 if status.run is None:
                     note_wait(docket, key)
-                finished = await _next_ending(inbox, generation, status.task)
+                finished = await _next_ending(docket, key, inbox, generation, status)
                 if finished is not None:
                     return finished
     except ResultExpired:
@@ -104,26 +107,56 @@ async def wait_finished(
         raise TimeoutError(f"task {key!r} has not finished") from None
 
 
-async def _next_ending(inbox: asyncio.Queue[bytes | None], generation: int, seen: TaskRecord) -> FinishedRecord | None:
-    """Waits for an event that ends the task. Returns its record, or
-    None if the caller must read the task again: the event has no
-    record, events may be missing, or SAFETY_SECONDS have passed."""
+async def _next_ending(
+    docket: DocketView, key: str, inbox: asyncio.Queue[bytes | None], generation: int, status: TaskStatus
+) -> FinishedRecord | None:
+    """Waits for a message that proves the end of a run. Returns its record, or None if the caller
+    must read the task again: the message has no record, messages may be missing or forged, or
+    SAFETY_SECONDS have passed."""
+    assert status.task is not None
+    deadline = Deadline()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SAFETY_SECONDS):
+        async with asyncio.timeout_at(deadline.at) as limit:
             while True:
                 message = await inbox.get()
                 if message is None:
                     return None
-                text, _, record = message.partition(b"\n")
-                if record:
-                    finished = read_finished(record)
-                    if finished.task.generation < generation or _is_earlier(finished.task, seen):
-                        continue
-                    return finished
-                event = json.loads(text)
-                if event["type"] == "state" and ExecutionState(event["state"]).finished:
+                ending = read_ending_message(status.secret, key, message) if is_ending(message) else None
+                if ending is None:
+                    if deadline.notice(docket, message):
+                        limit.reschedule(deadline.at)
+                    continue
+                finished = ending.record
+                if finished is None:
                     return None
+                if finished.task.generation >= generation and not _is_earlier(finished.task, status.task):
+                    return finished
     return None
+
+
+class Deadline:
+    """When a waiter reads the task again. It has just read it."""
+
+    def __init__(self) -> None:
+        self._read_at = asyncio.get_running_loop().time()
+        self.at = self._read_at + SAFETY_SECONDS
+
+    def notice(self, docket: DocketView, message: bytes) -> bool:
+        """Takes note of a message that proves nothing. Returns whether the deadline is sooner now.
+
+        The event of an end is followed by the ending with its proof, so it gets some time."""
+        now = asyncio.get_running_loop().time()
+        if is_ending(message):
+            docket.subscriptions.ignored.note("an ending")
+            sooner = max(now, self._read_at + DOUBT_SECONDS)
+        elif announces_end(message):
+            sooner = now + DOUBT_SECONDS
+        else:
+            if read_event(message) is None:
+                docket.subscriptions.ignored.note("a task")
+            return False
+        changed, self.at = sooner < self.at, min(sooner, self.at)
+        return changed
 
 
 def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
@@ -148,25 +181,29 @@ async def watch(
         # An event that was published between the subscription
         # and the read repeats the state that the read returned.
         may_repeat = True
+        deadline = Deadline()
         while not seen.ended:
-            message = await _message(inbox)
-            if message is None:
+            message = await _message(inbox, deadline.at)
+            ending = read_ending_message(seen.secret, key, message) if message and is_ending(message) else None
+            if message is None or (ending is not None and ending.record is None):
                 for event in await _read_again(docket, seen):
                     yield event
-                continue
-            text, _, record = message.partition(b"\n")
-            event = json.loads(text)
-            if event["type"] == "progress":
+                deadline = Deadline()
+            elif ending is not None and ending.record is not None:
+                if not _is_earlier(ending.record.task, seen.task):
+                    seen.state, may_repeat = _state_event(key, TaskStatus(finished=ending.record)), False
+                    seen.ended = not ending.goes_on
+                    yield seen.state
+            elif (event := read_event(message)) is None or announces_end(message):
+                deadline.notice(docket, message)
+            elif event["type"] == "progress":
                 seen.progress = progress_event(key, event)
                 yield seen.progress
-            elif not record or not _is_earlier(read_finished(record).task, seen.task):
+            else:
                 before, seen.state = seen.state, _merge(seen.state, event)
-                if may_repeat and _is_repeated(before, seen):
-                    continue
-                may_repeat = False
-                finished = seen.state["state"].finished and not event.get("goes_on")
-                seen.ended = finished and (bool(record) or not await _is_there(docket, key))
-                yield seen.state
+                if not (may_repeat and _is_repeated(before, seen)):
+                    may_repeat = False
+                    yield seen.state
 
 
 def _is_repeated(before: StateEvent, now: _Seen) -> bool:
@@ -188,25 +225,17 @@ class _Seen:
     progress: ProgressEvent
     task: TaskRecord
     ended: bool
+    secret: bytes | None
 
 
 async def _read(docket: DocketView, key: str) -> _Seen:
-    status = await docket.ledger.get(key)
+    status = await docket.ledger.get(key, to_wait=True)
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         raise TaskNotFound(f"there is no task {key!r}: it was never scheduled, or it has ended and its record is gone")
     stored = status.progress or (status.finished.progress if status.finished else None)
     progress = progress_event(key, read_progress(stored) if stored else {})
-    return _Seen(_state_event(key, status), progress, task, status.task is None)
-
-
-async def _is_there(docket: DocketView, key: str) -> bool:
-    """Whether the key has an unfinished task. An ending without a record may then belong to an
-    earlier task of the key."""
-    try:
-        return (await docket.ledger.get(key)).task is not None
-    except ServerUnreachable:
-        return False
+    return _Seen(_state_event(key, status), progress, task, status.task is None, status.secret)
 
 
 async def _read_again(docket: DocketView, seen: _Seen) -> list[StateEvent | ProgressEvent]:
@@ -222,13 +251,14 @@ async def _read_again(docket: DocketView, seen: _Seen) -> list[StateEvent | Prog
     if now.progress != seen.progress:
         missed.append(now.progress)
     seen.state, seen.progress, seen.task, seen.ended = now.state, now.progress, now.task, now.ended
+    seen.secret = now.secret
     return missed
 
 
-async def _message(inbox: asyncio.Queue[bytes | None]) -> bytes | None:
+async def _message(inbox: asyncio.Queue[bytes | None], deadline: float) -> bytes | None:
     """The next message, or None if the caller must read the task again."""
     try:
-        async with asyncio.timeout(SAFETY_SECONDS):
+        async with asyncio.timeout_at(deadline):
             return await inbox.get()
     except TimeoutError:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
 from docket.errors import DocketError
+from docket.execution.events import read_event
+from docket.execution.progress import read_progress
 from docket.ledger.queries import TaskRow
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.ledger.values import TaskCounts
@@ -107,6 +108,14 @@ class LiveState:
         return from_ms(self.census.server_ms) if self.census is not None else datetime.now().astimezone()
 
 
+def _progress_of(event: dict[str, Any]) -> tuple[int | None, int, str | None]:
+    return event.get("current"), event.get("total", 100), event.get("message")
+
+
+# Forged events must not fill the memory.
+MOST_PROGRESS = 10_000
+
+
 class Observer:
     """Queries the docket at each refresh, and counts its events in between."""
 
@@ -139,9 +148,13 @@ class Observer:
         self.state.refused = refusal
 
     def on_event(self, key: str, message: bytes) -> None:
-        event = json.loads(message)
+        """Counts an event. Anybody may have published it, so it is only shown."""
+        event = read_event(message)
+        if event is None:
+            return
         if event["type"] == "progress":
-            self._progress[key] = event["current"], event["total"], event["message"]
+            if key in self._progress or len(self._progress) < MOST_PROGRESS:
+                self._progress[key] = _progress_of(event)
             return
         state, totals = event["state"], self.state.totals
         if state == ExecutionState.RUNNING.value:
@@ -201,8 +214,7 @@ class Observer:
         if row.key in self._progress or self.state.census.server_ms - row.run.started_ms < 1000:
             return
         stored = (await self._docket.ledger.get(row.key)).progress
-        known: dict[str, Any] = json.loads(stored) if stored else {}
-        self._progress[row.key] = known.get("current"), known.get("total", 100), known.get("message")
+        self._progress[row.key] = _progress_of(read_progress(stored) if stored else {})
 
     async def _name_failures(self) -> None:
         """Adds the function names to the last failures, because events have only the key."""

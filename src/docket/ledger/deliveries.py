@@ -43,10 +43,11 @@ class DeliveryVerbs(ScriptCalls):
         terms = (0, 0, 0, 0)
         if kept is not None:
             terms = (1, int(kept.offered), kept.last_epoch, self.offer_ms if kept.to_offer else 0)
+        secret = kept.secret if kept is not None else b""
         names = [text_bytes(name) for name in functions.names] if functions is not None else False
         mode = 1 if notes is None else notes.mode
         reply = await self.ask(
-            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, 1 if reads_front else 0, names, mode)
+            "take", (worker.encode(), worker_json, min(count, BATCH), *terms, int(reads_front), names, mode, secret)
         )
         if kept is not None and reply[0] != -1:
             kept.answer = reply[1]

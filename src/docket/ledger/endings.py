@@ -39,9 +39,11 @@ class Ending:
 def read_ending(tail: bytes) -> Ending:
     try:
         worker, error, kind, payload = unpack(tail)
-    except ValueError as problem:
+        if not (isinstance(error, str | None) and isinstance(kind, int) and isinstance(payload, bytes)):
+            raise ValueError("its fields have other types")
+        return Ending(bytes_text(worker) or None, error, kind, payload)
+    except (ValueError, TypeError, AttributeError) as problem:
         raise Undecodable(f"the ending cannot be read: {problem}") from None
-    return Ending(bytes_text(worker) or None, error, kind, payload)
 
 
 def own_ending(error: WorkerLost | TaskNotRegistered, worker: str | None = None) -> Ending:

@@ -30,6 +30,8 @@ class TaskStatus:
     run: RunRecord | None = None
     progress: bytes | None = None
     finished: FinishedRecord | None = None
+    # The secret of the docket, for callers that wait for the task.
+    secret: bytes | None = None
 
 
 @dataclass(slots=True)

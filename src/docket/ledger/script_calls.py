@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from docket.codec.packing import pack_for_script, script_packer
+from docket.codec.proofs import new_secret
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
@@ -23,6 +24,8 @@ class ScriptCalls:
         self.ttl_ms = ttl_ms
         self._channels = text_bytes(keys.channels)
         self._root = [keys.root]
+        # The secret of the docket from now on, if the docket has none (docs/design/proofs.md).
+        self._fresh_secret = new_secret()
         # For the event loop only. Threads that renew leases pack with their own buffer.
         self._pack = script_packer()
 

@@ -12,7 +12,7 @@ from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 from .rows import EnqueueResult, TaskStatus
 from .script_calls import ScriptCalls
 from .settlements import SETTLE_RESULTS, Settlement, SettleResult
-from .values import Duty, NewTask, ProgressChange, Seed, Staged, TaskCounts, Unwritten
+from .values import Duty, NewTask, ProgressChange, Seed, SlotOffer, Staged, TaskCounts, Unwritten
 from .workers import as_json
 
 # Tasks per script call: enough to share the round trip,
@@ -38,17 +38,17 @@ class TaskVerbs(ScriptCalls):
         return _enqueue_results(reply), replicas
 
     async def settle(
-        self, settlements: Sequence[Settlement], offered_by: str | None = None, *, patience: float | None = None
+        self, settlements: Sequence[Settlement], offer: SlotOffer | None = None, *, patience: float | None = None
     ) -> list[SettleResult]:
         """Settles runs. Returns a result for each settlement.
 
-        `offered_by` is the id of a worker that offers a free slot for direct delivery.
+        `offer` is a free slot of a worker, for direct delivery.
         """
-        offer = offered_by.encode() if offered_by is not None else False
+        offered_by, secret = (offer.worker.encode(), offer.secret) if offer is not None else (False, False)
         worker = settlements[0].worker if settlements else None
         items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
         claimed_by = worker.encode() if worker is not None else False
-        arguments = (self.ttl_ms, offer, self.offer_ms, items, claimed_by)
+        arguments = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret)
         reply = await self.ask("settle", arguments, patience)
         return [SETTLE_RESULTS[code] for code in reply]
 
@@ -95,13 +95,17 @@ class TaskVerbs(ScriptCalls):
         """Renews the leases of manual runs."""
         await self.ask("renew_manual_leases", (lease_ms, [text_bytes(lease_id) for lease_id in lease_ids]))
 
-    async def get(self, key: str) -> TaskStatus:
-        task, run, progress, finished = await self.ask("get", (text_bytes(key),))
+    async def get(self, key: str, *, to_wait: bool = False) -> TaskStatus:
+        """Reads the records of a task. A caller that waits for the task also gets the secret that
+        proves endings."""
+        fresh = self._fresh_secret if to_wait else False
+        task, run, progress, finished, secret = await self.ask("get", (text_bytes(key), fresh))
         return TaskStatus(
             read_task(task) if task is not None else None,
             read_run(run) if run else None,
             progress or None,
             read_finished(finished) if finished else None,
+            secret,
         )
 
     async def count(self) -> TaskCounts:

@@ -127,15 +127,26 @@ class Delivery:
     claimed_ms: float = field(default=0.0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class SlotOffer:
+    """The offer of a slot. Only a script that saw the offer knows its secret, so the secret proves
+    the direct delivery (docs/design/proofs.md)."""
+
+    worker: str
+    secret: bytes
+
+
 @dataclass(slots=True)
 class ReservedSlot:
-    """A slot that a worker reserves for an offer. `offered`: the worker may have offered it
-    already. `last_epoch`: the last direct delivery that the worker knows of. `to_offer`: offer the
-    slot if no task is ready. `answer`: the server's answer, if it arrived."""
+    """A slot that a worker reserves for an offer. `offered`: the worker may
+    have offered it already. `last_epoch`: the last direct delivery that the
+    worker knows of. `to_offer`: offer the slot if no task is ready. `secret`:
+    proves the direct delivery. `answer`: the server's answer, if it arrived."""
 
     offered: bool
     last_epoch: int
     to_offer: bool = True
+    secret: bytes = b""
     answer: int | None = None
 
 
@@ -177,11 +188,12 @@ class Seed(enum.IntEnum):
 
 @dataclass(slots=True)
 class RegistrationReply:
-    """The server's answer to a worker that registers. `waiting_functions` are functions whose tasks
-    wait for a worker that knows them."""
+    """The server's answer to a worker that registers. `secret` proves messages, if the docket has
+    one. `waiting_functions` are functions whose tasks wait for a worker that knows them."""
 
     server_ms: float
     duty: Duty
+    secret: bytes | None
     waiting_functions: list[str]
 
 

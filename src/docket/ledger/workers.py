@@ -37,8 +37,9 @@ class WorkerVerbs(ScriptCalls):
         functions that declare one."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
         names = [text_bytes(name) for name in tasks]
-        now, duty, *waiting = await self.ask("register", (worker.encode(), lease_ms, names, declared))
-        return RegistrationReply(now, Duty(duty), [bytes_text(name) for name in waiting])
+        terms = (worker.encode(), lease_ms, names, declared, self._fresh_secret)
+        now, duty, secret, *waiting = await self.ask("register", terms)
+        return RegistrationReply(now, Duty(duty), secret, [bytes_text(name) for name in waiting])
 
     async def resign(self, worker: str) -> None:
         """Gives up the worker's duty, if it has one."""

@@ -40,6 +40,7 @@ _FIXED = (
     "sweep-cursor",
     "offers",
     "last-direct",
+    "offer-secrets",
     "manual-leases",
     "payload:=",
     "kept:=",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from docket.errors import UnknownVersion
+from docket.errors import Undecodable, UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
 from .layouts import Layout
@@ -35,6 +35,8 @@ _RESULT_APART = 128
 SUSPECT_AFTER = 2
 CANCEL_ASKED = 1
 _MOST = 2.0**53
+# Epochs are microseconds, and a test may set the clock to the year 9999.
+_MOST_IN_RUN = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,20 @@ def is_suspect(data: bytes) -> bool:
 
 
 def read_run(data: bytes) -> RunRecord:
+    """Reads a run record. Bytes that are not a record become a run of nobody."""
+    start = _RUN.size + _TEXT_LENGTH.size
+    if len(data) < start:
+        return RunRecord(0, 0.0, "", False)
     epoch, started, _, _, flags = _RUN.unpack_from(data)
     (length,) = _TEXT_LENGTH.unpack_from(data, _RUN.size)
-    start = _RUN.size + _TEXT_LENGTH.size
-    worker = data[start : start + length].decode()
-    return RunRecord(int(epoch), started, worker, bool(flags & CANCEL_ASKED))
+    if not _is_sound(epoch, started):
+        return RunRecord(0, 0.0, "", False)
+    return RunRecord(int(epoch), started, _name(data[start : start + length]), bool(flags & CANCEL_ASKED))
+
+
+def _is_sound(*numbers: float) -> bool:
+    """Whether these are numbers that scripts write: times in ms, also before 1970, and epochs."""
+    return all(-_MOST_IN_RUN < number < _MOST_IN_RUN for number in numbers)
 
 
 @dataclass(slots=True)
@@ -194,24 +205,38 @@ class FinishedHead:
 
 
 def read_finished_head(data: bytes) -> FinishedHead:
-    """Reads the first bytes of a finished record, up to the function's name."""
-    _, state, _, started, completed, _ = _FINISHED.unpack_from(data)
-    return FinishedHead(STATES_BY_NUMBER[state % _RESULT_APART], started, completed, read_task(data[_FINISHED.size :]))
+    """Reads the first bytes of a finished record, up to the function's name. Raises Undecodable for
+    bytes that are not one."""
+    _, state, _, started, completed, _ = _finished_fields(data)
+    return FinishedHead(state, started, completed, read_task(data[_FINISHED.size :]))
+
+
+def _finished_fields(data: bytes) -> tuple[int, ExecutionState, int, float, float, int]:
+    if len(data) < _FINISHED.size:
+        raise Undecodable(f"{len(data)} bytes are not a finished record")
+    version, number, epoch, started, completed, length = _FINISHED.unpack_from(data)
+    state = STATES_BY_NUMBER.get(number % _RESULT_APART)
+    if state is None or not state.finished or not _is_sound(epoch, started, completed):
+        raise Undecodable("these bytes are not a finished record")
+    return version, state, int(epoch), started, completed, length
 
 
 def read_finished(data: bytes) -> FinishedRecord:
-    version, state, epoch, started, completed, length = _FINISHED.unpack_from(data)
+    """Raises Undecodable for bytes that are not a finished record."""
+    version, state, epoch, started, completed, length = _finished_fields(data)
     if version != RECORD_VERSION:
         raise UnknownVersion(f"finished record of version {version}; this release reads version {RECORD_VERSION}")
     at = _FINISHED.size
     task = read_task(data[at : at + length])
     at += length
+    if at + _LENGTH.size > len(data):
+        raise Undecodable("a finished record is cut short")
     (progress_length,) = _LENGTH.unpack_from(data, at)
     at += _LENGTH.size
     progress = data[at : at + progress_length]
     return FinishedRecord(
-        STATES_BY_NUMBER[state % _RESULT_APART],
-        int(epoch),
+        state,
+        epoch,
         started,
         completed,
         task,

@@ -7,12 +7,16 @@ import asyncio
 import contextlib
 import enum
 import logging
+import os
 import time
+from collections import deque
 from collections.abc import Callable
+from hmac import compare_digest
 
 from docket.codec.packing import unpack_from_script
 from docket.errors import TRANSIENT
-from docket.ledger import Delivery, Ledger, ReservedSlot
+from docket.ledger import Delivery, Ledger, ReservedSlot, SlotOffer
+from docket.storage.ignored_messages import Inquiry
 from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Subscriptions
 
@@ -26,6 +30,10 @@ LAST_WAIT_SECONDS = 1.0
 # The run of an older message may have ended, or may be cancelled or replaced.
 LATE_SECONDS = 1.0
 
+SECRET_SIZE = 16
+# Messages with one of these secrets are late, not forged.
+MOST_SPENT = 16
+
 # `receive` uses the slot that was kept; `refuse` needs none.
 OnDelivery = Callable[[Delivery], None]
 
@@ -37,6 +45,20 @@ class Offer(enum.Enum):
     NONE = "none"
     OFFERED = "offered"
     DUE = "due"
+
+
+class OfferSecrets:
+    """Secrets for offers. It asks the system for many at once, because a busy worker makes
+    thousands of offers a second."""
+
+    def __init__(self) -> None:
+        self._ready = b""
+
+    def new(self) -> bytes:
+        if not self._ready:
+            self._ready = os.urandom(SECRET_SIZE * 64)
+        secret, self._ready = self._ready[:SECRET_SIZE], self._ready[SECRET_SIZE:]
+        return secret
 
 
 class DirectDelivery:
@@ -77,6 +99,11 @@ class DirectDelivery:
         # The run that is due; None unless the state is DUE.
         self.due_epoch: int | None = None
         self.state: Offer = Offer.NONE
+        # The secret of the offer, and those of earlier offers.
+        self._new_secret = OfferSecrets().new
+        self._secret = b""
+        self._spent: deque[bytes] = deque(maxlen=MOST_SPENT)
+        self._inquiry = Inquiry(on_late)
 
     async def open(self, worker: str) -> None:
         """Listens for this worker id, and no longer for the previous one."""
@@ -89,6 +116,7 @@ class DirectDelivery:
         worker, self._worker = self._worker, None
         if worker is not None:
             self._subscriptions.unlisten(self._ledger.keys.delivery_channel(worker), self._on_message)
+        self._inquiry.close()
         self._let_go()
 
     # Called by the fetcher
@@ -105,9 +133,11 @@ class DirectDelivery:
             if not self._can_offer:
                 return None
             self._keep()
+        elif not self._secret:
+            self._secret = self._new_secret()
         self._in_doubt = False
         # The blocked read needs another free slot.
-        return ReservedSlot(offered, self._last_epoch, to_offer=self._slots.free > 0)
+        return ReservedSlot(offered, self._last_epoch, to_offer=self._slots.free > 0, secret=self._secret)
 
     def taken(self, kept: ReservedSlot) -> None:
         """Applies the answer of a `take`, if there is one. The message of a direct delivery may
@@ -141,13 +171,14 @@ class DirectDelivery:
 
     # Called by the settler
 
-    def with_settlement(self, reading: int) -> str | None:
-        """The id under which a settlement offers a slot. A free slot that the blocked read, which
-        waits for `reading` entries, does not need may be offered."""
+    def with_settlement(self, reading: int) -> SlotOffer | None:
+        """The slot that a settlement offers. A free slot that the blocked read, which waits for
+        `reading` entries, does not need may be offered."""
         if not reading or self.state is not Offer.NONE or not self._may_offer or self._slots.free <= reading:
             return None
+        assert self._worker is not None
         self._keep()
-        return self._worker
+        return SlotOffer(self._worker, self._secret)
 
     # The end
 
@@ -182,7 +213,15 @@ class DirectDelivery:
 
     def _keep(self) -> None:
         self._slots.take()
+        self._spend_secret()
+        self._secret = self._new_secret()
         self.state = Offer.OFFERED
+
+    def _spend_secret(self) -> None:
+        """From now on a message with this secret is late or repeated."""
+        if self._secret:
+            self._spent.append(self._secret)
+            self._secret = b""
 
     def _let_go(self) -> None:
         if self.state is not Offer.NONE:
@@ -195,27 +234,38 @@ class DirectDelivery:
         self._resolved.set()
 
     def _on_message(self, message: bytes) -> None:
-        key, record, epoch, claimed_ms, sent_ms = unpack_from_script(message)
-        delivery = Delivery(bytes_text(key), record, epoch, claimed_ms)
+        """Anybody may have published the message. It counts only if it has the secret of the offer
+        whose slot is kept."""
+        secret, body = message[:SECRET_SIZE], message[SECRET_SIZE:]
+        if self.state is Offer.NONE or not compare_digest(secret, self._secret):
+            self._ignore(secret)
+            return
+        self._spend_secret()
+        try:
+            key, record, epoch, claimed_ms, sent_ms = unpack_from_script(body)
+            delivery = Delivery(bytes_text(key), record, epoch, claimed_ms)
+        except (ValueError, TypeError, AttributeError):
+            self._ignore(secret)
+            return
         self._last_epoch = epoch
         if self._is_known(epoch):
             self._on_known(epoch)
-            return
-        if self._age(sent_ms) > LATE_SECONDS:
+        elif self._age(sent_ms) > LATE_SECONDS:
             self._on_late_message(epoch)
-            return
-        if self.state is Offer.NONE:
-            # No slot is kept any more: the run starts only if another slot is free.
-            if self._slots.free < 1:
-                self._refuse(delivery)
-                return
-            self._slots.take()
-        self._resolve()
-        if self._closed:
-            self._slots.give_back()
-            self._refuse(delivery)
         else:
-            self._receive(delivery)
+            self._resolve()
+            if self._closed:
+                self._slots.give_back()
+                self._refuse(delivery)
+            else:
+                self._receive(delivery)
+
+    def _ignore(self, secret: bytes) -> None:
+        """The message is late, of another release, or forged. The server's list of our deliveries
+        shows whether there is a run."""
+        if secret not in self._spent and secret != self._secret:
+            self._subscriptions.ignored.note("a delivery")
+        self._inquiry.request()
 
     def _on_known(self, epoch: int) -> None:
         """The run was started, adopted, requeued or ended before its message came."""
@@ -225,10 +275,7 @@ class DirectDelivery:
             self._in_doubt = True
 
     def _on_late_message(self, epoch: int) -> None:
-        """The run may no longer count, so the server is asked. A slot is kept for the run if one is
-        free."""
-        if self.state is Offer.NONE and self._slots.free > 0:
-            self._keep()
+        """The run may no longer count, so the server is asked. The slot is kept for the run."""
         if self.state is Offer.OFFERED:
             self.state, self.due_epoch = Offer.DUE, epoch
         self._on_late()

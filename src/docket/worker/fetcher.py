@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from docket.ledger import Delivery, Entry, Ledger
+from docket.ledger import Delivery, Entry, Ledger, SlotOffer
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 
@@ -141,8 +141,8 @@ class Fetcher(ClaimingService):
         self._may_be_work = True
         self._read.interrupt()
 
-    def offer_slot(self) -> str | None:
-        """The id under which a settlement offers a slot, if one can be spared."""
+    def offer_slot(self) -> SlotOffer | None:
+        """The slot that a settlement offers, if one can be spared."""
         return self._direct_delivery.with_settlement(self._read.count)
 
     @property

@@ -82,6 +82,8 @@ class Registration:
         self._closed = False
         self.task_names: Sequence[str] = ()
         self._max_losses: Mapping[str, int] = {}
+        # Proves the messages of scripts (docs/design/proofs.md).
+        self.secret: bytes | None = None
         self.id: str = self._new_id()
         self.lease: Lease = self._new_lease()
         self.renewer: Renewer = self._new_renewer()
@@ -176,6 +178,7 @@ class Registration:
         registration = await self._ledger.register(self.id, self._lease_ms, self.task_names, self._max_losses)
         self._server_clock.note(registration.server_ms, steady_seconds() - sent_at)
         self._duties.assign(registration.duty)
+        self.secret = registration.secret
         if registration.waiting_functions:
             self._events.functions_wait(registration.waiting_functions)
 

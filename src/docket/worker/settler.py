@@ -11,7 +11,7 @@ from typing import Protocol
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
-from docket.ledger import Ledger, Settlement, SettleResult, requeue
+from docket.ledger import Ledger, Settlement, SettleResult, SlotOffer, requeue
 from docket.ledger.batcher import BATCH_BYTES, batch_end
 from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS
@@ -26,7 +26,7 @@ OnAnswer = Callable[[SettleResult], None]
 class SlotOffers(Protocol):
     """The source of the offers that the settler sends along with settlements."""
 
-    def offer_slot(self) -> str | None: ...
+    def offer_slot(self) -> SlotOffer | None: ...
 
     def recheck(self) -> None: ...
 
@@ -116,16 +116,16 @@ class Settler:
                 self._start()
 
     async def _send(self, batch: list[Item]) -> None:
-        offered_by = self._offers.offer_slot()
+        offer = self._offers.offer_slot()
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
             settlements = [item.settlement for item in batch]
-            answers = await self._ledger.settle(settlements, offered_by, patience=patience)
+            answers = await self._ledger.settle(settlements, offer, patience=patience)
         except asyncio.CancelledError:
             self._waiting = batch + self._waiting
             raise
         except Exception as error:
-            if offered_by is not None:
+            if offer is not None:
                 # The server may have accepted the offer, and
                 # may already have delivered a task for it.
                 self._offers.recheck()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from docket._aio import cancel_and_wait
 from docket.dependencies import max_losses_of
 from docket.errors import NotOpen
+from docket.ledger import SlotOffer
 from docket.model.times import duration_ms
 from docket.storage.data_safety import warn_of_data_loss
 
@@ -110,7 +111,9 @@ class Staff:
         self.fetcher: Fetcher = Fetcher(
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
-        self.cancel_listener: CancelListener = CancelListener(ledger, subscriptions, self.runs, events.function_waits)
+        self.cancel_listener: CancelListener = CancelListener(
+            ledger, subscriptions, self.runs, events.function_waits, self.registration
+        )
         self.stager: Stager = Stager(
             ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause
         )
@@ -222,7 +225,7 @@ class Staff:
 
     # Used by the settler, which sends the offer of a slot along with its settlements
 
-    def offer_slot(self) -> str | None:
+    def offer_slot(self) -> SlotOffer | None:
         return self.fetcher.offer_slot()
 
     def recheck(self) -> None:

@@ -3,7 +3,7 @@
 -- ARGV[2]: msgpack {key, ttl ms}.
 -- Returns: 0 there is no such task (or only a newer release knows its location), 1 cancelled, 2 the
 --   worker got a cancel request.
--- uses: keys, records, removal, endings
+-- uses: keys, records, removal, endings, proofs
 local key, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()
 local bytes = call('HGET', TASKS, key)
@@ -20,7 +20,8 @@ if run_bytes then
       call('RPUSH', CANCEL_REQUESTS .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
     end
   end
-  call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, string.format('%.0f', run.epoch) .. ' ' .. key)
+  local request = string.format('%.0f', run.epoch) .. ' ' .. key
+  call('PUBLISH', CHANNELS .. 'worker/' .. run.worker, 'C' .. proof('cancel', run.worker, request) .. request)
   return 2
 end
 remove_from_location(key, task)

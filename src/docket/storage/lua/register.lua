@@ -1,11 +1,12 @@
 -- Registers a worker with the functions that it knows, gives it a vacant duty, and creates the
 -- consumer groups if they are missing.
 -- ARGV[2]: msgpack {worker id, lease ms, list of function names, list of {function name, number of
---   losses that bury its tasks} for functions that declare one}.
--- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), then the names of its
---   functions whose tasks wait for a worker that knows them.
--- uses: keys, fleet
-local worker, lease, names, max_losses = unpack(cmsgpack.unpack(ARGV[2]))
+--   losses that bury its tasks} for functions that declare one, a fresh secret, to be used if the
+--   docket has none}.
+-- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), the secret of the docket or
+--   false, then the names of its functions whose tasks wait for a worker that knows them.
+-- uses: keys, fleet, proofs
+local worker, lease, names, max_losses, fresh = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 permit_when_full()
 ensure_groups()
@@ -21,7 +22,7 @@ for _, name in ipairs(names) do
   call('SADD', TASK_WORKERS .. segment(name), worker)
 end
 for _, declared in ipairs(max_losses) do call('HSET', MAX_LOSSES, declared[1], declared[2]) end
-local answer = {now, take_duty(worker)}
+local answer = {now, take_duty(worker), secret_or(fresh)}
 if call('EXISTS', UNKNOWN_SINCE) == 1 then
   for _, name in ipairs(names) do
     if call('HEXISTS', UNKNOWN_SINCE, name) == 1 then answer[#answer + 1] = name end

@@ -1,7 +1,7 @@
 -- Settles a batch of runs. The epoch and the worker id fence each of them.
 -- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, ms for which
---   the offer is valid, list of items, worker that claimed these runs, or false for any}. An item
---   is {key, epoch, kind, …}; parts/settlements.lua names all fields. Kinds:
+--   the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
+--   of the offer}. An item is {key, epoch, kind, …}; parts/settlements.lua names all fields. Kinds:
 --   0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on
 --     purpose, else 0), whether it has progress, whether its result is a stored payload
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
@@ -15,7 +15,7 @@
 --   done, and no other live worker knows its function.
 -- uses: keys, records, payloads, suspects, unknown_functions, placement, limit_slots, settlements, endings, admission
 local DONE = 1
-local cancelled_ttl, offered_by, offer_ms, items, claimed_by = unpack(cmsgpack.unpack(ARGV[2]))
+local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
 if #items == 0 then return {} end
@@ -70,7 +70,7 @@ local function make_full_settle()
     if s.kind == RESCHEDULE then
       -- This record is not stored: a waiter gets the result from this event.
       if s.state then
-        publish(key, s.event .. '\n' .. pack_finished(s.state, run.epoch, run.started, now, task_bytes, '', s.tail))
+        publish_ending(key, s.event, 'g', pack_finished(s.state, run.epoch, run.started, now, task_bytes, '', s.tail))
       end
       task.due = s.is_relative and now + s.ms or s.ms
       task.attempt = s.attempt
@@ -213,5 +213,8 @@ if #releases > 0 then
     if some_parked then leave_waiters(r[1]) end
   end
 end
-if offered_by then call('ZADD', OFFERS, real_ms() + offer_ms, offered_by) end
+if offered_by then
+  call('ZADD', OFFERS, real_ms() + offer_ms, offered_by)
+  call('HSET', OFFER_SECRETS, offered_by, secret)
+end
 return answer

@@ -3,14 +3,14 @@
 --   (0/1), may have offered it before (0/1), epoch of the last direct delivery that the worker
 --   knows, ms for which the offer is valid if there is nothing to take (0: no offer), reads the
 --   front stream (0/1), list of functions whose tasks may wait for a worker that knows them, or
---   false, how to treat suspects (parts/claims.lua)}.
+--   false, how to treat suspects (parts/claims.lua), the secret of the offer}.
 -- Returns: server ms (or -1: this worker has no lease), offer, then per claimed task: key, task
 --   record, epoch; then a note on suspects, if there were any (parts/claims.lua); then, if the
 --   caller named functions, the list of those whose tasks still wait.
 --   offer: 0 none, 1 the slot is offered, else the epoch of a direct delivery that is under way and
 --     takes the slot.
 -- uses: keys, records, unknown_functions, placement, claims
-local worker, worker_json, count, has_spare_slot, may_have_offered, last_known, offer_ms, reads_front, functions, suspects =
+local worker, worker_json, count, has_spare_slot, may_have_offered, last_known, offer_ms, reads_front, functions, suspects, secret =
   unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0
@@ -52,6 +52,7 @@ local answer = claim_entries(worker, worker_json, entries, suspects)
 if may_offer and offer_ms > 0 and #answer < 5 then
   permit_when_full()
   call('ZADD', OFFERS, real_ms() + offer_ms, worker)
+  call('HSET', OFFER_SECRETS, worker, secret)
   offer = 1
 end
 answer[2] = offer

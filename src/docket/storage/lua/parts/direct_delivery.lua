@@ -60,14 +60,16 @@ local function deliver_directly(ready, fields, index_of, now, now_us)
       return
     end
     local channel = CHANNELS .. 'hand/' .. worker
-    if call('ZSCORE', LEASES, worker) and call('PUBSUB', 'NUMSUB', channel)[2] ~= 0 then
+    -- The secret proves to the worker that this script saw its offer (docs/design/proofs.md).
+    local secret = call('HGET', OFFER_SECRETS, worker)
+    if secret and call('ZSCORE', LEASES, worker) and call('PUBSUB', 'NUMSUB', channel)[2] ~= 0 then
       local key, bytes, epoch = claim_oldest(worker, fields, index_of, now, now_us)
       if not key then
         call('ZADD', OFFERS, offer[2], worker)
         return
       end
       call('HSET', LAST_DIRECT, worker, string.format('%.0f', epoch))
-      call('PUBLISH', channel, cmsgpack.pack({key, bytes, epoch, now, real_now}))
+      call('PUBLISH', channel, secret .. cmsgpack.pack({key, bytes, epoch, now, real_now}))
     end
   end
 end

@@ -1,10 +1,25 @@
 -- Ends a task. Every task ends in end_task, or in replace_task if a new task takes its key.
 -- Anything that must happen at the end of every task belongs in these two functions.
--- uses: keys, records, payloads, suspects, removal
+-- uses: keys, records, payloads, suspects, removal, proofs
 
--- The event carries a small record, so that a waiter need not read it. A record that is not stored
--- goes with the event whatever its size.
+-- A small record is published, so that a waiter need not read it. A record that is not stored is
+-- published whatever its size.
 local LARGEST_IN_EVENT = 2048
+
+-- On a cluster the prefix begins with a brace, and PUBLISH does not count the listeners of other
+-- nodes.
+local IS_CLUSTER = string.byte(P) == 123
+
+-- Publishes the event of an ending, and the record with its proof if somebody listens
+-- (docs/design/proofs.md). `flag`: 'e' the task has ended, 'g' the task goes on.
+local function publish_ending(key, event, flag, record)
+  local channel = CHANNELS .. 'task/' .. key
+  if call('PUBLISH', channel, event) > 0 or IS_CLUSTER then
+    --- parts
+    local body = flag .. record
+    call('PUBLISH', channel, 'E' .. proof('ending', key, body) .. body)
+  end
+end
 
 local DEAD_LETTERS = 10000
 
@@ -32,8 +47,7 @@ end
 -- ended the run, and deletes the task record.
 local function end_task(key, record, ttl, event)
   if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
-  if #record <= LARGEST_IN_EVENT or ttl <= 0 then event = event .. '\n' .. record end
-  call('PUBLISH', CHANNELS .. 'task/' .. key, event)
+  publish_ending(key, event, 'e', (#record <= LARGEST_IN_EVENT or ttl <= 0) and record or '')
 end
 
 -- The same for a task that may have a payload, or becomes a dead letter, which keeps its payload.

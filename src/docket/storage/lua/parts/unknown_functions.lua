@@ -1,5 +1,5 @@
 -- Tasks that wait for a worker that knows their function (docs/design/state-machine.md).
--- uses: keys, records
+-- uses: keys, records, proofs
 
 -- The tasks wait in the order of their claims.
 local function to_unknown(key, task, epoch, now)
@@ -35,7 +35,7 @@ local function notify_workers_that_know(name)
   local notified = 0
   for _, worker in ipairs(call('SRANDMEMBER', TASK_WORKERS .. segment(name), MOST_NOTIFIED * 4)) do
     if notified < MOST_NOTIFIED and call('ZSCORE', LEASES, worker) then
-      call('PUBLISH', CHANNELS .. 'worker/' .. worker, 'function ' .. name)
+      call('PUBLISH', CHANNELS .. 'worker/' .. worker, 'F' .. proof('function', worker, name) .. name)
       notified = notified + 1
     end
   end

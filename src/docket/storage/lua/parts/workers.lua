@@ -40,6 +40,7 @@ local function deregister(worker)
   call('HDEL', LEASE_LENGTHS, worker)
   call('ZREM', OFFERS, worker)
   call('HDEL', LAST_DIRECT, worker)
+  call('HDEL', OFFER_SECRETS, worker)
 end
 
 -- After the last worker has gone, its last read may still bring deliveries, so another reclaim
