@@ -14,6 +14,7 @@ from docket.dependencies import validate_dependencies
 from docket.errors import TaskNotRegistered
 from docket.execution import TaskFunction
 from docket.execution.function_runtimes import LAMBDA, is_generator, underlying
+from docket.model.bounds import check_name
 
 TaskCollection = Iterable[TaskFunction]
 # Users may register a function under the name of a built-in task.
@@ -75,6 +76,7 @@ class Registry:
         given = list(names) if names else [own_name(function)]
         validate_dependencies(function)
         for name in given:
+            check_name(name)
             taken = self.tasks.get(name)
             if taken is not None and _are_different(taken, function):
                 warnings.warn(

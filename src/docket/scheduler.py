@@ -16,6 +16,7 @@ from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
 from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
+from docket.model.bounds import check_key
 from docket.model.times import from_ms, to_ms
 from docket.repeater import Repeater, StoreTries, told
 
@@ -180,6 +181,7 @@ class Scheduler:
         if not docket.strike_list.is_empty and docket.strike_list.is_stricken(execution):
             self._note_strike(execution)
             return None
+        check_key(execution.key)
         call, name = execution.encode(), execution.function_name
         size, payload = len(call), None
         if size > docket.max_payload:

@@ -6,8 +6,9 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -40,6 +41,7 @@ class DocketOptions:
     app: str | None = None
     docket: str | None = None
     url: str | None = None
+    url_file: Path | None = None
     execution_ttl: timedelta | None = None
     heartbeat_interval: timedelta | None = None
     missed_heartbeats: int | None = None
@@ -55,6 +57,18 @@ class DocketOptions:
     accept: str | None = None
     signing_keys_file: str | None = None
     encrypt: bool | None = None
+
+    def with_url(self) -> DocketOptions:
+        """The same options, with the URL that the file contains. Raises WrongUsage if it has none."""
+        if self.url_file is None or self.url is not None:
+            return replace(self, url_file=None)
+        try:
+            url = self.url_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise WrongUsage(f"--url-file {self.url_file}: {getattr(error, 'strerror', None) or error}") from None
+        if not url:
+            raise WrongUsage(f"--url-file {self.url_file}: it is empty; write the URL of the server into it")
+        return replace(self, url=url, url_file=None)
 
     def load(self) -> Docket:
         """Returns the docket, not open. Raises WrongUsage if it cannot be loaded or if a setting is
@@ -74,7 +88,11 @@ class DocketOptions:
             raise WrongUsage(str(error)) from error
 
     def _changes(self) -> dict[str, Any]:
-        given = {field.name: getattr(self, field.name) for field in fields(DocketOptions) if field.name != "app"}
+        given = {
+            field.name: getattr(self, field.name)
+            for field in fields(DocketOptions)
+            if field.name not in ("app", "url_file")
+        }
         given["name"] = given.pop("docket")
         changes = {name: value for name, value in given.items() if value is not None}
         if "accept" in changes:
@@ -126,6 +144,7 @@ ENVIRONMENT = {
     "app": "DOCKET_APP",
     "docket": "DOCKET_NAME",
     "url": "DOCKET_URL",
+    "url_file": "DOCKET_URL_FILE",
     "execution_ttl": "DOCKET_EXECUTION_TTL",
     "heartbeat_interval": "DOCKET_HEARTBEAT_INTERVAL",
     "missed_heartbeats": "DOCKET_MISSED_HEARTBEATS",
@@ -168,6 +187,15 @@ _SELECTION: dict[str, Any] = {
             envvar=["DOCKET_URL", "DOCKET_REDIS_URL"],
             metavar="URL",
             show_default=DEFAULT_URL,
+        ),
+    ],
+    "url_file": Annotated[
+        Path | None,
+        _option(
+            "url_file",
+            "A file with the URL, which may contain a password. --url takes precedence.",
+            metavar="FILE",
+            show_default=False,
         ),
     ],
 }
@@ -262,7 +290,7 @@ def on_docket(command: Callable[..., R]) -> Callable[..., R]:
 
 def on_server(command: Callable[..., R]) -> Callable[..., R]:
     """The same for a command that creates its own docket and so needs no name."""
-    return _with_options(command, lambda options: options.load(), hidden=True, selected_by=("app", "url"))
+    return _with_options(command, lambda options: options.load(), hidden=True, selected_by=("app", "url", "url_file"))
 
 
 def with_docket_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -281,7 +309,7 @@ def _with_options(
 
     @functools.wraps(command)
     def run(**arguments: Any) -> R:
-        options = DocketOptions(**{name: arguments.pop(name) for name in (*selected_by, *settings)})
+        options = DocketOptions(**{name: arguments.pop(name) for name in (*selected_by, *settings)}).with_url()
         return command(docket=make(options), **arguments)
 
     hints = get_type_hints(command, include_extras=True)

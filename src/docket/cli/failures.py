@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from docket.errors import DocketError, ServerUnreachable, UnknownScheme
+from docket.model.texts import escaped
 
 FAILED, WRONG_USAGE = 1, 2
 
@@ -39,7 +40,7 @@ class Explanation:
     def show(self) -> None:
         if not self.text:
             return
-        line = " ".join(self.text.split())
+        line = escaped(" ".join(self.text.split()))
         command = typer.style(f"{self.command}:", bold=True, fg="red") if sys.stderr.isatty() else f"{self.command}:"
         typer.echo(f"{command} {line}", err=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import importlib
-import json
 import logging
 import sys
 from collections.abc import Generator
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from docket.cli.standard_output import discard_output
+from docket.model.texts import as_json_line, escaped_lines
 
 
 class Level(enum.StrEnum):
@@ -73,11 +73,18 @@ def _handler(format: Format, worker: str | None) -> logging.Handler:
     if format is Format.RICH:
         # Imported lazily: only a terminal needs the highlighter.
         handler = importlib.import_module("docket.cli.rich_logs").rich_handler()
-        handler.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
+        handler.setFormatter(SafeLines(f"{prefix}%(message)s"))
         return handler
     handler = LogLines(sys.stdout)
-    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {prefix}%(name)s: %(message)s"))
+    handler.setFormatter(SafeLines(f"%(asctime)s %(levelname)-7s {prefix}%(name)s: %(message)s"))
     return handler
+
+
+class SafeLines(logging.Formatter):
+    """Lines without characters that control a terminal: messages contain texts of users."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped_lines(super().format(record))
 
 
 class LogLines(logging.StreamHandler[TextIO]):
@@ -123,4 +130,4 @@ class JsonLines(logging.Formatter):
         if trace is not None:
             line["exception"] = trace
         line.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return as_json_line(line)

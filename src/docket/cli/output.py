@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from docket.dependencies import format_duration
+from docket.model.texts import as_json_line
 from docket.model.texts import escaped as printable
 
 
@@ -27,7 +27,7 @@ def console() -> Console:
 
 
 def write_json(value: Any) -> None:
-    typer.echo(json.dumps(value, default=str, ensure_ascii=False))
+    typer.echo(as_json_line(value))
 
 
 def write_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

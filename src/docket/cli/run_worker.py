@@ -23,7 +23,7 @@ from docket.worker.program import run_program
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 # Options of the command that are not arguments of the worker.
-_OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "all_processes")
+_OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "all_processes", "cwd")
 
 
 def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:

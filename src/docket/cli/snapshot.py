@@ -14,7 +14,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
 from docket.cli.numbers import positive
 from docket.cli.options import Json
-from docket.cli.output import ago, write_json, write_table
+from docket.cli.output import ago, printable, write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.listing import STAGES, Cursor, read_cursor
@@ -133,7 +133,7 @@ def _show(name: str, view: View) -> None:
     if view.strikes:
         typer.echo(f"Struck: {', '.join(view.strikes)}")
     for function in view.unknown:
-        typer.echo(_unknown(function, view.taken))
+        typer.echo(printable(_unknown(function, view.taken)))
     if view.listing.rows:
         typer.echo("")
         columns = ("State", "Due", "Function", "Key", "Attempt", "Arguments", "Worker", "Running for")

@@ -18,8 +18,21 @@ from docket.worker.own_dependencies import worker_dependencies
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 
+_search_here = True
+
+
+def ignore_current_folder() -> None:
+    """Modules of the current folder are no longer importable, not even with `python -m docket`."""
+    global _search_here
+    _search_here = False
+    if sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
+
+
 def find_modules_here() -> None:
     """Makes modules of the current folder importable, as `python -m` does."""
+    if not _search_here:
+        return
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

@@ -15,6 +15,7 @@ from docket.cli.logs import logging_to_stdout
 from docket.cli.numbers import positive, whole_number
 from docket.cli.run_worker import check_can_be_shared, run_worker, warn_of_tasks
 from docket.cli.supervisor import Supervisor
+from docket.cli.task_modules import ignore_current_folder
 from docket.cli.worker_options import DEVELOPING, WorkerOptions, flag, number, switch, with_worker_options
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
@@ -39,6 +40,8 @@ def worker(
     new tasks, finishes those that run, and exits. A second signal requeues the running tasks for
     other workers. Each option can also be set by its environment variable.
     """
+    if not options.cwd:
+        ignore_current_folder()
     name_in_log = options.name if options.all_processes > 1 else None
     options = options.changed(all_processes=max(processes, options.all_processes))
     _check(options, processes, reload)

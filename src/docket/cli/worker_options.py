@@ -155,6 +155,7 @@ class WorkerOptions(DocketOptions):
     enable_internal_instrumentation: Annotated[
         bool, switch("Also trace docket's own requests to the server.", OPERATING)
     ] = _DEFAULT.enable_internal_instrumentation
+    cwd: Annotated[bool, switch("Import modules from the current folder.", OPERATING)] = True
     banner: Annotated[bool, switch("Log the docket, the server and the worker at the start.", OPERATING)] = True
     redelivery_timeout: Annotated[
         timedelta, _duration("Give the tasks of a silent worker to other workers after this long.", "5m")

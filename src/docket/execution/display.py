@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 from uncalled_for import Dependency, get_signature
 
 from docket.annotations import Logged
+from docket.model.texts import escaped
 
 HIDDEN = "..."
 
@@ -25,7 +26,7 @@ def show_call(
     marks = _Marks(resolved_signature(function)) if function is not None else None
     shown = [_show(marks and marks.at(position), value) for position, value in enumerate(args)]
     shown += [f"{n}={_show(marks and marks.named(n), value)}" for n, value in kwargs.items()]
-    return f"{name}({', '.join(shown)}){{{key}}}"
+    return f"{escaped(name)}({', '.join(shown)}){{{escaped(key)}}}"
 
 
 def _show(mark: Logged | None, value: Any) -> str:

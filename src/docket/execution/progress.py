@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from docket.errors import TRANSIENT, TaskNotFound
 from docket.ledger import ProgressChange, Unwritten
+from docket.model.bounds import check_message
 from docket.model.times import from_ms
 
 from .events import read_event
@@ -97,6 +98,7 @@ class ExecutionProgress:
         await self._change(ProgressChange(self.key, self.epoch, add=amount))
 
     async def _set_message(self, message: str | None) -> None:
+        check_message(message or "")
         await self._change(ProgressChange(self.key, self.epoch, message=json.dumps(message)))
 
     async def _update(self, current: int | None, total: int | None, message: str | None) -> None:
@@ -106,6 +108,7 @@ class ExecutionProgress:
             _check("a current", current, 0)
         if total is not None:
             _check("a total", total, 1)
+        check_message(message or "")
         text = json.dumps(message) if message is not None else None
         await self._change(ProgressChange(self.key, self.epoch, current=current, total=total, message=text))
 

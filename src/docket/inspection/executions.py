@@ -1,5 +1,4 @@
-"""Executions of stored tasks. A task that cannot be
-decoded in this process still has an execution."""
+"""Executions of stored tasks. Nothing of a task is decoded before somebody asks for its arguments."""
 
 from __future__ import annotations
 
@@ -15,14 +14,60 @@ from docket.storage.records import TaskRecord
 if TYPE_CHECKING:
     from docket.docket import Docket
 
+# The attributes that come from the payload.
+_DECODED = ("_args", "_kwargs", "trace_context")
+
+
+class StoredExecution(Execution):
+    """An execution whose `args`, `kwargs` and `trace_context` are decoded on first access.
+
+    Decoding a pickle can run any code, so observers must not decode what they only list. If the
+    arguments cannot be decoded, the execution has none, and `schedule_exception` is the error.
+    """
+
+    def __init__(self, docket: Docket, key: str, task: TaskRecord, problem: Undecodable | None = None) -> None:
+        name = task.function_name
+        function = docket.tasks.get(name) or unregistered_function(name)
+        super().__init__(docket, function, (), {}, key, from_ms(task.due_ms), function_name=name)
+        self.apply_task(task)
+        self._sealed: TaskRecord = task
+        self._problem: BaseException | None = problem
+        for decoded in _DECODED:
+            del self.__dict__[decoded]
+
+    # Python calls this only for attributes that are not there.
+    def __getattr__(self, name: str) -> Any:
+        if name not in _DECODED or "_sealed" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._decode()
+        return self.__dict__[name]
+
+    def _decode(self) -> None:
+        args: tuple[Any, ...] = ()
+        kwargs: dict[str, Any] = {}
+        trace_context: dict[str, str] | None = None
+        if self._problem is None:
+            try:
+                opened = from_record(self.docket, self.key, self._sealed, self.docket.tasks.get(self.function_name))
+                args, kwargs, trace_context = opened.args, opened.kwargs, opened.trace_context
+            except Undecodable as error:
+                self._problem = error
+        self.__dict__.update(_args=args, _kwargs=kwargs, trace_context=trace_context)
+
+    def _get_problem(self) -> BaseException | None:
+        if "_args" not in self.__dict__:
+            self._decode()
+        return self._problem
+
+    def _set_problem(self, error: BaseException | None) -> None:
+        self._problem = error
+
+    schedule_exception: Any = property(_get_problem, _set_problem)
+
 
 def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
-    """The execution of a task record. If the arguments cannot be decoded, the execution has no
-    arguments, and `schedule_exception` is the error."""
-    try:
-        return from_record(docket, key, task, docket.tasks.get(task.function_name))
-    except Undecodable as error:
-        return _undecodable(docket, key, task, error)
+    """The execution of a task record."""
+    return StoredExecution(docket, key, task)
 
 
 async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
@@ -31,20 +76,11 @@ async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         return None
+    problem = None
     try:
         await docket.ledger.payloads.complete(task)
-        execution = from_record(docket, key, task, docket.tasks.get(task.function_name))
     except Undecodable as error:
-        execution = _undecodable(docket, key, task, error)
+        problem = error
+    execution = StoredExecution(docket, key, task, problem)
     execution.apply(status)
-    return execution
-
-
-def _undecodable(docket: Docket, key: str, task: TaskRecord, error: Undecodable) -> Execution:
-    name, due = task.function_name, from_ms(task.due_ms)
-    execution = Execution(
-        docket, docket.tasks.get(name) or unregistered_function(name), (), {}, key, due, function_name=name
-    )
-    execution.apply_task(task)
-    execution.schedule_exception = error
     return execution

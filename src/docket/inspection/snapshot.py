@@ -16,7 +16,7 @@ from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
-from .executions import read_execution
+from .executions import StoredExecution, read_execution
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -31,7 +31,7 @@ class WorkerInfo:
     tasks: set[str]
 
 
-class RunningExecution(Execution):
+class RunningExecution(StoredExecution):
     """A running task, with its worker and the time of its start."""
 
     started: datetime

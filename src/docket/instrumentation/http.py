@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import socket
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -20,6 +21,8 @@ Page = Callable[[], tuple[int, bytes]]
 
 # A client that sends nothing for this long is disconnected, which frees its thread.
 IDLE_SECONDS = 5.0
+# A further connection takes the place of the oldest one, so nobody can keep probes out.
+MOST_CONNECTIONS = 32
 
 ALL_INTERFACES = "0.0.0.0"
 
@@ -41,24 +44,51 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
+        self._answer(has_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(has_body=False)
+
+    def _answer(self, *, has_body: bool) -> None:
         page = self._pages.get(self.path.partition("?")[0]) or self._pages.get(ELSEWHERE)
         status, body = page() if page is not None else (404, b"not found\n")
         self.send_response(status)
         self.send_header("Content-Type", self._content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
-
-    do_HEAD = do_GET
+        if has_body:
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         return
 
 
 class _Server(ThreadingHTTPServer):
-    """A server that ignores clients that disconnect before they get an answer."""
+    """A server with a bounded number of connections. It ignores clients that disconnect before they
+    get an answer."""
 
     daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._open: dict[Any, None] = {}
+        self._changing = threading.Lock()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changing:
+            oldest = next(iter(self._open)) if len(self._open) >= MOST_CONNECTIONS else None
+            self._open.pop(oldest, None)
+            self._open[request] = None
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                # Its thread sees the end of the connection, and closes it.
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._changing:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):

@@ -10,6 +10,8 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.propagators.textmap import Getter, Setter
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
+from docket.model.bounds import check_trace
+
 tracer: trace.Tracer = trace.get_tracer("docket")
 
 Message = dict[bytes, bytes]
@@ -59,7 +61,9 @@ def inject_context() -> dict[str, str] | None:
         return None
     carrier: MutableMapping[str, str] = {}
     propagate.inject(carrier)
-    return dict(carrier)
+    context_to_store = dict(carrier)
+    check_trace(context_to_store)
+    return context_to_store
 
 
 @contextlib.contextmanager

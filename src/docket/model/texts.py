@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 
 def escaped(text: str) -> str:
     """Escapes control characters, line breaks and characters that change the direction of text.
@@ -16,3 +19,9 @@ def escaped_lines(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else escaped(c) for c in text)
+
+
+def as_json_line(value: Any) -> str:
+    """The value as JSON on one line, without characters that control a terminal."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from redis import connection as redis_connection
 
@@ -20,6 +21,10 @@ class Kind(enum.Enum):
     MEMORY = "memory"
     FOLDER = "folder"
 
+
+# A user name that is shown.
+_PLAIN = re.compile(r"[\w.-]*")
+_PASSWORDS = re.compile(r"([^?&=]*(?:password|passwd|secret|token)[^?&=]*)=[^&]*", re.IGNORECASE)
 
 SCHEMES = {
     "redis": Kind.STANDALONE,
@@ -82,22 +87,18 @@ def parse(url: str) -> Address:
 
 
 def hide_password(url: str) -> str:
-    """The URL without its passwords, for people."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        # The parts cannot be told apart, so none of them is shown.
-        return f"{url.partition('://')[0]}://…"
-    if "@" not in parts.netloc and not parts.query:
-        return url
-    if "@" in parts.netloc:
-        login, _, host = parts.netloc.rpartition("@")
-        user = login.partition(":")[0]
-        parts = parts._replace(netloc=f"{user}:***@{host}" if ":" in login else f"{user}@{host}")
-    if parts.query:
-        pairs = [(k, "***" if "password" in k.lower() else v) for k, v in parse_qsl(parts.query, True)]
-        parts = parts._replace(query=urlencode(pairs, safe="*"))
-    return urlunsplit(parts)
+    """The URL without its passwords, for people. Text before the last `@` counts as a login, even if
+    the URL is malformed: a password may contain any character."""
+    scheme, separator, rest = url.rpartition("://") if "@" in url.partition("://")[0] else url.partition("://")
+    if not separator:
+        scheme, rest = "", url
+    rest = _PASSWORDS.sub(r"\1=***", rest)
+    login, at, address = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    if not _PLAIN.fullmatch(user):
+        user, colon = "", ":"
+    shown = f"{user}{':***' if colon else ''}@" if at else ""
+    return f"{scheme}{separator}{shown}{address}"
 
 
 _YES, _NO = ("true", "1", "yes", "y", "t", "on"), ("false", "0", "no", "n", "f", "off")
@@ -113,7 +114,9 @@ def _options(url: str) -> dict[str, Any]:
     try:
         options: dict[str, Any] = dict(cast(Any, redis_connection).parse_url(url))
     except ValueError as error:
-        raise UnknownScheme(f"cannot read the URL {hide_password(url)!r}: {error}") from None
+        # The text of the error may quote a part of the password.
+        reason = error if "@" not in url else "in a password, write %2F for /, %3F for ?, %23 for # and %40 for @"
+        raise UnknownScheme(f"cannot read the URL {hide_password(url)!r}: {reason}") from None
     # docket works on bytes: a client that decodes would fail on payloads.
     options.pop("decode_responses", None)
     options.pop("protocol", None)

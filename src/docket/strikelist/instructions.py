@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
+from docket.model.texts import escaped
+
 LiteralOperator = Literal["==", "!=", ">", ">=", "<", "<=", "between"]
 
 _SHOWN = 200
@@ -69,10 +71,10 @@ class StrikeInstruction:
 
     def call_repr(self) -> str:
         """The calls that it matches, as text: `function(parameter > 5)`."""
-        function = self.function or "*"
+        function = escaped(self.function or "*")
         if self.parameter is None:
             return f"{function}(...)"
-        return f"{function}({self.parameter} {self.operator.value} {shown(self.value)})"
+        return f"{function}({escaped(self.parameter)} {self.operator.value} {shown(self.value)})"
 
     def labels(self) -> dict[str, str]:
         labels: dict[str, str] = {}

@@ -31,6 +31,11 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 behaviours: logging.Logger = logging.getLogger("docket.dependencies")
 
 
+# The most functions that have labels of their own in metrics, and the label of all others.
+MOST_FUNCTIONS = 1_000
+OTHERS = "(others)"
+
+
 @dataclass(slots=True)
 class Reporter:
     """Logs and counts the runs of one worker."""
@@ -42,6 +47,9 @@ class Reporter:
         name = execution.function_name
         found = self.by_function.get(name)
         if found is None:
+            if len(self.by_function) >= MOST_FUNCTIONS:
+                # A fallback runs tasks of any name. Metrics must not grow with the names.
+                name = OTHERS
             found = self.by_function[name] = {**self.labels, "docket.task": name}
         return found
 

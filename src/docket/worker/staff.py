@@ -15,6 +15,7 @@ from docket.errors import NotOpen
 from docket.ledger import SlotOffer
 from docket.model.times import duration_ms
 from docket.storage.data_safety import warn_of_data_loss
+from docket.storage.scripts import load_all
 
 from .abandoned_runs import AbandonedRuns
 from .cancellations import CancelListener
@@ -62,6 +63,7 @@ async def open_staff(worker: Worker, session: Session, stack: AsyncExitStack, *,
     # life cycle sets. They close last.
     for lifecycle in lifecycles(worker):
         await stack.enter_async_context(lifecycle)
+    load_all()
     await warn_of_data_loss(worker.docket.server, worker.docket.keys.root)
     staff = Staff(worker, session, has_to_end=has_to_end)
     await staff.start(stack)

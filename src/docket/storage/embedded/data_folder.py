@@ -19,20 +19,54 @@ _LONGEST_LOG = 1024 * 1024
 
 def prepare_folder(folder: Path) -> None:
     """Makes the folder private. A folder with other files stays as it is, unless other users may
-    write there."""
+    write there.
+
+    Whoever else owns the folder, or could write there, could run code in this process by the data
+    that it reads. So docket refuses a folder of another user, a symbolic link in its place, and
+    files in it that another user has left.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if not mode & 0o077:
-        return
-    contents = os.listdir(folder)
+    opened = _open_folder(folder)
     try:
-        if not contents or START_LOCK in contents:
-            folder.chmod(0o700)
-            return
-    except PermissionError:
-        pass
-    if mode & 0o022:
-        raise EngineError(f"others may write in {folder}: name a folder for docket alone, such as {folder / 'docket'}")
+        mode = stat.S_IMODE(os.fstat(opened).st_mode)
+        is_ours = not (contents := os.listdir(opened)) or START_LOCK in contents
+        if mode & 0o077 and is_ours:
+            os.fchmod(opened, 0o700)
+        elif mode & 0o022:
+            raise EngineError(
+                f"others may write in {folder}: name a folder for docket alone, such as {folder / 'docket'}"
+            )
+        if is_ours:
+            # Listed again: others could write until now.
+            _check_contents(folder, opened)
+    finally:
+        os.close(opened)
+
+
+def _open_folder(folder: Path) -> int:
+    """Opens the folder itself, which must be this user's."""
+    if folder.is_symlink():
+        raise EngineError(f"{folder} is a symbolic link: name the folder itself, {folder.resolve()}")
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    owner = os.fstat(opened).st_uid
+    if owner != os.geteuid():
+        os.close(opened)
+        raise EngineError(
+            f"{folder} belongs to another user (uid {owner}, this is {os.geteuid()}): name a folder of your own"
+        )
+    return opened
+
+
+def _check_contents(folder: Path, opened: int) -> None:
+    for name in os.listdir(opened):
+        try:
+            entry = os.stat(name, dir_fd=opened, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if entry.st_uid != os.geteuid():
+            raise EngineError(
+                f"{folder / name} belongs to another user (uid {entry.st_uid}): remove it if it is not yours"
+            )
 
 
 def check_space(folder: Path) -> None:
@@ -40,7 +74,7 @@ def check_space(folder: Path) -> None:
     disk."""
     probe = folder / _SPACE_PROBE
     try:
-        with probe.open("wb") as file:
+        with open(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
             # Random bytes, because a file system may store zeros without using space.
             file.write(os.urandom(_SPACE_NEEDED))
             file.flush()
@@ -54,7 +88,7 @@ def open_log(folder: Path) -> int:
     log = folder / LOG
     if log.exists() and log.stat().st_size > _LONGEST_LOG:
         log.replace(folder / f"{LOG}.old")
-    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
 
 def short_socket_path(folder: Path) -> Path:

@@ -17,14 +17,14 @@ from docket.storage.embedded.server_commands import Patience
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
     """An open file that holds the lock, or None if another process has it. Closing the file
     releases the lock."""
-    opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     return _locked(opened, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def try_lock_folder(path: Path) -> int | None:
     """The same for the folder itself: there is no lock file that a user could take for stale and
     remove."""
-    return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY), path, fcntl.LOCK_EX)
+    return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), path, fcntl.LOCK_EX)
 
 
 def _locked(opened: int, path: Path, kind: int) -> int | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 from enum import Enum
 from pathlib import Path
+
+from docket.storage.embedded.errors import EngineError
 
 SOCKET = "socket"
 LOG = "server.log"
@@ -44,6 +47,7 @@ def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Ans
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)
             connection.connect(socket_path)
+            check_peer(connection, socket_path)
             connection.sendall(command + b"\r\n")
             reply = connection.recv(512)
     except OSError:
@@ -51,6 +55,17 @@ def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Ans
     if not reply:
         return Answer.SILENT
     return Answer.LOADING if reply.startswith(b"-LOADING") else Answer.SERVING
+
+
+def check_peer(connection: socket.socket, socket_path: str) -> None:
+    """Raises EngineError if the server belongs to another user. Only Linux tells whose it is; on
+    other systems the folder, which is this user's alone, has to do."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return
+    _, owner, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
+    if owner != os.geteuid():
+        raise EngineError(f"the server at {socket_path} belongs to another user (uid {owner}): docket does not use it")
 
 
 def listens(socket_path: str) -> bool:
