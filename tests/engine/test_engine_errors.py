@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib import util
 from pathlib import Path
@@ -117,11 +119,11 @@ def test_a_folder_that_this_user_may_not_write(harness: Any, monkeypatch: pytest
     assert f"cannot write in {harness.folder} (Permission denied): name a folder" in message
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a disk that is always full")
-def test_a_full_disk(harness: Any) -> None:
-    harness.folder.mkdir(mode=0o700)
-    (harness.folder / "start.lock").touch()
-    (harness.folder / "space.probe").symlink_to("/dev/full")
+def test_a_full_disk(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     message = message_of(harness.engine().start)
     assert message == f"the disk of {harness.folder} is full: free some space, then start again"
 

@@ -1,4 +1,5 @@
-"""Observers decode nothing: a payload that runs code when it is decoded can be listed and watched."""
+"""Observers decode nothing: a payload that runs code
+when it is decoded can be listed and watched."""
 
 import asyncio
 from typing import Any

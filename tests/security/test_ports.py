@@ -93,7 +93,8 @@ def test_dropped_connections_are_quiet(port: int, capfd: pytest.CaptureFixture[s
 
 
 def test_a_worker_needs_no_file_to_run_a_script() -> None:
-    """A worker loads all scripts when it starts. A worker without a free descriptor can run them."""
+    """A worker loads all scripts when it starts. A
+    worker without a free descriptor can run them."""
     scripts.load_all()
     before = scripts.load.cache_info().misses
     for name in ("settle", "take", "reclaim", "sweep", "cancel"):

@@ -121,9 +121,9 @@ async def test_what_is_too_long_is_refused(docket: Docket) -> None:
         docket.register(task, names=["n" * 1_025])
     execution = await docket.add(task, key="p")()
     with pytest.raises(TooLong, match="message of the progress"):
-        await execution.progress.set_message("m" * 4_097)
+        await execution.progress.set_message("m" * 8_193)
     with pytest.raises(TooLong, match="message of the progress"):
-        await execution.progress.update(message="m" * 4_097)
+        await execution.progress.update(message="m" * 8_193)
     (failed,) = await docket.add_many([docket.call(task, key="k" * 2_000)()])
     assert isinstance(failed.schedule_exception, TooLong)
 

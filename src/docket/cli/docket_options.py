@@ -59,7 +59,8 @@ class DocketOptions:
     encrypt: bool | None = None
 
     def with_url(self) -> DocketOptions:
-        """The same options, with the URL that the file contains. Raises WrongUsage if it has none."""
+        """The same options, with the URL that the file
+        contains. Raises WrongUsage if it has none."""
         if self.url_file is None or self.url is not None:
             return replace(self, url_file=None)
         try:

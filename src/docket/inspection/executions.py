@@ -1,4 +1,5 @@
-"""Executions of stored tasks. Nothing of a task is decoded before somebody asks for its arguments."""
+"""Executions of stored tasks. Nothing of a task is
+decoded before somebody asks for its arguments."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from docket.errors import TooLong
 
 KEY_BYTES = 1_024
 NAME_BYTES = 1_024
-MESSAGE_BYTES = 4_096
+MESSAGE_BYTES = 8_192
 TRACE_BYTES = 8_192
 
 # A character has at most four bytes, so shorter texts need not be encoded.

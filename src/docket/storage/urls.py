@@ -87,8 +87,8 @@ def parse(url: str) -> Address:
 
 
 def hide_password(url: str) -> str:
-    """The URL without its passwords, for people. Text before the last `@` counts as a login, even if
-    the URL is malformed: a password may contain any character."""
+    """The URL without its passwords, for people. Text before the last `@` counts as a login, even
+    if the URL is malformed: a password may contain any character."""
     scheme, separator, rest = url.rpartition("://") if "@" in url.partition("://")[0] else url.partition("://")
     if not separator:
         scheme, rest = "", url
