@@ -116,6 +116,30 @@ class WorkerLost(DocketError, RuntimeError):
     """The task took its worker down, or lost it, too many times."""
 
 
+class ProcessLost(DocketError, RuntimeError):
+    """The child process that ran a task ended before the function returned: it crashed, was killed,
+    or called `os._exit`.
+
+    `signal` is the number of the signal that ended it, or None; `exit_code` its exit code, or None.
+    `peak_memory` is the largest amount of memory, in bytes, that it is known to have used.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        signal: int | None = None,
+        exit_code: int | None = None,
+        peak_memory: int | None = None,
+    ) -> None:
+        super().__init__(message, signal, exit_code, peak_memory)
+        self.signal = signal
+        self.exit_code = exit_code
+        self.peak_memory = peak_memory
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class TaskFailed(DocketError, RuntimeError):
     """The task failed with an exception that could not be stored, or that this docket does not
     raise again; the message shows it.

@@ -126,6 +126,15 @@ class WorkerOptions(DocketOptions):
             show_default="as --concurrency, up to 100",
         ),
     ] = None
+    cpu_processes: Annotated[
+        int | None,
+        flag(
+            "Run functions that declare Process in at most this many child processes.",
+            parser=positive,
+            metavar="NUMBER",
+            show_default="the number of processors",
+        ),
+    ] = None
     until_finished: Annotated[bool, flag("Exit when no task is left, scheduled tasks included.")] = False
     logging_level: Annotated[Level, flag("Log messages of this level and above.", OPERATING, case_sensitive=False)] = (
         Level.INFO

@@ -47,6 +47,7 @@ from .plan import (
     get_single_dependency_parameter_of_type,
     plan_for,
 )
+from .process import Process
 from .rate_limit import RateLimit
 from .resolution import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
@@ -77,6 +78,7 @@ __all__ = [
     "MaxLosses",
     "Perpetual",
     "Plan",
+    "Process",
     "Progress",
     "RateLimit",
     "Resolved",

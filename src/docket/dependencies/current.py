@@ -42,6 +42,15 @@ class _CurrentWorker(Dependency[Any]):
         return current_worker.get()
 
 
+def is_current_worker(dependency: object) -> bool:
+    return isinstance(dependency, _CurrentWorker)
+
+
+def needs_docket(dependency: object) -> bool:
+    """Whether the value of the dependency is a docket, or refers to one."""
+    return isinstance(dependency, _CurrentDocket | _CurrentExecution)
+
+
 def CurrentWorker() -> Worker:
     """The worker that runs the task."""
     return cast("Worker", _CurrentWorker())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
@@ -18,6 +18,8 @@ from docket.execution.function_runtimes import runtime_for
 from docket.execution.task_call import TaskFunction
 
 from .admission import Admission
+from .passed_behaviours import BEHAVIOURS
+from .process import Process
 from .worker_view import Immediate
 
 D = TypeVar("D", bound=Dependency[Any])
@@ -38,6 +40,10 @@ class Plan:
     is_immediate: bool
     # Every call of the function goes through this: the function as its runtime calls it.
     body: TaskFunction
+    # Set for a function that runs in a child: its Process, and its behaviours and limits, which
+    # stay in the worker. The child resolves its other dependencies.
+    process: Process | None = None
+    in_worker: Plan | None = None
 
     def single(self, kind: type[D]) -> D | None:
         """The declared dependency of a kind, or None."""
@@ -87,7 +93,32 @@ def _make_plan(function: Callable[..., Any]) -> Plan:
     plan = Plan(parameters, annotations, immediate, [], first_position, is_plain, is_immediate, body)
     plan.admissions += [(name, d) for name, d in plan.declared() if isinstance(d, Admission)]
     plan.admissions.sort(key=lambda declared: declared[1].rank)
+    plan.process = plan.single(Process)
+    if plan.process is not None:
+        plan.in_worker = _only(plan, lambda d: isinstance(d, (*BEHAVIOURS, Admission)))
     return plan
+
+
+def in_child(plan: Plan) -> Plan:
+    """The dependencies that a child resolves: all but the limits, which the worker has asked."""
+    return _only(plan, lambda d: not isinstance(d, Admission))
+
+
+def _only(plan: Plan, is_included: Callable[[Dependency[Any]], bool]) -> Plan:
+    """The plan with some of its dependencies."""
+    parameters = {name: d for name, d in plan.parameters.items() if is_included(d)}
+    annotations = {name: [d for d in found if is_included(d)] for name, found in plan.annotations.items()}
+    annotations = {name: found for name, found in annotations.items() if found}
+    immediate = [entry for entry in plan.immediate if entry[0] in parameters]
+    return replace(
+        plan,
+        parameters=parameters,
+        annotations=annotations,
+        immediate=immediate,
+        admissions=[(name, d) for name, d in plan.admissions if is_included(d)],
+        is_plain=not parameters and not annotations,
+        is_immediate=not annotations and len(immediate) == len(parameters),
+    )
 
 
 def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:

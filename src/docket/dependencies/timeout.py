@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,8 @@ class Timeout(Runtime[Any]):
         self._task: asyncio.Task[Any] | None = None
         # Set while the run lasts. A plain function uses its Timeout in another thread.
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Set in a child.
+        self._relay: Callable[[timedelta], None] | None = None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
         return type(self)(self.base)
@@ -49,21 +53,15 @@ class Timeout(Runtime[Any]):
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out the state of this run, so that a
         task can pass its own Timeout to another task."""
-        return {
-            **vars(self),
-            "_granted": self.base,
-            "_due": None,
-            "_expired": False,
-            "_alarm": None,
-            "_task": None,
-            "_loop": None,
-        }
+        unset = dict.fromkeys(("_due", "_alarm", "_task", "_loop", "_relay"))
+        return {**vars(self), **unset, "_granted": self.base, "_expired": False}
 
     def remaining(self) -> timedelta:
         """The time that is left."""
-        if self._due is None or self._loop is None:
+        if self._due is None:
             return self.base
-        return timedelta(seconds=self._due - self._loop.time())
+        now = time.monotonic() if self._loop is None else self._loop.time()
+        return timedelta(seconds=self._due - now)
 
     def expired(self) -> bool:
         """Whether the time has run out."""
@@ -71,14 +69,21 @@ class Timeout(Runtime[Any]):
 
     def extend(self, by: timedelta | None = None) -> None:
         """Gives the run more time: `by`, or `base` once more."""
-        if self._due is not None and self._loop is not None and not self._expired:
+        if self._due is not None and not self._expired:
             more = self.base if by is None else by
             self._granted += more
             self._due += more.total_seconds()
-            if _is_current(self._loop):
+            if self._relay is not None:
+                self._relay(more)
+            elif self._loop is None or _is_current(self._loop):
                 self._set_alarm()
             else:
                 self._loop.call_soon_threadsafe(self._set_alarm)
+
+    def follow(self, due: float, relay: Callable[[timedelta], None]) -> None:
+        """In a child: the worker runs the clock, until `due` by the monotonic clock, and learns of
+        every extension."""
+        self._due, self._relay = due, relay
 
     async def run(
         self, execution: Execution, function: TaskFunction, args: tuple[Any, ...], kwargs: dict[str, Any]

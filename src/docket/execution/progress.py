@@ -133,6 +133,10 @@ class ExecutionProgress:
         updated = stored.get("updated_at")
         self.updated_at = from_ms(updated) if updated is not None else None
 
+    async def write(self, change: ProgressChange) -> None:
+        """Writes a change that was made in a child process."""
+        await self._change(change)
+
     async def _change(self, change: ProgressChange) -> None:
         self.used = True
         unsent, self._unsent = self._unsent, None

@@ -161,6 +161,7 @@ TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs in progress in this 
 THREADS_ABANDONED = UpDownCounter(
     "docket_threads_abandoned", "Threads of plain functions that go on although their run was given up"
 )
+PROCESSES_LOST = Counter("docket_processes_lost", "Child processes that ended while they ran a task")
 REDIS_DISRUPTIONS = Counter("docket_redis_disruptions", "Steps of the worker that failed because of the server")
 STRIKES_IN_EFFECT = UpDownCounter("docket_strikes_in_effect", "Strikes in effect")
 QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a worker or a limit")

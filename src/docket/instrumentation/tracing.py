@@ -108,6 +108,12 @@ def mark_failed(span: Span, error: BaseException) -> None:
     span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {text}"[:500]))
 
 
+def continue_trace(carrier: Mapping[str, str]) -> None:
+    """Makes the span of another process the current one, for the rest of the current context."""
+    if carrier:
+        context.attach(propagate.extract(dict(carrier)))
+
+
 def suppress_traces() -> None:
     """Keeps the rest of the current asyncio task out of the user's traces."""
     context.attach(context.set_value(_SUPPRESS, True))

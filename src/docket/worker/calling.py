@@ -9,6 +9,7 @@ from docket.dependencies import Plan, Resolved, plan_for, resolve, resolve_immed
 from docket.execution import Execution
 
 from .own_dependencies import check_conflicts
+from .process_calls import call_in_child
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -19,6 +20,8 @@ async def call(worker: Worker, execution: Execution, resolved: Resolved) -> Any:
     the dependencies can be resolved."""
     function, worker_level = execution.function, worker.dependencies
     plan = plan_for(function)
+    if plan.process is not None:
+        return await call_in_child(worker, execution, resolved, plan)
     if plan.is_immediate and not worker_level and resolve_immediately(resolved, plan, execution, worker):
         return await _call_body(plan, execution, resolved)
     check_conflicts(function, plan, worker_level)

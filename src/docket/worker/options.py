@@ -39,12 +39,15 @@ class WorkerOptions:
     grace_period: timedelta = timedelta(minutes=5)
     # The default is `concurrency`, up to MOST_THREADS.
     threads: int | None = None
+    # The default is the number of processors.
+    cpu_processes: int | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ValueError(f"concurrency={self.concurrency}: it must be at least 1")
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads={self.threads}: it must be at least 1")
+        for name, number in (("threads", self.threads), ("cpu_processes", self.cpu_processes)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name}={number}: it must be at least 1")
         check_durations(
             "Worker",
             redelivery_timeout=self.redelivery_timeout,

@@ -16,6 +16,7 @@ from docket.ledger.endings import APART, ELSEWHERE, VALUE
 from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
 
+from .process_calls import SealedResult
 from .runs import Run
 from .write_patience import WritePatience
 
@@ -32,14 +33,17 @@ class Results:
 
     def seal(self, run: Run, result: Any) -> bytes:
         """Raises Unserializable or PayloadTooLarge."""
-        function = run.execution.function
-        payload = self._docket.payloads.seal_result(run.key, run.epoch, ExecutionState.COMPLETED, function, result)
+        payload = result.data if isinstance(result, SealedResult) else self._seal(run, result)
         if len(payload) > self._docket.max_payload:
             raise PayloadTooLarge(
                 f"the result takes {len(payload):,} bytes, more than the {self._docket.max_payload:,} allowed "
                 "(Docket(max_payload=…)); store it elsewhere and return the address"
             )
         return payload
+
+    def _seal(self, run: Run, result: Any) -> bytes:
+        function = run.execution.function
+        return self._docket.payloads.seal_result(run.key, run.epoch, ExecutionState.COMPLETED, function, result)
 
     async def put(self, run: Run, result: Any, ending: Ending) -> None:
         """Raises Unserializable or PayloadTooLarge, or any error of the result storage."""

@@ -19,6 +19,7 @@ from docket.storage.scripts import load_all
 
 from .abandoned_runs import AbandonedRuns
 from .cancellations import CancelListener
+from .children import Children
 from .decisions import Decisions
 from .drain import Drain
 from .duties import Duties
@@ -86,6 +87,7 @@ class Staff:
         self.runs: Runs = Runs()
         self.slots: Slots = Slots(worker.concurrency)
         self.threads: Threads = Threads(worker.threads, docket.name, labels, AbandonedRuns(self.runs, self.slots))
+        self.children: Children = Children(worker.cpu_processes, docket, lambda: session.is_stopping)
         self.waiting_bodies: WaitingBodies = WaitingBodies(worker.name, self.slots)
         self.lease_ms: int = lease_length_ms(
             duration_ms(worker.redelivery_timeout), heartbeat_ms, docket.missed_heartbeats
@@ -139,6 +141,7 @@ class Staff:
         docket, registration = self._docket, self.registration
         await registration.open(list(docket.tasks), max_losses_of(docket.tasks))
         stack.callback(self.threads.close)
+        stack.push_async_callback(self.children.close)
         # Renewal stops last: the parts below still write under the lease while they close.
         stack.push_async_callback(self._leave)
         # The settler closes after the fetcher, so that it writes the tasks that the fetcher

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from docket.dependencies import Dependency, current_docket, current_worker, validate_dependencies
+from docket.dependencies.shared_values import SharedValues
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
@@ -20,6 +21,7 @@ from docket.ledger.workers import as_json
 from docket.model.times import check_durations, from_ms
 
 from .block_context import BlockContext
+from .children import available_processors
 from .finished import wait_until_finished
 from .health import health_problem, readiness_problem
 from .options import WorkerOptions
@@ -30,7 +32,6 @@ from .reporter import Reporter
 from .runs import Runs
 from .server_clock import ServerClock
 from .session import Session
-from .shared_values import SharedValues
 from .staff import Staff, Until, open_staff
 from .task_list import log_start
 
@@ -38,12 +39,11 @@ from .task_list import log_start
 class Worker:
     """Runs the tasks of a docket. An async context manager.
 
-    The worker runs `concurrency` tasks at a time, plain functions in at most `threads` threads. If
-    it dies, other workers get its tasks after `redelivery_timeout` or the docket's heartbeat
-    time-out, whichever is sooner. While it is alive it keeps its tasks, however long they take. On
-    shutdown, running tasks have `grace_period` to finish; the worker requeues the rest. The worker
-    does not poll, and claims only tasks that it can start soon: `minimum_check_interval`,
-    `scheduling_resolution` and `message_batch` are accepted and have no effect.
+    The worker runs `concurrency` tasks at a time: plain functions in `threads` threads, functions
+    that declare `Process` in `cpu_processes` children. If it dies, other workers get its tasks
+    after `redelivery_timeout` or the docket's heartbeat time-out, whichever is sooner. On shutdown,
+    running tasks have `grace_period` to finish; the worker requeues the rest. It does not poll, so
+    `minimum_check_interval`, `scheduling_resolution` and `message_batch` have no effect.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Worker:
         *,
         grace_period: timedelta = timedelta(minutes=5),
         threads: int | None = None,
+        cpu_processes: int | None = None,
     ) -> None:
         if isinstance(docket, str):
             raise TypeError(
@@ -84,6 +85,7 @@ class Worker:
         self.fallback_task = fallback_task
         self.grace_period = grace_period
         self.threads: int = self.options.thread_count
+        self.cpu_processes: int = cpu_processes or available_processors()
         self.dependencies: dict[str, Dependency[Any]] = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
         self.reporter: Reporter = Reporter(self.labels(), {})
@@ -184,7 +186,7 @@ class Worker:
         return readiness_problem(self)
 
     def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:
-        """Notes that the body of one of this worker's runs waits for a task that has not begun."""
+        """Notes that the body of a run waits for a task that has not begun."""
         if (docket.name, docket.ledger.server.url) == (self.docket.name, self.docket.url):
             self.staff.waiting_bodies.note(execution, key)
 
@@ -265,6 +267,7 @@ class Worker:
         *,
         grace_period: timedelta = timedelta(minutes=5),
         threads: int | None = None,
+        cpu_processes: int | None = None,
         wait: timedelta = timedelta(seconds=30),
     ) -> None:
         """Runs a worker as a program: loads the tasks and other objects named as `module:name`,

@@ -1,0 +1,107 @@
+"""The messages between a worker and a child. Each message is a list in msgpack, after its length in
+four bytes. The first item is the kind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any, Self
+
+from docket.codec.packing import pack, unpack
+
+_LENGTH = 4
+
+
+class Kind(IntEnum):
+    # To the child.
+    SETUP = 0  # pickled ChildSettings
+    RUN = 1  # the fields of a RunRequest
+    TERMINATE = 2  # Precedes SIGTERM: a SIGTERM without it is not from the worker.
+    # To the worker.
+    READY = 3  # peak memory so far
+    PROGRESS = 4  # the fields of a ProgressChange
+    LOG = 5  # the attributes of a log record
+    EXTEND = 6  # seconds
+    DONE = 7  # the fields of a RunResult
+
+
+def frame(kind: Kind, *fields: Any) -> bytes:
+    body = pack([int(kind), *fields])
+    return len(body).to_bytes(_LENGTH, "big") + body
+
+
+class FrameReader:
+    """Turns the bytes of a stream into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[list[Any]]:
+        self._buffer += data
+        messages: list[list[Any]] = []
+        at = 0
+        while len(self._buffer) - at >= _LENGTH:
+            start = at + _LENGTH
+            end = start + int.from_bytes(self._buffer[at:start], "big")
+            if len(self._buffer) < end:
+                break
+            messages.append(unpack(bytes(self._buffer[start:end])))
+            at = end
+        del self._buffer[:at]
+        return messages
+
+
+@dataclass(slots=True)
+class RunRequest:
+    """One run, for a child."""
+
+    module: str
+    qualname: str
+    function_name: str
+    key: str
+    epoch: int
+    # The sealed call, as the server has it.
+    call: bytes
+    due_ms: float
+    started_ms: float
+    attempt: int
+    generation: int
+    redelivered: bool
+    worker: str
+    labels: dict[str, str]
+    # What this run adds to the state of the function's Timeout: seconds that are left.
+    timeout_seconds: float | None
+    memory: int | None
+    # The trace context of the run's span.
+    span: dict[str, str] = field(default_factory=dict[str, str])
+
+    def as_fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        return cls(**fields)
+
+
+@dataclass(slots=True)
+class RunResult:
+    """How a run in a child ended."""
+
+    # The sealed result. None if the function returned None, or failed.
+    value: bytes | None = None
+    # The pickled exception, and its traceback as text.
+    error: bytes | None = None
+    traceback: str = ""
+    # The pickled behaviours that the body has changed, by parameter, and the next run that it has
+    # scheduled.
+    behaviours: bytes | None = None
+    # The memory that the child holds after the run, and the most that it ever held.
+    memory: int = 0
+    peak_memory: int = 0
+
+    def as_fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        return cls(**fields)

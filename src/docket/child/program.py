@@ -1,0 +1,109 @@
+"""The program of a child: waits for runs, and runs them one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from uncalled_for import get_dependency_parameters
+
+from docket.dependencies.current import needs_docket
+from docket.dependencies.shared_values import SharedValues
+from docket.docket import Docket
+
+from .limits import end_with_parent, memory_in_use, peak_memory
+from .messages import Kind, RunRequest
+from .pipe import Pipe, PipeHandler, WorkerGone
+from .run import ChildRun, Terminated
+from .settings import ChildSettings
+
+# Packages whose dependencies use the docket only if they say so. A dependency of another package
+# may read it from the context.
+_KNOWN = ("docket", "uncalled_for")
+
+
+class Child:
+    """What the runs of this child share: the docket, `Shared` values, the event loop."""
+
+    def __init__(self, pipe: Pipe, settings: ChildSettings) -> None:
+        self.pipe = pipe
+        self.docket: Docket = settings.make_docket()
+        self.shared: SharedValues = SharedValues()
+        self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        self._is_open = False
+        self._wants_docket: dict[Any, bool] = {}
+
+    def serve(self) -> None:
+        """Runs tasks until the worker closes the pipe."""
+        self.pipe.send(Kind.READY, peak_memory())
+        try:
+            while True:
+                kind, *fields = self.pipe.receive()
+                if kind == Kind.TERMINATE:
+                    # The function has ended in spite of the signal.
+                    return
+                if kind == Kind.RUN:
+                    result = ChildRun(self, RunRequest.of(*fields)).run()
+                    result.memory, result.peak_memory = memory_in_use(), peak_memory()
+                    self.pipe.send(Kind.DONE, result.as_fields())
+        finally:
+            self.loop.run_until_complete(self._close())
+
+    async def open_docket(self) -> None:
+        """Connects to the server. Most functions never need it."""
+        if not self._is_open:
+            await self.docket.__aenter__()
+            self._is_open = True
+
+    async def _close(self) -> None:
+        await self.shared.aclose()
+        if self._is_open:
+            await self.docket.__aexit__(None, None, None)
+
+    def wants_docket(self, function: Callable[..., Any]) -> bool:
+        """Whether the function, or one of its dependencies, may use the docket."""
+        known = self._wants_docket.get(function)
+        if known is None:
+            known = self._wants_docket[function] = _wants_docket(function, set())
+        return known
+
+
+def _wants_docket(function: Callable[..., Any], seen: set[Any]) -> bool:
+    for dependency in get_dependency_parameters(function).values():
+        factory = getattr(dependency, "factory", None)
+        if needs_docket(dependency) or type(dependency).__module__.partition(".")[0] not in _KNOWN:
+            return True
+        if callable(factory) and factory not in seen:
+            seen.add(factory)
+            if _wants_docket(factory, seen):
+                return True
+    return False
+
+
+def main(descriptor: int) -> None:
+    """Serves the worker at the other end of the pipe."""
+    # A signal to the whole process group, as Ctrl-C is, or to all processes of a service, is the
+    # worker's business: it decides what happens to the runs.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe = Pipe(socket.socket(fileno=descriptor))
+    with contextlib.suppress(WorkerGone, ConnectionError, Terminated):
+        settings: ChildSettings = pickle.loads(pipe.receive()[1])
+        end_with_parent(settings.parent)
+        sys.path[:] = settings.path
+        _log_to(pipe, settings.levels)
+        Child(pipe, settings).serve()
+
+
+def _log_to(pipe: Pipe, levels: dict[str, int]) -> None:
+    logging.getLogger().handlers[:] = [PipeHandler(pipe)]
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)

@@ -1,0 +1,187 @@
+"""Calls a function that declares `Process` in a child. Limits, retries and time-outs stay in the
+worker; the child resolves the other dependencies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from docket.child.messages import Kind, RunRequest, RunResult
+from docket.codec.codecs import PICKLE
+from docket.dependencies import Plan, Process, Resolved, Timeout, resolve, resolve_immediately
+from docket.errors import DocketError, ProcessLost
+from docket.execution import Execution
+from docket.instrumentation import PROCESSES_LOST, inject_context
+from docket.ledger import ProgressChange
+from docket.model.states import ExecutionState
+from docket.model.times import to_ms
+
+from .own_dependencies import check_conflicts
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class SealedResult:
+    """A result that the child has sealed."""
+
+    data: bytes
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception in a child. It shows as the cause of the exception."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+async def call_in_child(worker: Worker, execution: Execution, resolved: Resolved, plan: Plan) -> Any:
+    """Calls the function in a child and returns its result."""
+    in_worker, worker_level = plan.in_worker, worker.dependencies
+    assert in_worker is not None
+    assert plan.process is not None
+    process = _governing_process(plan, execution, plan.process)
+    if in_worker.is_immediate and not worker_level and resolve_immediately(resolved, in_worker, execution, worker):
+        return await _ProcessCall(worker, execution, resolved, process).call()
+    check_conflicts(execution.function, plan, worker_level)
+    worker.shared.enter_context()
+    async with AsyncExitStack() as stack:
+        await resolve(resolved, stack, in_worker, execution, worker_level)
+        return await _ProcessCall(worker, execution, resolved, process).call()
+
+
+def _governing_process(plan: Plan, execution: Execution, declared: Process) -> Process:
+    """A caller may pass another Process by keyword."""
+    passed = next((execution.kwargs.get(name) for name, d in plan.parameters.items() if d is declared), None)
+    return passed if isinstance(passed, Process) else declared
+
+
+class _ProcessCall:
+    """One call in a child."""
+
+    def __init__(self, worker: Worker, execution: Execution, resolved: Resolved, process: Process) -> None:
+        self._worker = worker
+        self._execution = execution
+        self._resolved = resolved
+        self._process = process
+        self._unwritten: ProgressChange | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    async def call(self) -> Any:
+        """The time-out begins when a child is ready for the run."""
+        children, execution = self._worker.staff.children, self._execution
+        child = await children.take(execution.function_name)
+        memory = 0
+        try:
+
+            async def body(*args: Any, **kwargs: Any) -> RunResult:
+                return await child.run(self._request(), self._receive)
+
+            result = await self._run(body)
+            memory = result.memory
+        except ProcessLost:
+            PROCESSES_LOST.add(1, {**self._worker.labels(), **execution.general_labels()})
+            raise
+        finally:
+            children.give_back(child, self._process, memory)
+            if self._writing is not None:
+                await self._writing
+        return self._open(result)
+
+    async def _run(self, body: Callable[..., Any]) -> RunResult:
+        if self._resolved.runtime is None:
+            return await body()
+        args = self._execution.args if self._resolved.args is None else self._resolved.args
+        kwargs = {**self._execution.kwargs, **self._resolved.values}
+        return await self._resolved.runtime.run(self._execution, body, args, kwargs)
+
+    def _request(self) -> RunRequest:
+        execution, runtime = self._execution, self._resolved.runtime
+        function: Any = execution.function
+        assert execution.record is not None
+        assert execution.started_at is not None
+        return RunRequest(
+            module=function.__module__,
+            qualname=function.__qualname__,
+            function_name=execution.function_name,
+            key=execution.key,
+            epoch=execution.epoch,
+            call=execution.record.call,
+            due_ms=to_ms(execution.when),
+            started_ms=to_ms(execution.started_at),
+            attempt=execution.attempt,
+            generation=execution.generation,
+            redelivered=execution.redelivered,
+            worker=self._worker.name,
+            labels=self._worker.labels(),
+            timeout_seconds=runtime.remaining().total_seconds() if isinstance(runtime, Timeout) else None,
+            memory=self._process.memory,
+            span=inject_context() or {},
+        )
+
+    # Messages of the child
+
+    def _receive(self, kind: Kind, fields: list[Any]) -> None:
+        if kind is Kind.LOG:
+            _log(fields[0])
+        elif kind is Kind.PROGRESS:
+            change = ProgressChange(self._execution.key, self._execution.epoch, *fields)
+            self._unwritten = change if self._unwritten is None else self._unwritten.then(change)
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.get_running_loop().create_task(self._write_progress())
+        elif kind is Kind.EXTEND and isinstance(self._resolved.runtime, Timeout):
+            self._resolved.runtime.extend(timedelta(seconds=fields[0]))
+
+    async def _write_progress(self) -> None:
+        """Changes that arrive while one is written are written together."""
+        while self._unwritten is not None:
+            change, self._unwritten = self._unwritten, None
+            try:
+                await self._execution.progress.write(change)
+            except DocketError as error:
+                logger.debug("progress of task %r was not written: %s", self._execution.key, error)
+
+    # The end
+
+    def _open(self, result: RunResult) -> Any:
+        if result.behaviours is not None:
+            changed, next_run = pickle.loads(result.behaviours)
+            for behaviour in changed.values():
+                self._resolved.note(behaviour)
+            if next_run is not None:
+                self._execution.next_run = next_run
+        if result.error is not None:
+            error = PICKLE.decode_error(result.error)
+            raise error from RemoteTraceback(result.traceback)
+        if result.value is None:
+            return None
+        if self._needs_value():
+            execution = self._execution
+            return execution.docket.payloads.open_result(
+                execution.key, execution.epoch, ExecutionState.COMPLETED, execution.function, result.value
+            )
+        return SealedResult(result.value)
+
+    def _needs_value(self) -> bool:
+        """Handlers of the user's get the result itself. docket's own do not look at it."""
+        handlers = (self._resolved.failure_handler, self._resolved.completion_handler)
+        return any(
+            type(handler).__module__.partition(".")[0] != "docket" for handler in handlers if handler is not None
+        )
+
+
+def _log(fields: dict[str, Any]) -> None:
+    """Passes a log record of the child to the handlers of this process."""
+    record = logging.makeLogRecord(fields)
+    target = logging.getLogger(record.name)
+    if target.isEnabledFor(record.levelno):
+        target.handle(record)
