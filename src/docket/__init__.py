@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from docket._version import __version__
 
 if TYPE_CHECKING:
-    from docket import testing
+    from docket import sync, testing
     from docket.agenda import Agenda
     from docket.annotations import Logged
     from docket.codec import Keyring
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         UnknownVersion,
         Unserializable,
         WorkerLost,
+        WouldDeadlock,
     )
     from docket.execution import (
         Disposition,
@@ -133,9 +134,11 @@ __all__ = [
     "Unserializable",
     "Worker",
     "WorkerLost",
+    "WouldDeadlock",
     "__version__",
     "check_cancelled",
     "run_async",
+    "sync",
     "testing",
 ]
 
@@ -180,6 +183,7 @@ _HOMES = {
             "UnknownVersion",
             "Unserializable",
             "WorkerLost",
+            "WouldDeadlock",
         ),
         "errors",
     ),
@@ -194,6 +198,7 @@ _MODULES = frozenset(
         "execution",
         "instrumentation",
         "strikelist",
+        "sync",
         "tasks",
         "testing",
         "worker",

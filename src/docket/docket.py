@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from docket._compat import PydocketKeys
+from docket.batches import check_chunk_size, in_chunks
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
@@ -184,8 +185,7 @@ class Docket(DocketLifetime, PydocketKeys):
         return PendingCall(self, found, name, when, key, replace, argument_check(found))
 
     async def _schedule_many(self, calls: Iterable[TaskCall], chunk_size: Batch, *, replace: bool) -> list[Execution]:
-        if chunk_size is not None and chunk_size < 1:
-            raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
+        check_chunk_size(chunk_size)
         executions: list[Execution] = []
         with batch_span(self, "replace_many" if replace else "add_many", executions):
             trace_context = inject_context()
@@ -195,9 +195,8 @@ class Docket(DocketLifetime, PydocketKeys):
                 )
                 execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
                 executions.append(execution)
-            size = chunk_size or max(len(executions), 1)
-            for start in range(0, len(executions), size):
-                await self.scheduler.write_down_many(executions[start : start + size], replace)
+            for chunk in in_chunks(executions, chunk_size):
+                await self.scheduler.write_down_many(chunk, replace)
         return executions
 
     # Unfinished and finished tasks

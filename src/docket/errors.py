@@ -160,6 +160,11 @@ class ExecutionCancelled(DocketError):
     """The task was cancelled before it finished."""
 
 
+class WouldDeadlock(DocketError, RuntimeError):
+    """A sync docket would block the event loop of a worker, perhaps of the worker that the caller
+    waits for."""
+
+
 class LeaseLost(DocketError, RuntimeError):
     """This run no longer counts: another worker has it, or it was replaced."""
 

@@ -52,7 +52,7 @@ class Scheduler:
         await self._declaring.aclose()
 
     async def write_down(self, execution: Execution, replace: bool) -> None:
-        order = self._order(execution, replace)
+        order = self.order(execution, replace)
         if order is None:
             return
         if order.payload is not None:
@@ -60,12 +60,24 @@ class Scheduler:
         try:
             receipt = await (self._batcher.call(order) if order.payload is None else self._enqueue(order))
         except ServerUnreachable as error:
-            (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error)
-            if isinstance(receipt, Exception):
-                raise self._truth(execution, order, receipt, replace) from None
+            receipt = await self.repeat(execution, order, error, replace)
         except NotDurable as error:
             raise self._truth(execution, order, error, replace) from None
-        self._note(execution, receipt, replace)
+        self.note(execution, receipt, replace)
+
+    async def repeat(
+        self, execution: Execution, order: NewTask, error: ServerUnreachable, replace: bool
+    ) -> EnqueueResult:
+        """Sends a call again after an error, where that is safe. Otherwise raises the error."""
+        (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error)
+        if isinstance(receipt, Exception):
+            raise self._truth(execution, order, receipt, replace) from None
+        return receipt
+
+    def is_ready_for_threads(self) -> bool:
+        """Whether a thread may prepare and note a call itself. The first call of a docket, calls
+        that strikes may forbid, and calls that wait for a replica are for the event loop."""
+        return self._declaring.begun and self._docket.strike_list.is_empty and self._docket.durability == "primary"
 
     async def _connect(self) -> None:
         await self._docket.server.connect(self._ledger.keys.root)
@@ -98,7 +110,7 @@ class Scheduler:
         room = BATCH_BYTES
         for execution in executions:
             try:
-                order = self._order(execution, replace)
+                order = self.order(execution, replace)
             except Exception as error:
                 _mark_failed(execution, error)
                 continue
@@ -126,7 +138,7 @@ class Scheduler:
             if isinstance(receipt, Exception):
                 _mark_failed(execution, self._truth(execution, order, receipt, replace))
             else:
-                self._note(execution, receipt, replace)
+                self.note(execution, receipt, replace)
 
     async def _enqueue_many(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
         answers: list[EnqueueResult | Exception]
@@ -157,7 +169,7 @@ class Scheduler:
         confirmed, is scheduled all the same."""
         if order.stored is None or not isinstance(error, (NotDurable, ServerUnreachable)):
             return error
-        self._note(execution, order.stored, replace)
+        self.note(execution, order.stored, replace)
         # A record of a key that docket made up can only be of this task.
         execution.is_unconfirmed = order.made_up
         return not_durable(execution, error)
@@ -172,7 +184,7 @@ class Scheduler:
             return False
         return True
 
-    def _order(self, execution: Execution, replace: bool) -> NewTask | None:
+    def order(self, execution: Execution, replace: bool) -> NewTask | None:
         """What the ledger needs, or None if a strike forbids
         it. Raises if the arguments cannot be stored."""
         docket = self._docket
@@ -211,7 +223,7 @@ class Scheduler:
         TASKS_STRICKEN.add(1, {**self._labels(execution), "docket.where": "docket"})
         logger.warning("🗙 %s is not scheduled", execution.call_repr())
 
-    def _note(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
+    def note(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
         execution.state, execution.generation = receipt.state, receipt.generation
         if receipt.scheduled:
             execution.disposition = Disposition.SCHEDULED

@@ -20,6 +20,7 @@ MODULES = (
     "docket.errors",
     "docket.execution",
     "docket.strikelist",
+    "docket.sync",
     "docket.testing",
     "docket.testing.servers",
     "docket.worker",

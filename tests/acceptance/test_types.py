@@ -234,14 +234,7 @@ def mypy(folder: Path) -> Flagged:
 def test_right_programs_pass_and_each_mistake_is_flagged_on_its_line(
     tmp_path: Path, checker: Callable[[Path], Flagged]
 ) -> None:
-    (tmp_path / "right.py").write_text(RIGHT)
-    (tmp_path / "wrong.py").write_text(WRONG)
-
-    flagged = checker(tmp_path)
-
-    assert flagged["right.py"] == {}
-    mistakes = {number for number, line in enumerate(WRONG.splitlines(), 1) if line.endswith("# wrong")}
-    assert flagged["wrong.py"].keys() == mistakes, flagged["wrong.py"]
+    check(tmp_path, checker, RIGHT, WRONG)
 
 
 def test_every_type_of_the_package_is_known_to_type_checkers(tmp_path: Path) -> None:
@@ -257,6 +250,18 @@ def test_every_error_can_be_imported_from_the_package() -> None:
     defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
 
     assert defined <= set(docket.__all__)
+
+
+def check(folder: Path, checker: Callable[[Path], Flagged], right: str, wrong: str) -> None:
+    """Nothing is flagged in the right program, and in the wrong one exactly the marked lines."""
+    (folder / "right.py").write_text(right)
+    (folder / "wrong.py").write_text(wrong)
+
+    flagged = checker(folder)
+
+    assert flagged["right.py"] == {}
+    mistakes = {number for number, line in enumerate(wrong.splitlines(), 1) if line.endswith("# wrong")}
+    assert flagged["wrong.py"].keys() == mistakes, flagged["wrong.py"]
 
 
 def run(module: str, *arguments: str, folder: Path) -> str:

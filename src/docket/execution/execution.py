@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from uncalled_for import get_signature
@@ -15,7 +15,7 @@ from docket.ledger import Taken, TaskStatus, read_ending
 from docket.ledger.endings import ELSEWHERE
 from docket.ledger.workers import worker_name
 from docket.model.states import Disposition, ExecutionState
-from docket.model.times import check_durations, from_ms
+from docket.model.times import from_ms
 from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
@@ -24,10 +24,10 @@ from .manual_ending import end_manual_run
 from .next_run import NextRun
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
-from .stored_endings import open_ending
+from .stored_endings import StoredEnding, fetch_ending
 from .task_call import TaskFunction
 from .unregistered import unregistered_function
-from .waiting import StateEvent, wait_finished, watch
+from .waiting import StateEvent, seconds_to_wait, wait_finished, watch
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -219,19 +219,16 @@ class Execution(TaskIdentity, Generic[Result_co]):
         run. Raises ExecutionCancelled if the task was cancelled, TimeoutError if it does not end in
         time, and ResultExpired if its record does not exist or has expired.
         """
-        if timeout is not None and deadline is not None:
-            raise ValueError("give a timeout or a deadline, not both")
-        if timeout is not None:
-            check_durations("get_result", timeout=timeout)
-        if deadline is not None:
-            if not isinstance(deadline, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-                raise TypeError(f"get_result(deadline={deadline!r}): a deadline is a datetime")
-            timeout = deadline.astimezone(UTC) - self.docket.now()
-        seconds = timeout.total_seconds() if timeout is not None else None
+        ending = await self._wait_for_ending(timeout, deadline)
+        return ending.open(self.docket, self.function)
+
+    async def _wait_for_ending(self, timeout: timedelta | None, deadline: datetime | None) -> StoredEnding:
+        """Waits as `get_result`, and leaves it to the caller to decode the value."""
+        seconds = seconds_to_wait(self.docket, timeout, deadline)
         waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
         record = await wait_finished(self.docket, self.key, seconds, generation=self.generation, expect_to_wait=waiting)
         self._apply_finished(record)
-        return await open_ending(self.docket, self.key, record, self.function)
+        return await fetch_ending(self.docket, self.key, record)
 
     def apply(self, look: TaskStatus) -> None:
         stored = look.progress or (look.finished.progress if look.finished else None)

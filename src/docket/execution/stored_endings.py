@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from docket.codec import Payloads
@@ -17,7 +18,7 @@ from docket.errors import (
     UnknownVersion,
 )
 from docket.instrumentation import PAYLOADS_REFUSED
-from docket.ledger import Ledger, read_ending
+from docket.ledger import Ending, Ledger, read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, OWN_ERROR, VALUE, own_error
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
@@ -27,18 +28,44 @@ if TYPE_CHECKING:
     from .task_call import TaskFunction
 
 
-async def open_ending(docket: DocketView, key: str, record: FinishedRecord, function: TaskFunction) -> Any:
-    """The result of a finished task. Raises the task's own exception, ExecutionCancelled,
-    ResultExpired, or Undecodable if the result cannot be read."""
-    try:
-        return await _open(docket, key, record, function)
-    except PayloadRefused as refused:
-        PAYLOADS_REFUSED.add(1, {**docket.labels(), "docket.where": "ending", "docket.reason": refused.reason})
-        raise
+@dataclass(slots=True)
+class StoredEnding:
+    """The ending of a task, with its value or exception still encoded."""
+
+    key: str
+    record: FinishedRecord
+    ending: Ending
+    kind: int
+    payload: bytes
+
+    def open(self, docket: DocketView, function: TaskFunction) -> Any:
+        """The result of the task. Raises the task's own exception, ExecutionCancelled, or
+        Undecodable if the result cannot be read."""
+        try:
+            return self._open(docket.payloads, function)
+        except PayloadRefused as refused:
+            PAYLOADS_REFUSED.add(1, {**docket.labels(), "docket.where": "ending", "docket.reason": refused.reason})
+            raise
+
+    def _open(self, payloads: Payloads, function: TaskFunction) -> Any:
+        key, kind, ending = self.key, self.kind, self.ending
+        epoch, state = self.record.epoch, self.record.state
+        if state is ExecutionState.CANCELLED:
+            raise ExecutionCancelled(f"task {key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
+        if kind == ERROR:
+            # A completed run has an error too, if its result could not be stored.
+            raise _open_error(payloads, key, self.record, self.payload)
+        if state is ExecutionState.FAILED:
+            raise own_error(ending) if kind == OWN_ERROR else TaskFailed(ending.error or "the task failed")
+        if kind == VALUE:
+            return payloads.open_result(key, epoch, state, function, self.payload)
+        if not payloads.accepts_unsigned:
+            raise PayloadRefused(f"the end of task {key!r} is not signed, but this docket has a keyring", "unsigned")
+        return None
 
 
-async def _open(docket: DocketView, key: str, record: FinishedRecord, function: TaskFunction) -> Any:
-    payloads, epoch, state = docket.payloads, record.epoch, record.state
+async def fetch_ending(docket: DocketView, key: str, record: FinishedRecord) -> StoredEnding:
+    """The ending of a finished task. Raises ResultExpired if its value is gone."""
     ending = read_ending(record.tail)
     payload, kind = ending.payload, ending.kind
     if kind in (APART, ELSEWHERE):
@@ -46,19 +73,8 @@ async def _open(docket: DocketView, key: str, record: FinishedRecord, function: 
             payload = await _from_payloads(docket.ledger, key, payload)
         else:
             payload = await _from_result_storage(docket, key, payload)
-        kind = VALUE if state is ExecutionState.COMPLETED else ERROR
-    if state is ExecutionState.CANCELLED:
-        raise ExecutionCancelled(f"task {key!r} was cancelled" + (f": {ending.error}" if ending.error else ""))
-    if kind == ERROR:
-        # A completed run has an error too, if its result could not be stored.
-        raise _open_error(payloads, key, record, payload)
-    if state is ExecutionState.FAILED:
-        raise own_error(ending) if kind == OWN_ERROR else TaskFailed(ending.error or "the task failed")
-    if kind == VALUE:
-        return payloads.open_result(key, epoch, state, function, payload)
-    if not payloads.accepts_unsigned:
-        raise PayloadRefused(f"the end of task {key!r} is not signed, but this docket has a keyring", "unsigned")
-    return None
+        kind = VALUE if record.state is ExecutionState.COMPLETED else ERROR
+    return StoredEnding(key, record, ending, kind, payload)
 
 
 def _open_error(payloads: Payloads, key: str, record: FinishedRecord, payload: bytes) -> Exception:

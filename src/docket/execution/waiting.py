@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.ledger import TaskStatus, read_ending
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
-from docket.model.times import from_ms
+from docket.model.times import check_durations, from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 
 from .events import announces_end, is_ending, read_ending_message, read_event
@@ -61,6 +61,20 @@ async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queu
     finally:
         subscriptions.forget_gap(inbox)
         subscriptions.unlisten(channel, listener)
+
+
+def seconds_to_wait(docket: DocketView, timeout: timedelta | None, deadline: datetime | None) -> float | None:
+    """How long `get_result` waits; None is for ever. Raises TypeError or ValueError for arguments
+    that cannot be used."""
+    if timeout is not None and deadline is not None:
+        raise ValueError("give a timeout or a deadline, not both")
+    if timeout is not None:
+        check_durations("get_result", timeout=timeout)
+    if deadline is not None:
+        if not isinstance(deadline, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise TypeError(f"get_result(deadline={deadline!r}): a deadline is a datetime")
+        timeout = deadline.astimezone(UTC) - docket.now()
+    return timeout.total_seconds() if timeout is not None else None
 
 
 async def wait_finished(

@@ -37,6 +37,11 @@ class TaskVerbs(ScriptCalls):
         reply, replicas = await self.ask_and_wait("enqueue", _enqueue_rows(tasks), wait_ms)
         return _enqueue_results(reply), replicas
 
+    def enqueue_blocking(self, client: Any, task: NewTask) -> EnqueueResult:
+        """The same for one task, from a thread, on the thread's own blocking client."""
+        (answer,) = _enqueue_results(self.ask_blocking(client, "enqueue", _enqueue_rows((task,))))
+        return answer
+
     async def settle(
         self, settlements: Sequence[Settlement], offer: SlotOffer | None = None, *, patience: float | None = None
     ) -> list[SettleResult]:

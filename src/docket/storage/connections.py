@@ -9,6 +9,7 @@ do.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -20,6 +21,7 @@ from redis.exceptions import NoScriptError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .credentials import BoundedCredentials, TimedCredentials
+from .faults import mark_sent
 from .hosts import addresses, addresses_within
 from .replies import ParseError, error_parser
 from .scripts import Script
@@ -153,17 +155,26 @@ class ThreadedClient:
             # outage.
             self.close()
         connection: Any = self._connection
+        is_sent = False
         try:
             if connection is None:
                 self._opened_after = self._outages()
                 connection = self._connection = cast(Any, self._class)(**self._options(deadline - time.monotonic()))
             connection.deadline = deadline
             connection.connect()
+            is_sent = True
             connection.send_command(*words)
             return connection.read_response()
-        except (RedisConnectionError, RedisTimeoutError, OSError):
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
             self.close()
+            if is_sent:
+                mark_sent(error)
             raise
+
+    @property
+    def open_socket(self) -> socket.socket | None:
+        """The socket of the open connection, or None."""
+        return self._connection._sock if self._connection is not None else None
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 import threading
 from concurrent.futures import Future
@@ -19,6 +20,18 @@ _last_known: dict[Name, list[str]] = {}
 _MOST_NAMES = 1000
 # After this time the last known addresses are used.
 PATIENCE_SECONDS = 2.0
+
+
+def _begin_in_forked_child() -> None:
+    """The threads of the parent do not exist here: their lookups never end, and one of them may
+    have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _under_way.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_forked_child)
 
 
 async def addresses(host: str, port: int) -> list[str]:

@@ -1,0 +1,238 @@
+"""The docket for code without an event loop: Flask, Django, scripts and notebooks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+
+from docket.dependencies import argument_check
+from docket.docket import Docket as AsyncDocket
+from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
+from docket.pending_call import check_when_and_key
+from docket.strikelist import LiteralOperator, Operator
+
+from .execution import Execution
+from .pending_call import PendingCall, ScheduledAtOnce
+from .prepared_execution import FoundExecution, PreparedExecution
+from .producer import Producer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _with_parameters_of(
+    init: Callable[Concatenate[AsyncDocket, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Docket, P], None]]:
+    """A sync docket takes the settings of the async one, also those that a later release adds."""
+    return lambda own: functools.wraps(init)(own)
+
+
+class Docket:
+    """Schedules tasks and finds them again, from any thread. It takes the settings of the async
+    `docket.Docket`.
+
+    It opens when it is first used, once per process, also after a fork. `open()` opens it at once,
+    to see an error early. `close()`, or the end of a `with` block, closes it; then calls raise
+    NotOpen until it is opened again. At the end of the process it closes by itself.
+
+    The calls block for a round trip to the server. They raise the errors of the async docket.
+    """
+
+    @_with_parameters_of(AsyncDocket.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._settings = args, kwargs
+        self._producer = Producer(functools.partial(AsyncDocket, *args, **kwargs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A docket with the same settings, for a process that is not forked but spawned."""
+        args, kwargs = self._settings
+        return functools.partial(Docket, *args, **kwargs), ()
+
+    def __repr__(self) -> str:
+        return f"<sync Docket {self.name!r} on {self._producer.unopened.server.shown_url}>"
+
+    # Opening and closing
+
+    def open(self) -> Self:
+        """Opens the docket in this process. Does nothing if it is open.
+
+        Raises UnknownScheme if docket does not know the scheme of the URL, and ServerUnsuitable if
+        the server refuses docket or is too old.
+        """
+        self._producer.open()
+        return self
+
+    def close(self) -> None:
+        """Closes the connections. Calls of other threads that still wait raise NotOpen."""
+        self._producer.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the docket is open in this process."""
+        return self._producer.is_open
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # Names
+
+    @property
+    def name(self) -> str:
+        return self._producer.unopened.name
+
+    @property
+    def url(self) -> str:
+        return self._producer.unopened.url
+
+    @property
+    def tasks(self) -> dict[str, TaskFunction]:
+        return self._producer.unopened.tasks
+
+    def now(self) -> datetime:
+        return self._producer.unopened.now()
+
+    # Registering
+
+    def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
+        """Makes a function known under its name, or under the given ones.
+
+        Raises ValueError if its dependencies contradict each other; warns if another function has
+        the name.
+        """
+        self._producer.unopened.register(function, names)
+
+    def register_collection(self, collection_path: str, *, unique: bool = False) -> None:
+        """Registers every function of `module:collection`."""
+        self._producer.unopened.register_collection(collection_path, unique=unique)
+
+    # Scheduling
+
+    @overload
+    def add(
+        self, function: Callable[P, R], when: datetime | None = None, key: str | None = None
+    ) -> ScheduledAtOnce[P, R]: ...
+    @overload
+    def add(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., Execution]: ...
+    def add(
+        self,
+        function: TaskFunction | str,
+        when: datetime | None = None,
+        key: str | None = None,
+    ) -> Callable[..., Execution]:
+        """Schedules a call: `docket.add(function, when, key)(*args, **kwargs)`.
+
+        If a task of the key waits or runs, it stays as it is. Raises TaskNotRegistered (a KeyError)
+        for an unknown name, TypeError for arguments that the function does not take, Unserializable
+        or PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable. In
+        each case nothing was stored, unless the ServerUnreachable says `maybe_stored`.
+        """
+        return self._pending_call(function, when, key, replace=False)
+
+    @overload
+    def replace(self, function: Callable[P, R], when: datetime, key: str) -> ScheduledAtOnce[P, R]: ...
+    @overload
+    def replace(self, function: str, when: datetime, key: str) -> Callable[..., Execution]: ...
+    def replace(self, function: TaskFunction | str, when: datetime, key: str) -> Callable[..., Execution]:
+        """Schedules a call in place of the waiting task of that key. If the key has a run now, that
+        run no longer counts. Raises as `add`."""
+        return self._pending_call(function, when, key, replace=True)
+
+    @overload
+    def call(
+        self, function: Callable[P, Any], when: datetime | None = None, key: str | None = None
+    ) -> Callable[P, TaskCall]: ...
+    @overload
+    def call(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., TaskCall]: ...
+    def call(
+        self,
+        function: TaskFunction | str,
+        when: datetime | None = None,
+        key: str | None = None,
+    ) -> Callable[..., TaskCall]:
+        """A call to schedule later, with `add_many` or `replace_many`."""
+        return self._producer.unopened.call(function, when, key)
+
+    def add_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
+        """Schedules many calls, in chunks. Each call succeeds or fails on its own: an error marks
+        only its execution (`Disposition.FAILED`, `schedule_exception`)."""
+        return self._handles(self._producer.schedule_many(calls, chunk_size, replace=False))
+
+    def replace_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
+        """As `add_many`, but replaces the waiting tasks of the keys. Of several calls with one key
+        the last counts."""
+        return self._handles(self._producer.schedule_many(calls, chunk_size, replace=True))
+
+    def _pending_call(
+        self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
+    ) -> PendingCall:
+        found, name = self._producer.unopened.registry.find(function)
+        check_when_and_key(when, key, name)
+        return PendingCall(self._producer, found, name, when, key, replace, argument_check(found))
+
+    def _handles(self, executions: list[PreparedExecution]) -> list[Execution]:
+        return [Execution(self._producer, execution) for execution in executions]
+
+    # Unfinished and finished tasks
+
+    def cancel(self, key: str) -> None:
+        """Removes a waiting task at once. If the task runs, asks its worker to cancel the run. An
+        unknown key is not an error."""
+        self._producer.run(lambda docket: docket.cancel(key))
+
+    def get_execution(self, key: str) -> Execution[Any] | None:
+        """The task of that key, finished or not, or None. Its function need not be registered
+        here."""
+        found = self._producer.run(lambda docket: docket.get_execution(key))
+        return None if found is None else Execution(self._producer, FoundExecution.of(found))
+
+    def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
+        """The present state and progress of a task, then every event until it has ended."""
+        return self._producer.watch(key)
+
+    def clear(self) -> int:
+        """Cancels all waiting tasks; running tasks go on. Returns how many tasks were removed."""
+        return self._producer.run(lambda docket: docket.clear())
+
+    # Strikes
+
+    def strike(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Blocks tasks by function, by the value of a parameter, or by both, before they are
+        scheduled and before they run. Raises as `strike` of the async docket."""
+        self._producer.run(lambda docket: docket.strike(function, parameter, operator, value))
+
+    def restore(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Removes the strike with equal arguments. Without such a strike, nothing happens."""
+        self._producer.run(lambda docket: docket.restore(function, parameter, operator, value))
+
+    # Queries
+
+    def snapshot(self) -> DocketSnapshot:
+        """All waiting and running tasks, and the workers. Its executions are those of the async
+        docket: `get_execution(key)` has the handle to wait on."""
+        return self._producer.run(lambda docket: docket.snapshot())
+
+    def workers(self) -> list[WorkerInfo]:
+        """The live workers."""
+        return self._producer.run(lambda docket: docket.workers())
+
+    def task_workers(self, task_name: str) -> list[WorkerInfo]:
+        """The live workers that know a task function."""
+        return self._producer.run(lambda docket: docket.task_workers(task_name))

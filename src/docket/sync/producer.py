@@ -1,0 +1,179 @@
+"""What a sync docket does: it opens a session when it is first used, and schedules calls in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any, TypeVar
+
+from docket.batches import check_chunk_size, in_chunks
+from docket.docket import Docket
+from docket.errors import NotOpen
+from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.instrumentation import inject_context, is_tracing
+from docket.model.task_keys import new_key
+from docket.spans import batch_span, task_span
+
+from .loop_thread import LoopThread
+from .prepared_execution import PreparedExecution
+from .session import Session
+from .this_process import this_process
+
+T = TypeVar("T")
+
+
+class Producer:
+    """The sessions of one sync docket: one per process, and a new one each time it is opened.
+
+    Sessions open and close on the background loop, so no lock guards them: a fork could leave one
+    locked for ever.
+    """
+
+    def __init__(self, make: Callable[[], Docket]) -> None:
+        self._make = make
+        # Never opened: it checks the settings, and knows the tasks of all sessions.
+        self.unopened: Docket = make()
+        self._session: Session | None = None
+        self._opening: asyncio.Task[Session] | None = None
+        self._is_closed = False
+        self._finalizer: weakref.finalize[[], Producer] | None = None
+
+    # Sessions
+
+    def open(self) -> None:
+        self._is_closed = False
+        self.session()
+
+    def close(self) -> None:
+        self._is_closed = True
+        session, self._session = self._session, None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        if session is not None and session.is_usable:
+            session.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session in this process."""
+        return self._session is not None and self._session.is_usable
+
+    def session(self) -> Session:
+        session = self._session
+        if session is None or not session.is_usable:
+            loop_thread = this_process.loop_thread()
+            session = loop_thread.run(lambda: self._join_opening(loop_thread))
+        return session
+
+    def run(self, call: Callable[[Docket], Awaitable[T]]) -> T:
+        """Runs a call of the open docket on the background loop."""
+        session = self.session()
+        return session.run(lambda: call(session.docket))
+
+    async def _join_opening(self, loop_thread: LoopThread) -> Session:
+        """The session of this process. Callers that come while it opens share it, and its error."""
+        if self._is_closed:
+            raise NotOpen("the docket was closed: open it again with docket.open() or `with docket:`")
+        session, opening, loop = self._session, self._opening, asyncio.get_running_loop()
+        if session is not None and session.is_usable:
+            return session
+        if opening is None or opening.done() or opening.get_loop() is not loop:
+            # In a context of its own: the session outlives the caller's spans.
+            opening = loop.create_task(self._open_session(loop_thread), context=contextvars.Context())
+            self._opening = opening
+        return await asyncio.shield(opening)
+
+    async def _open_session(self, loop_thread: LoopThread) -> Session:
+        docket = self._make()
+        docket.registry = self.unopened.registry
+        session = Session(docket, loop_thread)
+        await session.open()
+        self._session = session
+        self._finalizer = weakref.finalize(self, session.close_later)
+        self._finalizer.atexit = False
+        return session
+
+    # Calls
+
+    def schedule(
+        self,
+        function: TaskFunction,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        when: datetime | None,
+        key: str | None,
+        name: str,
+        *,
+        replace: bool,
+    ) -> PreparedExecution:
+        session = self.session()
+        docket = session.docket
+        execution = PreparedExecution(
+            docket,
+            function,
+            args,
+            kwargs,
+            new_key() if key is None else key,
+            when or docket.now(),
+            1,
+            None,
+            False,
+            name,
+        )
+        execution.fresh_key = key is None
+        if is_tracing():
+            with task_span(docket, "replace" if replace else "add", execution):
+                execution.trace_context = inject_context()
+                execution.prepare()
+                session.schedule(execution, replace)
+        else:
+            execution.prepare()
+            session.schedule(execution, replace)
+        return execution
+
+    def schedule_many(
+        self, calls: Iterable[TaskCall], chunk_size: int | None, *, replace: bool
+    ) -> list[PreparedExecution]:
+        check_chunk_size(chunk_size)
+        session = self.session()
+        docket = session.docket
+        executions: list[PreparedExecution] = []
+        with batch_span(docket, "replace_many" if replace else "add_many", executions):
+            trace_context = inject_context()
+            for call in calls:
+                execution = PreparedExecution(
+                    docket,
+                    call.function,
+                    call.args,
+                    call.kwargs,
+                    call.key,
+                    call.when,
+                    1,
+                    trace_context,
+                    False,
+                    call.function_name,
+                )
+                execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
+                executions.append(execution)
+            for chunk in in_chunks(executions, chunk_size):
+                for execution in chunk:
+                    execution.prepare_in_batch()
+                session.run(functools.partial(docket.scheduler.write_down_many, chunk, replace))
+        return executions
+
+    def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
+        session = self.session()
+        events = session.docket.watch(key)
+
+        async def next_event() -> StateEvent | ProgressEvent | None:
+            return await anext(events, None)
+
+        try:
+            while (event := session.run(next_event)) is not None:
+                yield event
+        finally:
+            # Not waited for: Python may collect this generator in any thread.
+            session.start(events.aclose)
