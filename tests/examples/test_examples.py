@@ -47,6 +47,13 @@ def test_the_readme_shows_the_web_service_as_it_is() -> None:
     assert program.strip() in shown
 
 
+@pytest.mark.parametrize("example", ["flask_service/app.py", "django_service/shop/views.py"])
+def test_the_page_about_code_without_an_event_loop_shows_the_services_as_they_are(example: str) -> None:
+    shown = (EXAMPLES.parent / "docs" / "sync.md").read_text()
+    program = (EXAMPLES / example).read_text().split('"""\n\n', 1)[1]
+    assert program.strip() in shown
+
+
 PAGES = [EXAMPLES.parent / "README.md", *sorted((EXAMPLES.parent / "docs").rglob("*.md"))]
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.name}-{number}")
