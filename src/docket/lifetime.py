@@ -92,9 +92,7 @@ class DocketLifetime:
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
         self._seal_with(codec, accept, signing, encrypt, exceptions)
         self.pickled_strikes = pickled_strikes
-        self.strike_list: StrikeList = StrikeList(
-            url, name, enable_internal_instrumentation, credential_provider, pickled_strikes=pickled_strikes
-        )
+        self.strike_list: StrikeList = self._new_strike_list()
         self.registry: Registry = Registry()
         for function in standard_tasks:
             self.registry.register(function)
@@ -122,6 +120,16 @@ class DocketLifetime:
         self.exceptions = tuple(exceptions)
         self.payloads = Payloads(
             codec, self.signing, self.accept, docket=self.name, encrypt=encrypt, exceptions=exceptions
+        )
+
+    def _new_strike_list(self) -> StrikeList:
+        return StrikeList(
+            self.url,
+            self.name,
+            self.enable_internal_instrumentation,
+            self.credential_provider,
+            pickled_strikes=self.pickled_strikes,
+            payloads=self.payloads,
         )
 
     def _name_keys(self) -> Keys:

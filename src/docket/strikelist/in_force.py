@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 
-from docket.errors import Undecodable
-from docket.instrumentation import STRIKES_IN_EFFECT
+from docket.errors import PayloadRefused, Undecodable
+from docket.instrumentation import PAYLOADS_REFUSED, STRIKES_IN_EFFECT
 from docket.model.texts import escaped
 
 from .conditions import Index, is_same
@@ -109,6 +109,9 @@ class StrikesInForce:
                     strike = self._stored.decode(rule)
                 except Undecodable as error:
                     unreadable[id] = str(error)
+                    if isinstance(error, PayloadRefused) and id not in self.unreadable:
+                        labels = {"docket.name": self._name, "docket.where": "strike", "docket.reason": error.reason}
+                        PAYLOADS_REFUSED.add(1, labels)
             opened.append((id, strike))
         new = {id: reason for id, reason in unreadable.items() if id not in self.unreadable}
         self._note_unreadable(new)

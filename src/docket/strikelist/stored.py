@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from docket.codec import Payloads
 from docket.codec.packing import pack, unpack
-from docket.errors import TooLong, Undecodable, Unserializable
+from docket.errors import PayloadRefused, TooLong, Undecodable, Unserializable
 from docket.storage.keys import bytes_text, text_bytes
 
 from .instructions import Operator, Strike, StrikeInstruction, shown
 from .values import StrikeValues
 
 _FORMAT = 2
+# The first byte of an envelope. A rule without an envelope begins with another byte.
+_SEALED = b"\x01"
 # A rule has a function, a parameter, a value of 4 kB and the text that shows it.
 _MOST_BYTES = 16_384
 
@@ -20,8 +23,9 @@ _MOST_BYTES = 16_384
 class StoredStrikes:
     """Turns strikes into the bytes that are stored, and back."""
 
-    def __init__(self, values: StrikeValues) -> None:
+    def __init__(self, values: StrikeValues, payloads: Payloads) -> None:
         self._values = values
+        self._payloads = payloads
 
     def encode(self, strike: StrikeInstruction) -> tuple[str, bytes]:
         """The hash field and the bytes of a strike. Raises Unserializable for a value that cannot
@@ -35,14 +39,16 @@ class StoredStrikes:
         function, parameter = _bytes_or_none(strike.function), _bytes_or_none(strike.parameter)
         target = pack((function, parameter, strike.operator.value))
         rule = pack((_FORMAT, function, parameter, strike.operator.value, value, shown(strike.value)))
-        return hashlib.sha1(target + value).hexdigest(), rule
+        # Without keys a rule needs no envelope.
+        sealed = self._payloads.seal_strike(rule) if self._payloads.signs else rule
+        return hashlib.sha1(target + value).hexdigest(), sealed
 
     def decode(self, rule: bytes) -> Strike:
         """Raises Undecodable for bytes that are not a strike, and for a strike whose value this
         process does not read."""
         if len(rule) > _MOST_BYTES:
             raise Undecodable(f"it has {len(rule):,} bytes")
-        function, parameter, operator, value = _fields(rule)
+        function, parameter, operator, value = _fields(self._opened(rule))
         try:
             strike = Strike(_text_or_none(function), _text_or_none(parameter), Operator.read(operator))
             strike.value = self._values.decode(value) if strike.parameter is not None else None
@@ -52,6 +58,14 @@ class StoredStrikes:
         except (ValueError, TypeError) as error:
             raise Undecodable(str(error)[:200]) from None
         return strike
+
+    def _opened(self, rule: bytes) -> bytes:
+        """The rule without its envelope. Raises Undecodable."""
+        if rule[:1] == _SEALED:
+            return self._payloads.open_strike(rule)
+        if not self._payloads.accepts_unsigned:
+            raise PayloadRefused("it is not signed, but this docket has a keyring", "unsigned")
+        return rule
 
 
 def _fields(rule: bytes) -> tuple[Any, Any, Any, Any]:

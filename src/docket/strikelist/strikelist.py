@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from docket.codec import Payloads
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
@@ -44,9 +45,11 @@ class StrikeList:
         credential_provider: CredentialProvider | None = None,
         *,
         pickled_strikes: bool = False,
+        payloads: Payloads | None = None,
     ) -> None:
         """With `pickled_strikes`, values of any type can be struck. Every process that is to apply
-        them needs it, and then whoever can write to the server can run code in that process."""
+        them needs it, and then whoever can write to the server can run code in that process.
+        `payloads` signs and verifies the strikes: the `payloads` of the docket."""
         self.url = url
         self.name = name
         self.enable_internal_instrumentation = enable_internal_instrumentation
@@ -55,7 +58,7 @@ class StrikeList:
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
         # A local list stores nothing, so nobody else writes what it reads.
         values = StrikeValues(pickled=pickled_strikes or url is None)
-        self._in_force = StrikesInForce(name, StoredStrikes(values), self._note_emptiness)
+        self._in_force = StrikesInForce(name, StoredStrikes(values, payloads or Payloads()), self._note_emptiness)
         self._conditions: list[Condition] = []
         self._stack: AsyncExitStack | None = None
         self._follower: StrikeFollower | None = None
