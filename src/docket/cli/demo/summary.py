@@ -10,9 +10,9 @@ from docket.inspection.live import Totals
 
 NEXT = """\
 Try next:
-  docket worker --url embedded:///tmp/my-docket                 a worker, without a server
-  docket tasks trace hello --url embedded:///tmp/my-docket      a task for the worker
-  docket top --url embedded:///tmp/my-docket                    a live view
+  docket worker --url embedded://$HOME/my-docket                 a worker, without a server
+  docket tasks trace hello --url embedded://$HOME/my-docket      a task for the worker
+  docket top --url embedded://$HOME/my-docket                    a live view
   docket bench --url redis://localhost:6379/0                   docket's speed on your server
   docket --help                                                 everything else"""
 

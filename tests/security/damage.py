@@ -1,0 +1,132 @@
+"""Every place in which a process reads bytes that somebody else may have written, and damaged bytes
+for each of them."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from docket.codec import Payloads
+from docket.codec.packing import pack
+from docket.codec.proofs import proof, proven_body
+from docket.execution.events import announces_end, read_ending_message, read_event
+from docket.execution.progress import progress_event, read_progress
+from docket.ledger.endings import own_error, read_ending
+from docket.model.states import ExecutionState
+from docket.model.times import from_ms
+from docket.storage import records
+from docket.strikelist.instructions import Strike
+from docket.strikelist.stored import StoredStrikes
+from docket.strikelist.values import StrikeValues
+
+from .forgeries import finished_record, task_record
+
+SECRET = b"5" * 128
+# Nothing here is a pickle that runs code, whatever is damaged in it.
+CALL = pack(["not", "a", "pickle"])
+TASK = task_record("work", CALL)
+RUN = records.RUN.struct.pack(7.0, 1.0, 1.0, 1, 0) + b"\x08\x00worker~1" + b"\x00\x00"
+FINISHED = finished_record(TASK, CALL)
+EVENT = b'{"type":"state","state":"running","worker":"w","started_at":1700000000000,"error":null}'
+PROGRESS = b'{"type":"progress","current":1,"total":100,"message":"half","updated_at":1700000000000}'
+
+
+def _read_task(data: bytes) -> None:
+    task = records.read_task(data)
+    assert (task.state, task.redelivered, from_ms(task.due_ms)) is not None
+    assert task.call_size >= 0
+    records.read_due(data)
+    records.is_suspect(data)
+    records.is_stored_apart(data)
+
+
+def _read_finished(data: bytes) -> None:
+    record = records.read_finished(data)
+    assert record.state.finished
+    assert from_ms(record.completed_ms) is not None
+    ending = read_ending(record.tail)
+    own_error(ending)
+
+
+def _read_run(data: bytes) -> None:
+    run = records.read_run(data)
+    assert from_ms(run.started_ms) is not None
+
+
+def _read_ending_message(data: bytes) -> None:
+    """With a valid proof: somebody who can write to the server can compute one."""
+    read_ending_message(SECRET, "k", data)
+    read_ending_message(SECRET, "k", b"E" + proof(SECRET, b"ending", b"k", data) + data)
+
+
+def _read_event(data: bytes) -> None:
+    event = read_event(data)
+    announces_end(data)
+    if event is not None:
+        progress_event("k", event)
+    progress_event("k", read_progress(data))
+
+
+def _read_strike(data: bytes) -> None:
+    strike = StoredStrikes(StrikeValues()).decode(data)
+    assert strike.call_repr()
+
+
+def _read_strike_value(data: bytes) -> None:
+    StrikeValues().decode(b"\x01\x03\x00" + data)
+
+
+def _read_call(data: bytes) -> None:
+    Payloads().open_call("k", "work", None, data)
+
+
+def _read_result(data: bytes) -> None:
+    Payloads().open_result("k", 7, ExecutionState.COMPLETED, None, data)
+
+
+def _read_proven(data: bytes) -> None:
+    assert proven_body(SECRET, b"C", b"cancel", b"w", data) is None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where bytes are read, and bytes that are sound there."""
+
+    name: str
+    read: Callable[[bytes], Any]
+    sound: bytes
+
+
+PLACES = [
+    Place("task record", _read_task, TASK),
+    Place("run record", _read_run, RUN),
+    Place("finished record", _read_finished, FINISHED),
+    Place("ending", lambda data: own_error(read_ending(data)), FINISHED[-40:]),
+    Place("ending message", _read_ending_message, b"e" + FINISHED),
+    Place("event", _read_event, EVENT),
+    Place("progress", _read_event, PROGRESS),
+    Place("strike", _read_strike, StoredStrikes(StrikeValues()).encode(Strike("work", "x", value=5))[1]),
+    Place("value of a strike", _read_strike_value, StrikeValues().encode({"a": (1, [2.5])})[3:]),
+    Place("call", _read_call, TASK[-len(CALL) - 5 :]),
+    Place("result", _read_result, b"\x01\x01\x00" + CALL),
+    Place("proof", _read_proven, b"C" + b"0" * 40 + b"7 k"),
+]
+
+
+def damaged(sound: bytes, chance: random.Random) -> bytes:
+    data = bytearray(sound)
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(5):
+            case 0:
+                del data[at:]
+            case 1:
+                data[at:at] = chance.randbytes(chance.randrange(1, 12))
+            case 2:
+                del data[at : at + chance.randrange(1, 9)]
+            case 3:
+                data[:] = chance.randbytes(chance.randrange(120))
+            case _:
+                if at < len(data):
+                    data[at] = chance.randrange(256)
+    return bytes(data)
