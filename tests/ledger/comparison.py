@@ -39,7 +39,9 @@ def assert_same(m: Model, b: StoredState) -> None:
     assert m.stopping == b.stopping
     assert _partition(m.groups) == _partition(_groups(b))
     assert m.met == b.suspects.met
-    assert {w: o for w, o in m.orders.items() if o} == {w: _orders(o) for w, o in b.orders.items()}
+    assert {w: o for w, o in m.cancel_requests.items() if o} == {
+        w: _cancel_requests(o) for w, o in b.cancel_requests.items()
+    }
     assert m.parked == _parked(b)
     assert {n: [k for _, k in line] for n, line in m.lines.items() if line} == {
         n.decode(): line for n, line in b.lines.items()
@@ -108,6 +110,6 @@ def _slot(holder: bytes) -> str:
     return f"run {int(owner)}" if kind == b"r" else f"task {owner.decode('utf-8', 'surrogatepass')}"
 
 
-def _orders(orders: list[bytes]) -> list[tuple[int, str]]:
-    split = (order.partition(b" ") for order in orders)
+def _cancel_requests(stored: list[bytes]) -> list[tuple[int, str]]:
+    split = (request.partition(b" ") for request in stored)
     return [(int(epoch), key.decode("utf-8", "surrogatepass")) for epoch, _, key in split]

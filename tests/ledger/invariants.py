@@ -170,7 +170,7 @@ class StoredState:
     lengths: set[str]
     fleet: dict[str, str]
     handed: set[str]
-    orders: dict[str, list[bytes]]
+    cancel_requests: dict[str, list[bytes]]
     worker_tasks: dict[str, set[bytes]]
     task_workers: dict[bytes, set[str]]
     limits: dict[bytes, int]
@@ -281,7 +281,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         lengths={text(k) for k in one("lease-lengths", {})},
         fleet={text(k): text(v) for k, v in one("fleet", {}).items()},
         handed={text(k) for k in {**one("last-direct", {}), **one("offer-secrets", {})}},
-        orders={text(k): v for k, v in values.pop("cancel-requests", {}).items()},
+        cancel_requests={text(k): v for k, v in values.pop("cancel-requests", {}).items()},
         worker_tasks={text(k): v for k, v in values.pop("worker-tasks", {}).items()},
         task_workers={k: {text(w) for w in v} for k, v in values.pop("task-workers", {}).items()},
         limits={k: int(v) for k, v in one("limits", {}).items()},
@@ -463,7 +463,7 @@ def _workers(b: StoredState, group_was_lost: bool) -> Iterator[str]:
         ("the number of runs", set(b.suspects.had_one_run)),
         ("a suspect that it runs alone", set(b.alone)),
         ("word that it stops", b.stopping),
-        ("cancel-requests", set(b.orders)),
+        ("cancel-requests", set(b.cancel_requests)),
         ("a list of tasks", set(b.worker_tasks)),
         ("replaced-runs", {run.worker for run in b.replaced_runs.values()}),
     ):

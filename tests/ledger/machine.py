@@ -363,7 +363,7 @@ class LedgerMachine(RuleBasedStateMachine):
         renewal = self.ledger_client.renew(worker)
         assert not renewal.lost
         assert renewal.is_registered
-        assert renewal.orders == self.model.renew(worker)
+        assert renewal.cancel_requests == self.model.renew(worker)
 
     def stop(self) -> None:
         worker = self._worker()

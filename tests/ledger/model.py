@@ -88,7 +88,7 @@ class Model:
     # Whether a busy worker reserves a single suspect
     # depends on the time, so the server has the say.
     reserves: Callable[[str, str], bool] = lambda worker, key: False
-    orders: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
+    cancel_requests: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
     most: dict[str, int] = field(default_factory=dict[str, int])
     slots: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     lines: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
@@ -226,7 +226,7 @@ class Model:
         if not run.cancel_asked:
             run.cancel_asked = True
             if run.worker in self.workers:
-                self.orders.setdefault(run.worker, []).append((run.epoch, key))
+                self.cancel_requests.setdefault(run.worker, []).append((run.epoch, key))
         return 2
 
     def clear(self) -> int:
@@ -238,8 +238,8 @@ class Model:
     def renew(self, worker: str) -> list[tuple[int, str]]:
         """The cancel requests of a worker, without those whose run is over."""
         epochs = {run.epoch for run in self.running.values()}
-        self.orders[worker] = [o for o in self.orders.get(worker, []) if o[0] in epochs]
-        return self.orders[worker]
+        self.cancel_requests[worker] = [o for o in self.cancel_requests.get(worker, []) if o[0] in epochs]
+        return self.cancel_requests[worker]
 
     def stop(self, worker: str) -> None:
         """It is told to: whatever it is lost with from now on does not count."""
@@ -452,7 +452,7 @@ class Model:
     def _deregister(self, worker: str) -> None:
         self.workers.pop(worker, None)
         self.stopping.discard(worker)
-        self.orders.pop(worker, None)
+        self.cancel_requests.pop(worker, None)
         self.met = {key: holder for key, holder in self.met.items() if not holder or holder != worker}
 
     def _known_elsewhere(self, worker: str) -> bool:

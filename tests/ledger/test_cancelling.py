@@ -45,8 +45,8 @@ async def test_a_running_task_gets_the_mark_and_its_worker_the_order(ledger_clie
     look = await ledger_client.ledger.get("k")
     assert look.run is not None
     assert look.run.cancel_asked
-    assert ledger_client.renew(worker).orders == [(run.epoch, "k")]
-    assert ledger_client.renew(other).orders == []
+    assert ledger_client.renew(worker).cancel_requests == [(run.epoch, "k")]
+    assert ledger_client.renew(other).cancel_requests == []
     ledger_client.checked_state()
 
 
@@ -57,14 +57,14 @@ async def test_an_order_is_shown_until_its_run_is_over(ledger_client: LedgerClie
     a, b = await ledger_client.take(worker)
     await ledger_client.ledger.cancel("a")
     for _ in range(3):
-        assert ledger_client.renew(worker).orders == [(a.epoch, "a")]
+        assert ledger_client.renew(worker).cancel_requests == [(a.epoch, "a")]
     await ledger_client.ledger.cancel("b")
-    assert ledger_client.renew(worker).orders == [(a.epoch, "a"), (b.epoch, "b")]
+    assert ledger_client.renew(worker).cancel_requests == [(a.epoch, "a"), (b.epoch, "b")]
     await ledger_client.settle(completed(a))
-    assert ledger_client.renew(worker).orders == [(b.epoch, "b")]
+    assert ledger_client.renew(worker).cancel_requests == [(b.epoch, "b")]
     await ledger_client.settle(completed(b))
-    assert ledger_client.renew(worker).orders == []
-    assert not ledger_client.checked_state().orders
+    assert ledger_client.renew(worker).cancel_requests == []
+    assert not ledger_client.checked_state().cancel_requests
 
 
 async def test_an_order_for_a_replaced_run_is_not_for_its_successor(ledger_client: LedgerClient) -> None:
@@ -73,7 +73,7 @@ async def test_an_order_for_a_replaced_run_is_not_for_its_successor(ledger_clien
     await ledger_client.ledger.cancel("k")
     await ledger_client.add("k", replace=True)
     (run,) = await ledger_client.take(worker)
-    assert ledger_client.renew(worker).orders == []
+    assert ledger_client.renew(worker).cancel_requests == []
     assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert await state_of(ledger_client, "k") is ExecutionState.COMPLETED
 
@@ -96,7 +96,7 @@ async def test_a_cancel_between_the_death_and_its_discovery_is_honoured(ledger_c
     await ledger_client.take(worker)
     await ledger_client.ledger.leave(worker)
     assert await ledger_client.ledger.cancel("k") == 2
-    assert not ledger_client.checked_state().orders
+    assert not ledger_client.checked_state().cancel_requests
     ledger_client.reclaim()
     assert await state_of(ledger_client, "k") is ExecutionState.CANCELLED
     assert not ledger_client.checked_state().tasks

@@ -78,7 +78,7 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(ledger_client
         assert [run.key for run in more or []] == ["t6"]
         assert not ledger_client.renew(worker).lost
         assert await ledger_client.ledger.cancel("t0") == 2
-        assert ledger_client.renew(worker).orders == [(runs["t0"].epoch, "t0")]
+        assert ledger_client.renew(worker).cancel_requests == [(runs["t0"].epoch, "t0")]
         assert await ledger_client.ledger.cancel("t7") == 1
         assert (await ledger_client.ledger.stage())[0] == 1
         (written,) = await ledger_client.ledger.progress([ProgressChange("t1", runs["t1"].epoch, add=1)])

@@ -81,7 +81,7 @@ async def test_every_key_can_be_cancelled_while_it_runs(ledger_client: LedgerCli
     runs = await ledger_client.take(worker, 500)
     for key in KEYS:
         assert await ledger_client.ledger.cancel(key) == 2
-    assert ledger_client.renew(worker).orders == [(run.epoch, run.key) for run in runs]
+    assert ledger_client.renew(worker).cancel_requests == [(run.epoch, run.key) for run in runs]
 
 
 async def test_a_blocking_read_delivers_every_key(ledger_client: LedgerClient) -> None:

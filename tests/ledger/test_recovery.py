@@ -115,8 +115,8 @@ async def test_idle_workers_are_shown_no_orders_and_hear_of_them_when_they_run_s
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
     await ledger_client.ledger.cancel("k")
-    assert ledger_client.ledger.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False).orders == []
-    assert ledger_client.renew(worker).orders == [(run.epoch, "k")]
+    assert ledger_client.ledger.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False).cancel_requests == []
+    assert ledger_client.renew(worker).cancel_requests == [(run.epoch, "k")]
 
 
 async def test_a_thousand_deliveries_are_recovered_in_steps_of_twenty(ledger_client: LedgerClient) -> None:

@@ -265,7 +265,7 @@ async def test_every_task_runs_once_while_the_subscription_breaks_again_and_agai
 
 
 class IdleWorker:
-    """An offering of its own, of a worker that is not
+    """A direct delivery of its own, of a worker that is not
     there; what it would begin and refuse is noted."""
 
     ID = "w~1"
@@ -280,7 +280,7 @@ class IdleWorker:
         self.age = 0.0
         self.looks = 0
         self.secret = b"no offer was made"[:16]
-        self.offering = DirectDelivery(
+        self.direct_delivery = DirectDelivery(
             docket.ledger,
             docket.subscriptions,
             self.slots,
@@ -301,16 +301,16 @@ class IdleWorker:
         self.refused.append(delivery.epoch)
 
     def offer(self) -> ReservedSlot:
-        kept = self.offering.keep_for_take()
-        assert kept is not None
-        kept.answer, self.secret = 1, kept.secret
-        self.offering.taken(kept)
-        assert self.offering.state is Offer.OFFERED
-        return kept
+        reserved = self.direct_delivery.reserve_for_take()
+        assert reserved is not None
+        reserved.answer, self.secret = 1, reserved.secret
+        self.direct_delivery.taken(reserved)
+        assert self.direct_delivery.state is Offer.OFFERED
+        return reserved
 
     async def hand(self, epoch: int, secret: bytes | None = None) -> None:
-        """Returns when the offering has heard it, too: both listen to the same channel, in this
-        order. Without a secret it is sent with the one of the last offer."""
+        """Returns when the direct delivery has heard it, too: both listen to the same channel, in
+        this order. Without a secret it is sent with the one of the last offer."""
         heard, channel = asyncio.Event(), self._docket.keys.delivery_channel(self.ID)
 
         def noted(_: bytes) -> None:
@@ -326,7 +326,7 @@ class IdleWorker:
 @pytest.fixture
 async def idle_worker(docket: Docket) -> IdleWorker:
     idle_worker = IdleWorker(docket)
-    await idle_worker.offering.open(IdleWorker.ID)
+    await idle_worker.direct_delivery.open(IdleWorker.ID)
     return idle_worker
 
 
@@ -334,12 +334,12 @@ async def test_what_is_delivered_directly_begins_in_the_reserved_slot(idle_worke
     idle_worker.offer()
     assert idle_worker.slots.free == 1
     await idle_worker.hand(7)
-    assert (idle_worker.begun, idle_worker.slots.free, idle_worker.offering.state) == ([7], 1, Offer.NONE)
+    assert (idle_worker.begun, idle_worker.slots.free, idle_worker.direct_delivery.state) == ([7], 1, Offer.NONE)
 
 
 async def test_what_is_delivered_directly_to_a_worker_that_begins_to_stop_goes_back(idle_worker: IdleWorker) -> None:
     idle_worker.offer()
-    idle_worker.offering.refuse_from_now()
+    idle_worker.direct_delivery.refuse_from_now()
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free) == ([], [7], 2)
 
@@ -351,9 +351,9 @@ async def test_a_message_that_is_late_begins_nothing_and_keeps_a_slot_until_the_
     idle_worker.age = 3.0
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free, idle_worker.looks) == ([], [], 1, 1)
-    assert (idle_worker.offering.state, idle_worker.offering.due_epoch) == (Offer.DUE, 7)
-    idle_worker.offering.nothing_due(7)
-    assert (idle_worker.slots.free, idle_worker.offering.state) == (2, Offer.NONE)
+    assert (idle_worker.direct_delivery.state, idle_worker.direct_delivery.due_epoch) == (Offer.DUE, 7)
+    idle_worker.direct_delivery.nothing_due(7)
+    assert (idle_worker.slots.free, idle_worker.direct_delivery.state) == (2, Offer.NONE)
 
 
 async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(idle_worker: IdleWorker) -> None:
@@ -362,7 +362,7 @@ async def test_a_message_that_is_late_and_finds_no_slot_is_left_to_the_look(idle
     idle_worker.age = 3.0
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused, idle_worker.slots.free, idle_worker.looks) == ([], [], 0, 1)
-    assert idle_worker.offering.state is Offer.NONE
+    assert idle_worker.direct_delivery.state is Offer.NONE
 
 
 @pytest.mark.parametrize("slots_in_use", [0, 1, 2])
@@ -380,37 +380,37 @@ async def test_a_late_message_for_a_run_that_was_found_before_changes_nothing(
 
 async def test_an_offer_that_a_late_message_puts_in_doubt_is_asked_about(idle_worker: IdleWorker) -> None:
     idle_worker.offer()
-    assert not idle_worker.offering.is_wanted
+    assert not idle_worker.direct_delivery.is_wanted
     idle_worker.known.add(7)
     await idle_worker.hand(7)
-    assert (idle_worker.offering.state, idle_worker.offering.is_wanted) == (Offer.OFFERED, True)
-    kept = idle_worker.offering.keep_for_take()
-    assert kept is not None
-    assert (kept.offered, kept.last_epoch) == (True, 7)
-    kept.answer = 0
-    idle_worker.offering.taken(kept)
-    assert (idle_worker.offering.state, idle_worker.slots.free) == (Offer.NONE, 2)
+    assert (idle_worker.direct_delivery.state, idle_worker.direct_delivery.is_wanted) == (Offer.OFFERED, True)
+    reserved = idle_worker.direct_delivery.reserve_for_take()
+    assert reserved is not None
+    assert (reserved.offered, reserved.last_epoch) == (True, 7)
+    reserved.answer = 0
+    idle_worker.direct_delivery.taken(reserved)
+    assert (idle_worker.direct_delivery.state, idle_worker.slots.free) == (Offer.NONE, 2)
 
 
 async def test_the_slot_kept_for_a_message_that_does_not_come_goes_to_the_run_that_was_found(
     idle_worker: IdleWorker,
 ) -> None:
-    kept = idle_worker.offer()
-    kept.answer = 7
-    idle_worker.offering.taken(kept)
-    assert not idle_worker.offering.slot_for(8)
-    assert idle_worker.offering.slot_for(7)
-    assert (idle_worker.offering.state, idle_worker.slots.free) == (Offer.NONE, 1)
+    reserved = idle_worker.offer()
+    reserved.answer = 7
+    idle_worker.direct_delivery.taken(reserved)
+    assert not idle_worker.direct_delivery.slot_for(8)
+    assert idle_worker.direct_delivery.slot_for(7)
+    assert (idle_worker.direct_delivery.state, idle_worker.slots.free) == (Offer.NONE, 1)
 
 
 async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(idle_worker: IdleWorker) -> None:
     idle_worker.offer()
-    kept = idle_worker.offering.keep_for_take()
-    assert kept is not None
-    assert kept.offered
-    kept.answer = 7
-    idle_worker.offering.taken(kept)
-    assert (idle_worker.slots.free, idle_worker.offering.keep_for_take()) == (1, None)
+    reserved = idle_worker.direct_delivery.reserve_for_take()
+    assert reserved is not None
+    assert reserved.offered
+    reserved.answer = 7
+    idle_worker.direct_delivery.taken(reserved)
+    assert (idle_worker.slots.free, idle_worker.direct_delivery.reserve_for_take()) == (1, None)
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.slots.free) == ([7], 1)
 
@@ -418,32 +418,32 @@ async def test_a_slot_is_kept_for_a_message_that_is_due_until_it_comes(idle_work
 async def test_a_slot_is_kept_for_a_message_that_is_due_until_a_look_shows_that_there_is_none(
     idle_worker: IdleWorker,
 ) -> None:
-    kept = idle_worker.offer()
-    idle_worker.offering.nothing_due(7)
+    reserved = idle_worker.offer()
+    idle_worker.direct_delivery.nothing_due(7)
     assert idle_worker.slots.free == 1, "an offer may still stand"
-    kept.answer = 7
-    idle_worker.offering.taken(kept)
-    idle_worker.offering.nothing_due(6)
+    reserved.answer = 7
+    idle_worker.direct_delivery.taken(reserved)
+    idle_worker.direct_delivery.nothing_due(6)
     assert idle_worker.slots.free == 1, "a look that began before says nothing about this one"
-    idle_worker.offering.nothing_due(7)
-    assert (idle_worker.slots.free, idle_worker.offering.state) == (2, Offer.NONE)
+    idle_worker.direct_delivery.nothing_due(7)
+    assert (idle_worker.slots.free, idle_worker.direct_delivery.state) == (2, Offer.NONE)
 
 
 async def test_a_message_that_is_quicker_than_the_answer_to_a_take_does_not_keep_the_slot(
     idle_worker: IdleWorker,
 ) -> None:
-    kept = idle_worker.offer()
+    reserved = idle_worker.offer()
     await idle_worker.hand(7)
-    kept.answer = 7
-    idle_worker.offering.taken(kept)
-    assert (idle_worker.slots.free, idle_worker.offering.state) == (1, Offer.NONE)
+    reserved.answer = 7
+    idle_worker.direct_delivery.taken(reserved)
+    assert (idle_worker.slots.free, idle_worker.direct_delivery.state) == (1, Offer.NONE)
     idle_worker.slots.give_back()
     assert idle_worker.offer().last_epoch == 7
 
 
 async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(idle_worker: IdleWorker) -> None:
-    assert idle_worker.offering.with_settlement(reading=2) is None
-    offer = idle_worker.offering.with_settlement(reading=1)
+    assert idle_worker.direct_delivery.with_settlement(reading=2) is None
+    offer = idle_worker.direct_delivery.with_settlement(reading=1)
     assert offer is not None
     assert offer.worker == IdleWorker.ID
     assert idle_worker.slots.free == 1
@@ -452,7 +452,7 @@ async def test_a_slot_that_is_read_for_is_not_offered_along_with_a_settlement(id
 async def test_a_message_without_an_offer_begins_nothing_and_the_server_is_asked(idle_worker: IdleWorker) -> None:
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused, idle_worker.looks) == ([], [], 1)
-    assert (idle_worker.slots.free, idle_worker.offering.state) == (2, Offer.NONE)
+    assert (idle_worker.slots.free, idle_worker.direct_delivery.state) == (2, Offer.NONE)
 
 
 @pytest.mark.parametrize("secret", [b"", b"x" * 16, b"x" * 15])
@@ -474,21 +474,21 @@ async def test_the_secret_of_an_offer_serves_once(idle_worker: IdleWorker, caplo
     idle_worker.slots.give_back()
     idle_worker.offer()
     await idle_worker.hand(9, first)
-    assert (idle_worker.begun, idle_worker.offering.state) == ([7], Offer.OFFERED)
+    assert (idle_worker.begun, idle_worker.direct_delivery.state) == ([7], Offer.OFFERED)
     assert "were ignored" not in caplog.text, "a secret of the worker's own is late, not forged"
 
 
 async def test_a_worker_that_stops_begins_nothing(idle_worker: IdleWorker) -> None:
     idle_worker.offer()
-    stopping = asyncio.create_task(idle_worker.offering.withdraw())
+    stopping = asyncio.create_task(idle_worker.direct_delivery.withdraw())
     await idle_worker.hand(7)
     await stopping
     assert idle_worker.begun == []
-    assert idle_worker.offering.keep_for_take() is None
+    assert idle_worker.direct_delivery.reserve_for_take() is None
 
 
 async def test_a_message_for_a_former_id_is_not_heard(idle_worker: IdleWorker) -> None:
-    await idle_worker.offering.open("w~2")
+    await idle_worker.direct_delivery.open("w~2")
     await idle_worker.hand(7)
     assert (idle_worker.begun, idle_worker.refused) == ([], [])
 

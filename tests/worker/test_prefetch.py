@@ -79,7 +79,7 @@ async def test_a_slot_that_is_given_back_goes_to_the_first_in_line() -> None:
 async def test_one_that_was_cancelled_while_it_waited_uses_no_slot() -> None:
     line = Line()
     cancelled, _ = line.fill("a", "b")
-    cancelled.cancel(CancelReason.ORDERED)
+    cancelled.cancel(CancelReason.REQUESTED)
     line.slots.give_back()
     assert (line.begun, line.slots.free) == (["b"], 0)
 

@@ -266,4 +266,4 @@ class Renewal:
     is_registered: bool
     reclaiming_is_due: bool
     staging_is_due: bool
-    orders: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    cancel_requests: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

@@ -104,8 +104,10 @@ class WorkerVerbs(ScriptCalls):
         offer_ms = self.offer_ms if has_offer else 0
         terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
         reply = self.ask_blocking(client, "renew", terms)
-        orders = [(int(epoch), bytes_text(key)) for epoch, _, key in (order.partition(b" ") for order in reply[4:])]
-        return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), bool(reply[3]), orders)
+        requests = [
+            (int(epoch), bytes_text(key)) for epoch, _, key in (request.partition(b" ") for request in reply[4:])
+        ]
+        return Renewal(reply[0] == 0, float(reply[1]), reply[0] == 1, bool(reply[2]), bool(reply[3]), requests)
 
     def reclaim(
         self,

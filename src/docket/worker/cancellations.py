@@ -100,7 +100,7 @@ class CancelListener:
     def _cancel(self, epoch: int) -> None:
         run = self._runs.find(epoch)
         if run is not None:
-            run.cancel(CancelReason.ORDERED)
+            run.cancel(CancelReason.REQUESTED)
 
 
 def _text(name: bytes) -> str:

@@ -29,9 +29,9 @@ class Claims:
     def bring_forward(self, functions: Iterable[str]) -> None:
         self.functions.update(functions)
 
-    async def take(self, worker: str, count: int, kept: ReservedSlot | None) -> Claimed:
+    async def take(self, worker: str, count: int, reserved: ReservedSlot | None) -> Claimed:
         """Claims up to `count` tasks. If there are none,
-        the server may use the slot that is kept."""
+        the server may use the slot that is reserved."""
         functions = WaitingFunctions(list(self.functions)) if self.functions else None
         # This `take` may be too early for functions that are added from now on.
         self.functions.clear()
@@ -40,7 +40,7 @@ class Claims:
                 worker,
                 self.worker_json,
                 count,
-                kept,
+                reserved,
                 self._isolation.ready_notes(),
                 functions=functions,
                 reads_front=self._isolation.reads_front,
@@ -48,8 +48,8 @@ class Claims:
         finally:
             if functions is not None:
                 self.functions.update(functions.names if functions.left is None else functions.left)
-            if kept is not None and self.worker == worker:
-                self._direct_delivery.taken(kept)
+            if reserved is not None and self.worker == worker:
+                self._direct_delivery.taken(reserved)
 
     async def claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> Claimed:
         """Claims entries that were read. `gives_up` puts a reserved suspect back instead."""

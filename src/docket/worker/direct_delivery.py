@@ -34,13 +34,13 @@ SECRET_SIZE = 16
 # Messages with one of these secrets are late, not forged.
 MOST_SPENT = 16
 
-# `receive` uses the slot that was kept; `refuse` needs none.
+# `receive` uses the slot that was reserved; `refuse` needs none.
 OnDelivery = Callable[[Delivery], None]
 
 
 class Offer(enum.Enum):
-    """Whether a slot is kept: for an offer that the server may know of, or for a direct delivery
-    that is due."""
+    """Whether a slot is reserved: for an offer that the server
+    may know of, or for a direct delivery that is due."""
 
     NONE = "none"
     OFFERED = "offered"
@@ -65,8 +65,9 @@ class DirectDelivery:
     """Keeps a slot for as long as the server may count it as offered, and passes direct deliveries
     on.
 
-    Answers and messages may be lost or late. The slot is kept until it is certain that nothing
-    comes for it, or until the server's list of this worker's deliveries shows that nothing came.
+    Answers and messages may be lost or late. The slot stays reserved
+    until it is certain that nothing comes for it, or until the
+    server's list of this worker's deliveries shows that nothing came.
     """
 
     def __init__(
@@ -126,34 +127,34 @@ class DirectDelivery:
         """Whether there is a slot to offer, or the server must confirm the offer."""
         return self._in_doubt or self._can_offer
 
-    def keep_for_take(self) -> ReservedSlot | None:
+    def reserve_for_take(self) -> ReservedSlot | None:
         """The slot that a `take` mentions: the offered one, or one to offer if no task is ready."""
         offered = self.state is Offer.OFFERED
         if not offered:
             if not self._can_offer:
                 return None
-            self._keep()
+            self._reserve()
         elif not self._secret:
             self._secret = self._new_secret()
         self._in_doubt = False
         # The blocked read needs another free slot.
         return ReservedSlot(offered, self._last_epoch, to_offer=self._slots.free > 0, secret=self._secret)
 
-    def taken(self, kept: ReservedSlot) -> None:
+    def taken(self, reserved: ReservedSlot) -> None:
         """Applies the answer of a `take`, if there is one. The message of a direct delivery may
         have come before this answer."""
-        if self.state is not Offer.OFFERED or kept.answer is None or kept.answer == 1:
+        if self.state is not Offer.OFFERED or reserved.answer is None or reserved.answer == 1:
             return
-        if kept.answer == 0 or kept.answer == self._last_epoch or self._is_known(kept.answer):
+        if reserved.answer == 0 or reserved.answer == self._last_epoch or self._is_known(reserved.answer):
             self._let_go()
         else:
-            self.state, self.due_epoch = Offer.DUE, kept.answer
+            self.state, self.due_epoch = Offer.DUE, reserved.answer
 
     # Called by the check for unknown deliveries
 
     def slot_for(self, epoch: int) -> bool:
-        """Whether a slot is kept for this run, whose message has not come. If so, the slot is the
-        caller's from now on."""
+        """Whether a slot is reserved for this run, whose message has not come. If so, the slot is
+        the caller's from now on."""
         if self.due_epoch != epoch:
             return False
         self._resolve()
@@ -177,7 +178,7 @@ class DirectDelivery:
         if not reading or self.state is not Offer.NONE or not self._may_offer or self._slots.free <= reading:
             return None
         assert self._worker is not None
-        self._keep()
+        self._reserve()
         return SlotOffer(self._worker, self._secret)
 
     # The end
@@ -211,7 +212,7 @@ class DirectDelivery:
     def _can_offer(self) -> bool:
         return self.state is Offer.NONE and self._may_offer and self._slots.free >= 2
 
-    def _keep(self) -> None:
+    def _reserve(self) -> None:
         self._slots.take()
         self._spend_secret()
         self._secret = self._new_secret()
@@ -229,13 +230,13 @@ class DirectDelivery:
             self._slots.give_back()
 
     def _resolve(self) -> None:
-        """The slot is no longer kept."""
+        """The slot is no longer reserved."""
         self.state, self.due_epoch, self._in_doubt = Offer.NONE, None, False
         self._resolved.set()
 
     def _on_message(self, message: bytes) -> None:
         """Anybody may have published the message. It counts only if it has the secret of the offer
-        whose slot is kept."""
+        whose slot is reserved."""
         secret, body = message[:SECRET_SIZE], message[SECRET_SIZE:]
         if self.state is Offer.NONE or not compare_digest(secret, self._secret):
             self._ignore(secret)
@@ -261,8 +262,8 @@ class DirectDelivery:
                 self._receive(delivery)
 
     def _ignore(self, secret: bytes) -> None:
-        """The message is late, of another release, or forged. The server's list of our deliveries
-        shows whether there is a run."""
+        """The message is late, of another release, or forged. The server's list of this worker's
+        deliveries shows whether there is a run."""
         if secret not in self._spent and secret != self._secret:
             self._subscriptions.ignored.note("a delivery")
         self._inquiry.request()
@@ -275,7 +276,8 @@ class DirectDelivery:
             self._in_doubt = True
 
     def _on_late_message(self, epoch: int) -> None:
-        """The run may no longer count, so the server is asked. The slot is kept for the run."""
+        """The run may no longer count, so the server is
+        asked. The slot stays reserved for the run."""
         if self.state is Offer.OFFERED:
             self.state, self.due_epoch = Offer.DUE, epoch
         self._on_late()

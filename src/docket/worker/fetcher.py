@@ -22,7 +22,7 @@ from .unknown_deliveries import UnknownDeliveries
 
 # Claim in chunks, so the server prepares the next one while this one runs.
 TAKE_AT_MOST = 50
-# How long a read blocks while a direct delivery is due. The slot kept for it may be free then.
+# How long a read blocks while a direct delivery is due. The slot reserved for it may be free then.
 DUE_SECONDS = 1.0
 
 
@@ -186,9 +186,9 @@ class Fetcher(ClaimingService):
 
     async def _take(self, worker: str) -> Claimed:
         self._read.was_interrupted = False
-        kept = self._direct_delivery.keep_for_take()
+        reserved = self._direct_delivery.reserve_for_take()
         count = min(self._room(), TAKE_AT_MOST)
-        deliveries = await self._claim_to_the_end(self._claims.take(worker, count, kept))
+        deliveries = await self._claim_to_the_end(self._claims.take(worker, count, reserved))
         self._isolation.apply_notes()
         if self._direct_delivery.state is Offer.DUE:
             self.unknown_deliveries.check_soon()

@@ -88,7 +88,7 @@ class Intake:
                     self.prefetch.add(run)
 
     def receive_direct(self, delivery: Delivery) -> None:
-        """Starts a direct delivery in the slot that was kept for it."""
+        """Starts a direct delivery in the slot that was reserved for it."""
         if self._lease.lapsed:
             self._slots.give_back()
             task = asyncio.create_task(self.receive(self.worker, [delivery]), name=f"{self._name} - claiming")

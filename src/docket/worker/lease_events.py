@@ -36,7 +36,7 @@ class LeaseEvents:
 
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks
-        staff.cancel_listener.cancel_runs(renewal.orders)
+        staff.cancel_listener.cancel_runs(renewal.cancel_requests)
         staff.run_settler.requeue_given_up()
         if len(staff.registration.task_names) != len(tasks):
             staff.registration.register_again(list(tasks), max_losses_of(tasks))

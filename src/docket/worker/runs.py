@@ -16,7 +16,7 @@ class CancelReason(enum.Enum):
     """Why the worker cancelled a run. A cancel without a reason came from elsewhere. The value is
     the message of the cancel."""
 
-    ORDERED = "docket: the task was cancelled"
+    REQUESTED = "docket: the task was cancelled"
     LEASE_LOST = "docket: the lease was lost"
     CUT_OFF = "docket: the server cannot be reached"
     SHUTDOWN = "docket: the worker stops"
