@@ -153,7 +153,7 @@ class Deadline:
 
     def __init__(self) -> None:
         self._read_at = asyncio.get_running_loop().time()
-        self.at = self._read_at + SAFETY_SECONDS
+        self.at: float = self._read_at + SAFETY_SECONDS
 
     def notice(self, docket: DocketView, message: bytes) -> bool:
         """Takes note of a message that proves nothing. Returns whether the deadline is sooner now.

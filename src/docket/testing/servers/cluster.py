@@ -69,7 +69,7 @@ class Cluster(ServerGroup):
         count = self._primaries * (1 + self._replicas)
         # A cluster has one database.
         servers = [self.variant.server(*options) for _ in range(count)]
-        self.servers += servers
+        self.servers.extend(servers)
         start_all(servers)
         primaries, replicas = servers[: self._primaries], servers[self._primaries :]
         for i, node in enumerate(primaries):

@@ -72,7 +72,7 @@ class Sentinels(ReplicaGroup):
     def _start(self) -> None:
         super()._start()
         # Their ports have to be known before their files are written.
-        self.servers += [self._sentinel() for _ in range(self._sentinel_count)]
+        self.servers.extend(self._sentinel() for _ in range(self._sentinel_count))
         start_all(self.sentinels)
         for sentinel in self.sentinels:
             self._tell(sentinel)
