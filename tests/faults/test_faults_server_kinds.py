@@ -15,7 +15,9 @@ from redis.exceptions import RedisError
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
 from docket.errors import ServerUnreachable
 from docket.storage import subscriptions
+from docket.storage.node_watch import NodeWatch
 from docket.storage.pipeline import Pipeline
+from docket.storage.sentinel_watch import SentinelWatch
 from docket.testing.servers import Cluster, Sentinels, ServerProcess
 from tests.waiting import SECONDS, WAIT_LIMIT, eventually
 
@@ -170,11 +172,17 @@ def is_replica(server: ServerProcess) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+@pytest.mark.parametrize(
+    ("kind", "other_watch"),
+    [("sentinel", SentinelWatch), ("sentinel", NodeWatch), ("cluster", None)],
+    ids=["sentinel, asked", "sentinel, heard", "cluster"],
+)
 async def test_a_primary_that_falls_silent_is_left_for_the_one_that_takes_over(
-    harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, kind: str, other_watch: type | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No connection breaks, and here no request times out by itself."""
+    if other_watch is not None:
+        monkeypatch.setattr(other_watch, "start", lambda watch, stack: None)
     monkeypatch.setattr(Pipeline, "_check_deadline", lambda pipeline, late=False: None)
     monkeypatch.setattr(subscriptions, "SILENCE_SECONDS", SECONDS)
     if kind == "sentinel":

@@ -20,13 +20,24 @@ ANSWER = b"*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n"
 class Listener:
     """Accepts connections; says nothing, or the same to everybody."""
 
-    def __init__(self, answer: bytes | None) -> None:
+    def __init__(self, answer: bytes | None, epoch: int | None = None, flags: bytes = b"master") -> None:
+        """Without an epoch it does not permit to ask for that."""
         self._answer = answer
+        number = b"%d" % (epoch or 0)
+        fields = (b"config-epoch", number, b"flags", flags)
+        self._fields = b"*4\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in fields)
+        if epoch is None:
+            self._fields = b"-NOPERM this user has no permissions to run the 'sentinel|master' command\r\n"
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.location: NodeAddress = ("127.0.0.1", self._socket.getsockname()[1])
         self._accepted: list[socket.socket] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
+
+    @staticmethod
+    def naming(port: int, flags: bytes = b"master") -> tuple[bytes, int, bytes]:
+        """The arguments of a sentinel that names this primary."""
+        return ANSWER.replace(b"6379", b"%d" % port), 9, flags
 
     @property
     def connections(self) -> int:
@@ -45,10 +56,10 @@ class Listener:
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := connection.recv(4096):
-                for command in (b"CLIENT", b"SENTINEL"):
-                    if command in data:
-                        times = data.count(b"SETINFO") or 1
-                        connection.sendall(b"+OK\r\n" * times if command == b"CLIENT" else self._answer or b"")
+                if b"CLIENT" in data:
+                    connection.sendall(b"+OK\r\n" * (data.count(b"SETINFO") or 1))
+                if b"SENTINEL" in data:
+                    connection.sendall(self._answer or b"" if b"GET-MASTER-ADDR" in data else self._fields)
 
     def close(self) -> None:
         # Closing alone would not end the `accept` of the thread: it would still take a connection.
@@ -70,10 +81,47 @@ def listeners() -> Iterator[list[Listener]]:
 
 def test_seven_silent_sentinels_before_one_that_answers_do_not_stretch_the_question(listeners: list[Listener]) -> None:
     nodes = SentinelNodes([listener.location for listener in listeners], "main", {}, tls=False)
-    assert nodes.find(0, 24.0) == ("127.0.0.1", 6379)
-    # The sentinel that knew is asked first now. It has half a minute before the next one is asked.
-    assert nodes.find(0, 300.0) == ("127.0.0.1", 6379)
-    assert listeners[0].connections == 1
+    # The silent ones would have minutes.
+    assert nodes.find(0, 600.0) == ("127.0.0.1", 6379)
+
+
+def test_the_sentinel_that_has_heard_of_the_last_fail_over_is_believed() -> None:
+    """The others name the old primary until they have heard of it, too."""
+    newer = ANSWER.replace(b"6379", b"6380")
+    listeners = [Listener(ANSWER, 9), Listener(newer, 10), Listener(ANSWER, 9)]
+    try:
+        nodes = SentinelNodes([listener.location for listener in listeners], "main", {}, tls=False)
+        assert nodes.find(0, 60.0) == ("127.0.0.1", 6380)
+        # One that is gone takes nothing back.
+        listeners.pop(1).close()
+        assert nodes.find(0, 60.0) == ("127.0.0.1", 6380)
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+@pytest.mark.parametrize(
+    ("others", "agree"),
+    [
+        ([Listener.naming(6379), Listener.naming(6379)], True),
+        ([Listener.naming(6379), None], True),
+        ([None, None], False),
+        ([Listener.naming(6379), Listener.naming(6380)], False),
+        ([Listener.naming(6379), Listener.naming(6379, b"master,failover_in_progress")], False),
+        ([Listener.naming(6379), Listener.naming(6379, b"s_down,o_down,master")], False),
+    ],
+)
+def test_a_primary_counts_if_most_sentinels_answer_and_none_replaces_it(
+    others: list[tuple[bytes, int, bytes] | None], agree: bool
+) -> None:
+    listeners = [Listener(*arguments) for arguments in [Listener.naming(6379), *others] if arguments is not None]
+    gone = [("127.0.0.1", 1) for arguments in others if arguments is None]
+    try:
+        nodes = SentinelNodes([*(listener.location for listener in listeners), *gone], "main", {}, tls=False)
+        assert nodes.agree_on(("127.0.0.1", 6379), 60.0) is agree
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 def test_only_silent_sentinels_are_given_up_in_time(listeners: list[Listener]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -73,6 +73,18 @@ class Clients:
         if address is not None:
             options.update(host=address[0], port=address[1])
         return self._pooled(1, options)
+
+    def sentinel_client(self, address: NodeAddress, options: Mapping[str, Any]) -> Any:
+        """An asyncio client of a sentinel, with the options of sentinels."""
+        pool = aioredis.ConnectionPool(
+            connection_class=async_class(self.address),
+            host=address[0],
+            port=address[1],
+            protocol=2,
+            socket_connect_timeout=self._answer_seconds,
+            **options,
+        )
+        return aioredis.Redis.from_pool(pool)
 
     def _pooled(self, connections: int, options: dict[str, Any]) -> Any:
         """A client with a pool of its own. A command waits for a free connection instead of

@@ -41,6 +41,12 @@ class Connection:
         return self._pipeline
 
     @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port of the node; for servers behind sentinels and in clusters."""
+        options = self._client.connection_pool.connection_kwargs
+        return options["host"], options["port"]
+
+    @property
     def heard_at(self) -> float:
         """The loop's time at which the node last sent something on the open connection; 0 without
         one."""

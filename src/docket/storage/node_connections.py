@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, cast
 
@@ -13,8 +14,10 @@ from redis.exceptions import MovedError
 from .attempts import SharedAttempts
 from .clients import Clients
 from .connection import LEAVE_SECONDS, Connection, open_pipeline, opened, start_opening
-from .nodes import NodeAddress, Nodes
+from .nodes import NodeAddress, Nodes, SentinelNodes
 from .pipeline import Pipeline
+from .primary_check import PrimaryCheck
+from .scripts import Script
 from .threads import in_thread
 
 # How often a call is made again because another node has its slot.
@@ -42,6 +45,9 @@ class NodeConnections:
         self.bulk: tuple[ConnectionsBySlot, ConnectionsBySlot] = ({}, {})
         # For scripts that are followed by a WAIT, which blocks its connection.
         self.durable: ConnectionsBySlot = {}
+        self._primary_check: PrimaryCheck | None = None
+        if isinstance(nodes, SentinelNodes):
+            self._primary_check = PrimaryCheck(nodes, answer_seconds)
         # The nodes to use. A slot that is missing here is searched before its next command.
         self.addresses: dict[int, NodeAddress] = {}
         # The last node of each slot, which may be out of date.
@@ -88,6 +94,21 @@ class NodeConnections:
             except MovedError as another:
                 error = another
         raise error
+
+    async def run_and_wait(
+        self, connection: Connection, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], wait_ms: int
+    ) -> tuple[Any, int | Exception]:
+        """See `Connection`. A confirmation counts only if the
+        sentinels agree that its server is the primary."""
+        began = time.monotonic()
+        answer, replicas = await connection.run_and_wait(script, keys, args, wait_ms)
+        if self._primary_check is None or isinstance(replicas, Exception) or replicas == 0:
+            return answer, replicas
+        if await self._primary_check.is_primary(connection, time.monotonic() - began):
+            return answer, replicas
+        # The next call searches for the primary.
+        self.addresses.pop(self.slot(keys[0]), None)
+        return answer, RedisConnectionError("the sentinels do not confirm that this server is the primary")
 
     async def blocking(self, slot: int) -> Connection:
         """A new connection to the node that has the slot, for commands that block. It leaves a node

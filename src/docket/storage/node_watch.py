@@ -5,17 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import AsyncExitStack
+from functools import partial
 
 from docket._aio import cancel_and_wait
 
+from .clients import Clients
 from .connection import Connection
 from .faults import SERVER_ERRORS
 from .node_connections import NodeConnections
+from .nodes import Nodes, SentinelNodes
+from .sentinel_watch import SentinelWatch
 
 # A node that has sent nothing for so long has to answer a PING, within the same time.
 SILENCE_SECONDS = 1.0
 # The time between two questions where the node is.
 ASK_SECONDS = 0.5
+
+
+def start_watches(nodes: Nodes | None, connections: NodeConnections, clients: Clients, stack: AsyncExitStack) -> None:
+    """A single server needs none. The stack ends the watches."""
+    if nodes is not None:
+        NodeWatch(connections).start(stack)
+    if isinstance(nodes, SentinelNodes):
+        client_of = partial(clients.sentinel_client, options=nodes.options)
+        SentinelWatch(nodes, connections, client_of).start(stack)
 
 
 class NodeWatch:

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -24,6 +24,9 @@ from redis.retry import Retry
 
 from . import threads
 from .urls import Address, Kind
+
+# How long the other sentinels may take after the first answer.
+_OTHERS_SECONDS = 1.0
 
 NodeAddress = tuple[str, int]
 T = TypeVar("T")
@@ -103,14 +106,33 @@ class ClusterNodes:
         return _text(node[0] or b"") or asked[0], int(node[1])
 
 
+# The flags of a primary that the sentinels replace, or are about to.
+_CHANGING = (b"o_down", b"failover_in_progress")
+
+
+class SentinelAnswer(NamedTuple):
+    """What a sentinel says: the last fail-over that it knows, the primary, and whether that one is
+    about to be replaced."""
+
+    epoch: int
+    primary: NodeAddress
+    is_changing: bool
+
+
 class SentinelNodes:
+    """Asks all sentinels, since one that has not heard of a fail-over names the old primary, which
+    may be back and take itself for the primary. Each fail-over has a number, the configuration
+    epoch: the sentinel with the highest one is up to date."""
+
     def __init__(
         self, sentinels: Sequence[NodeAddress], service: str, options: Mapping[str, Any], *, tls: bool
     ) -> None:
-        self._sentinels = list(sentinels)
-        self._service = service
-        self._options = options
-        self._tls = tls
+        self.addresses: Sequence[NodeAddress] = list(sentinels)
+        self.options = options
+        self.tls = tls
+        self.service = service
+        # The newest answer so far.
+        self._newest: SentinelAnswer | None = None
 
     def slot(self, key: bytes) -> int:
         return 0
@@ -119,24 +141,45 @@ class SentinelNodes:
         return self.find(0, patience)
 
     def find(self, slot: int, patience: float) -> NodeAddress:
-        def question(address: NodeAddress, seconds: float) -> Any:
-            words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
-            found = ask(address, seconds, self._options, self._tls, *words)
-            if not found:
-                raise RedisError(f"there is no master {self._service!r}")
-            return found
+        answers = self._ask_all(patience)
+        newest = max(answers, key=lambda answer: answer.epoch)
+        if self._newest is None or newest.epoch >= self._newest.epoch or len(answers) == len(self.addresses):
+            # All sentinels together are believed in any case: they may have been set up again.
+            self._newest = newest
+        return self._newest.primary
 
+    def agree_on(self, primary: NodeAddress, patience: float) -> bool:
+        """Whether more than half of the sentinels answer, all of them name this primary, and none
+        of them is about to replace it."""
+        answers = self._ask_all(patience)
+        return 2 * len(answers) > len(self.addresses) and all(
+            answer.primary == primary and not answer.is_changing for answer in answers
+        )
+
+    def _ask_all(self, patience: float) -> list[SentinelAnswer]:
         try:
-            address, found = first_answer(self._sentinels, question, patience, AuthenticationError)
+            return all_answers(self.addresses, self._question, patience, AuthenticationError)
         except NoAnswer as error:
             trouble = error.__cause__
             raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}") from trouble
-        # Next time the sentinel that answered goes first.
-        self._sentinels = [address, *(other for other in self._sentinels if other != address)]
-        return _text(found[0]), int(found[1])
 
     def any(self) -> None:
         return None
+
+    def _question(self, address: NodeAddress, seconds: float) -> SentinelAnswer:
+        """The epoch is 0 if this user may not ask for it. It is
+        asked for first: then the address is at least as new."""
+        with _client(address, seconds, self.options, self.tls) as client:
+            try:
+                words: list[Any] = client.execute_command("SENTINEL", "MASTER", self.service)
+            except (ResponseError, AuthorizationError):
+                words = []
+            found = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        if not found:
+            raise RedisError(f"there is no master {self.service!r}")
+        fields: dict[bytes, bytes] = dict(zip(words[::2], words[1::2], strict=False))
+        is_changing = any(flag in fields.get(b"flags", b"") for flag in _CHANGING)
+        return SentinelAnswer(int(fields.get(b"config-epoch", 0)), (_text(found[0]), int(found[1])), is_changing)
 
 
 _LOGIN = ("username", "password", "credential_provider")
@@ -183,8 +226,43 @@ def first_answer(
     raise NoAnswer from trouble
 
 
+def all_answers(
+    addresses: Sequence[NodeAddress],
+    question: Callable[[NodeAddress, float], T],
+    patience: float,
+    final: type[Exception],
+) -> list[T]:
+    """Asks all addresses at once. Returns all answers, or those that
+    are there a moment after the first one. Without any it raises an
+    error of the type `final` if there was one, else NoAnswer."""
+    deadline = time.monotonic() + patience
+    # Half for the connection and half for the answer.
+    asked = {threads.start(question, address, patience * 0.45) for address in addresses}
+    answers: list[T] = []
+    trouble: Exception = RedisConnectionError("none is known")
+    while asked and (left := deadline - time.monotonic()) > 0:
+        done, asked = wait(asked, left, FIRST_COMPLETED)
+        for answer in done:
+            try:
+                answers.append(answer.result())
+            except (RedisError, OSError) as error:
+                trouble = trouble if isinstance(trouble, final) else error
+        if answers:
+            deadline = min(deadline, time.monotonic() + _OTHERS_SECONDS)
+    if answers:
+        return answers
+    if isinstance(trouble, final):
+        raise trouble
+    raise NoAnswer from trouble if not asked else RedisTimeoutError("no answer in time")
+
+
 def ask(address: NodeAddress, patience: float, options: Mapping[str, Any], tls: bool, *words: str) -> Any:
-    client: Any = redis.Redis(
+    with _client(address, patience, options, tls) as client:
+        return client.execute_command(*words)
+
+
+def _client(address: NodeAddress, patience: float, options: Mapping[str, Any], tls: bool) -> Any:
+    return redis.Redis(
         host=address[0],
         port=address[1],
         socket_timeout=patience,
@@ -194,8 +272,6 @@ def ask(address: NodeAddress, patience: float, options: Mapping[str, Any], tls: 
         retry=Retry(NoBackoff(), 0),
         **options,
     )
-    with client:
-        return client.execute_command(*words)
 
 
 def _only(options: Mapping[str, Any], prefix: str) -> dict[str, Any]:

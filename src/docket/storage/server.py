@@ -26,7 +26,7 @@ from .engines import folder_engine, memory_engine
 from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node
 from .keys import text_bytes
 from .node_connections import ConnectionsBySlot, NodeConnections
-from .node_watch import NodeWatch
+from .node_watch import start_watches
 from .nodes import nodes_of
 from .outages import Outages
 from .pipeline import Pipeline
@@ -100,8 +100,7 @@ class Server(BlockingCalls):
             self._connections = NodeConnections(self._clients, nodes, self._stack, ANSWER_SECONDS)
             self._bulk_turns = (Turns(), Turns())
             self._stack.callback(self._greeting.stop)
-            if nodes is not None:
-                NodeWatch(self._connections).start(self._stack)
+            start_watches(nodes, self._connections, self._clients, self._stack)
             await self._reach()
             self.client = self._clients.user_client(self._stack)
         except BaseException:
@@ -127,9 +126,9 @@ class Server(BlockingCalls):
     ) -> tuple[Any, int | BaseException]:
         """The same, and waits until a replica has what the script wrote: see `Connection`."""
         keys = [*keys, *self.clock.script_keys] if self.clock.script_keys else keys
-        loaded = load(script)
+        loaded, known = load(script), self._connections
         answer, replicas = await self._on_node(
-            keys[0], lambda connection: connection.run_and_wait(loaded, keys, args, wait_ms), self._connections.durable
+            keys[0], lambda connection: known.run_and_wait(connection, loaded, keys, args, wait_ms), known.durable
         )
         return answer, self.explain(replicas) if isinstance(replicas, Exception) else replicas
 

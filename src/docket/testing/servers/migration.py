@@ -6,7 +6,7 @@ from .cluster import Cluster
 from .groups import wait_until
 from .process import HOST, ServerProcess
 
-_KEYS_PER_STEP = 10
+_KEYS_PER_STEP = 100
 _STEP_MS = 10_000
 
 
