@@ -285,3 +285,56 @@ def test_a_long_task_does_not_hold_up_a_reload(
     os.utime(folder / "shop.py")
     eventually_blocking(lambda: worker.output.count("↪") == 2, f"it was requeued and begun again:\n{worker.output}")
     docket_command("clear", "--url", url)
+
+
+# Recycling
+
+
+def added(docket_command: Command, url: str, key: str) -> None:
+    docket_command("tasks", "trace", key, "--url", url, "--key", key)
+
+
+def is_completed(docket_command: Command, url: str, key: str) -> bool:
+    return docket_command("watch", key, "--url", url).exit_code == 0
+
+
+@pytest.mark.parametrize("limit", [("--max-tasks", "3"), ("--max-memory", "1MiB")], ids=["tasks", "memory"])
+def test_a_worn_out_process_is_replaced_by_one_that_works_already(
+    any_url: str, start: Start, docket_command: Command, limit: tuple[str, str]
+) -> None:
+    supervisor = start("worker", "--url", any_url, "--name", "solo", *limit)
+    eventually_blocking(lambda: workers(any_url) == {"solo"}, "the worker works", seen=lambda: supervisor.output)
+    for number in range(4):
+        added(docket_command, any_url, f"task-{number}")
+    eventually_blocking(
+        lambda: (
+            "worker solo is replaced: it h" in supervisor.output and supervisor.output.count("worker solo started") >= 2
+        ),
+        "the process was replaced",
+        seen=lambda: supervisor.output,
+    )
+    # The new process had started before the old one was asked to leave.
+    assert "starting it again" not in supervisor.output
+    added(docket_command, any_url, "later")
+    for key in (*(f"task-{number}" for number in range(4)), "later"):
+        assert is_completed(docket_command, any_url, key), supervisor.output
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ends() == 0, supervisor.output
+    assert workers(any_url) == set()
+
+
+def test_a_bad_limit_is_one_line(docket_command: Command) -> None:
+    for option, value, words in (
+        ("--max-tasks", "0", "at least 1"),
+        ("--max-memory", "much", "'much' is not a size"),
+        ("--max-memory", "0", "at least 1"),
+    ):
+        done = docket_command("worker", option, value)
+        assert done.exit_code == 2
+        assert words in done.output.lower()
+
+
+def test_processes_that_replace_each_other_need_a_server_to_share(docket_command: Command) -> None:
+    done = docket_command("worker", "--url", "memory://x", "--max-tasks", "5")
+    assert done.exit_code == 2
+    assert "would not share" in done.output

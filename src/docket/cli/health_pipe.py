@@ -20,9 +20,13 @@ class HealthPipe:
     The worker then stops, as after a SIGTERM.
     """
 
-    def __init__(self, pipe: int, problem: Callable[[], str | None]) -> None:
+    def __init__(
+        self, pipe: int, problem: Callable[[], str | None], recycle: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._pipe = pipe
         self._problem = problem
+        # Why this process should be replaced, if it should.
+        self._recycle = recycle
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="docket - reporting", daemon=True)
 
@@ -44,7 +48,8 @@ class HealthPipe:
             try:
                 # If the pipe is full, drop this report: the next one replaces it.
                 with contextlib.suppress(BlockingIOError):
-                    os.write(self._pipe, json.dumps({"problem": problem}).encode() + b"\n")
+                    report = {"problem": problem, "recycle": self._recycle()}
+                    os.write(self._pipe, json.dumps(report).encode() + b"\n")
             except OSError:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import typer
 
+from docket.model.sizes import read_size
+
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str | int], int]:
     """Reads a whole number within bounds."""
@@ -22,6 +24,17 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str | int], i
         return number
 
     return read
+
+
+def size(value: str | int) -> int:
+    """Reads an amount of memory: 512MiB, 2GB, or a number of bytes."""
+    try:
+        number = read_size(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if number < 1:
+        raise typer.BadParameter(f"{number} is too small: it must be at least 1")
+    return number
 
 
 positive: Callable[[str | int], int] = whole_number(1)

@@ -14,6 +14,7 @@ from docket.cli.docket_options import DocketOptions
 from docket.cli.event_loop import loop_factory
 from docket.cli.failures import StopRequested, WrongUsage
 from docket.cli.health_pipe import HealthPipe
+from docket.cli.recycling import Recycling
 from docket.cli.task_modules import check_tasks, load_dependencies
 from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions
 from docket.storage.urls import Kind, parse
@@ -23,7 +24,18 @@ from docket.worker.program import run_program
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 # Options of the command that are not arguments of the worker.
-_OWN = ("tasks", "logging_level", "logging_format", "uvloop", "banner", "dependencies", "all_processes", "cwd")
+_OWN = (
+    "tasks",
+    "logging_level",
+    "logging_format",
+    "uvloop",
+    "banner",
+    "dependencies",
+    "all_processes",
+    "max_tasks",
+    "max_memory",
+    "cwd",
+)
 
 
 def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:
@@ -37,7 +49,15 @@ def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:
     dependencies = load_dependencies(options.dependencies)
     announced = _worker_class(options, health_pipe)
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
-        runner.run(run_program(announced, docket, **_arguments(options), dependencies=dependencies))
+        runner.run(
+            run_program(
+                announced,
+                docket,
+                **_arguments(options),
+                dependencies=dependencies,
+                metrics_port_is_shared=options.recycles,
+            )
+        )
     return 0
 
 
@@ -73,6 +93,8 @@ def _worker_class(options: WorkerOptions, health_pipe: int | None) -> type[Worke
     """A worker that logs the banner when it starts, and
     reports its health to its supervisor, if it has one."""
 
+    recycling = Recycling(options.max_tasks, options.max_memory)
+
     class AnnouncedWorker(Worker):
         _health_pipe: HealthPipe | None = None
 
@@ -81,7 +103,7 @@ def _worker_class(options: WorkerOptions, health_pipe: int | None) -> type[Worke
             if options.banner:
                 announce(self, options.logging_format)
             if health_pipe is not None:
-                self._health_pipe = HealthPipe(health_pipe, self.health_problem)
+                self._health_pipe = HealthPipe(health_pipe, self.health_problem, lambda: recycling.reason(self))
                 self._health_pipe.start()
             return self
 

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from docket.cli.replacements import Replacements, is_worn_out
 from docket.cli.source_watcher import SourceWatcher
 from docket.cli.worker_options import WorkerOptions
 from docket.cli.worker_process import GaveUp, WorkerProcess
@@ -37,6 +38,7 @@ class Supervisor:
         # a start that fails prints nothing but its error.
         self._on_started = on_started
         self._stop_requests = 0
+        self._replacements = Replacements()
         base = options.name or f"{socket.gethostname()}#{os.getpid()}"
         self._processes = [
             WorkerProcess(_for_process(options, base, index, processes), keep_trying=reload)
@@ -73,20 +75,28 @@ class Supervisor:
     async def _keep_all_running(self) -> int:
         """Starts the first process alone: an error that keeps it from starting
         would hit every process, and the user should read it only once."""
-        running = [asyncio.create_task(self._processes[0].keep_running())]
+        running = [asyncio.create_task(self._keep_running(0))]
         started = asyncio.create_task(self._processes[0].has_started.wait())
         await asyncio.wait([*running, started], return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
         if not running[0].done() and not self._stop_requests:
             self._on_started()
-            running += [asyncio.create_task(process.keep_running()) for process in self._processes[1:]]
+            running += [asyncio.create_task(self._keep_running(index)) for index in range(1, len(self._processes))]
         try:
             codes = await asyncio.gather(*running)
         except GaveUp as failure:
             self._stop_all()
             await asyncio.gather(*running, return_exceptions=True)
             return failure.code
+        await self._replacements.wait()
         return max((1 if code not in (0, -signal.SIGTERM) else 0 for code in codes), default=0)
+
+    async def _keep_running(self, index: int) -> int:
+        """Keeps the process at this position running, and replaces it when it is worn out."""
+        running = asyncio.create_task(self._processes[index].keep_running())
+        while await is_worn_out(self._processes[index], running) and not self._stop_requests:
+            self._processes[index], running = await self._replacements.replace(self._processes[index], running)
+        return await running
 
     def _stop_requested(self) -> None:
         self._stop_requests += 1
@@ -95,7 +105,7 @@ class Supervisor:
         self._stop_all()
 
     def _stop_all(self) -> None:
-        for process in self._processes:
+        for process in [*self._processes, *self._replacements.others]:
             process.stop()
 
     async def _watch_sources(self) -> None:

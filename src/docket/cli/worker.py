@@ -46,7 +46,9 @@ def worker(
     options = options.changed(all_processes=max(processes, options.all_processes))
     _check(options, processes, reload)
     with logging_to_stdout(options.logging_level, options.logging_format, name_in_log):
-        if processes == 1 and not reload:
+        # A process that has a supervisor has a pipe to it.
+        is_alone = processes == 1 and not reload and not options.recycles
+        if is_alone or health_pipe is not None:
             return run_worker(options, health_pipe)
         return Supervisor(options, processes, reload=reload, on_started=lambda: warn_of_tasks(options, logger)).run()
 
@@ -57,7 +59,10 @@ def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
         raise typer.BadParameter("it must be longer than 0s", param_hint="'--redelivery-timeout'")
     if options.uvloop and not has_uvloop():
         raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or omit the option")
-    if os.name == "nt" and (processes > 1 or reload):
-        raise WrongUsage("--processes and --reload do not work on Windows: start several workers instead")
+    if os.name == "nt" and (processes > 1 or reload or options.recycles):
+        raise WrongUsage(
+            "--processes, --reload, --max-tasks and --max-memory do not work on Windows: start several workers instead"
+        )
     if options.app is None and options.url is not None:
-        check_can_be_shared(options.url, processes)
+        # While a process is replaced, there are two.
+        check_can_be_shared(options.url, max(processes, 2) if options.recycles else processes)

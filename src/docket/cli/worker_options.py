@@ -20,7 +20,7 @@ from docket.cli import docket_options
 from docket.cli.docket_options import DEFAULT_DOCKET, DEFAULT_URL, DocketOptions, with_docket_options
 from docket.cli.durations import duration, write_duration
 from docket.cli.logs import Format, Level, default_format
-from docket.cli.numbers import port, positive
+from docket.cli.numbers import port, positive, size
 from docket.instrumentation.http import ALL_INTERFACES
 from docket.worker import options as worker
 
@@ -165,6 +165,14 @@ class WorkerOptions(DocketOptions):
         bool, switch("Also trace docket's own requests to the server.", OPERATING)
     ] = _DEFAULT.enable_internal_instrumentation
     cwd: Annotated[bool, switch("Import modules from the current folder.", OPERATING)] = True
+    max_tasks: Annotated[
+        int | None,
+        flag("Replace a worker process that has run this many tasks.", OPERATING, parser=positive, metavar="NUMBER"),
+    ] = None
+    max_memory: Annotated[
+        int | None,
+        flag("Replace a worker process that holds more memory, as in 2GiB.", OPERATING, parser=size, metavar="SIZE"),
+    ] = None
     banner: Annotated[bool, switch("Log the docket, the server and the worker at the start.", OPERATING)] = True
     redelivery_timeout: Annotated[
         timedelta, _duration("Give the tasks of a silent worker to other workers after this long.", "5m")
@@ -205,6 +213,11 @@ class WorkerOptions(DocketOptions):
             for field in fields(self)
             if (value := getattr(self, field.name)) is not None
         }
+
+    @property
+    def recycles(self) -> bool:
+        """Whether worker processes are replaced, so that they need a supervisor."""
+        return self.max_tasks is not None or self.max_memory is not None
 
     def changed(self, **changes: Any) -> WorkerOptions:
         return replace(self, **changes)

@@ -42,6 +42,10 @@ class WorkerProcess:
         self.options = options
         self.name: str = str(options.name)
         self.has_started: asyncio.Event = asyncio.Event()
+        # Set when the process asks to be replaced.
+        self.is_worn_out: asyncio.Event = asyncio.Event()
+        self.worn_out_because: str | None = None
+        self.working_since: float = time.monotonic()
         self._keep_trying = keep_trying
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -57,6 +61,10 @@ class WorkerProcess:
             return self._problem
         silence = time.monotonic() - self._reported_at
         return f"no report for {silence:.0f} s" if silence > SILENCE_SECONDS else None
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
 
     # Requests of the supervisor
 
@@ -170,7 +178,11 @@ class WorkerProcess:
             )
             try:
                 async for line in reader:
-                    self._problem, self._reported_at = json.loads(line)["problem"], time.monotonic()
+                    report = json.loads(line)
+                    self._problem, self._reported_at = report["problem"], time.monotonic()
+                    if report.get("recycle") is not None:
+                        self.worn_out_because = report["recycle"]
+                        self.is_worn_out.set()
                     if self._problem is None and not is_logged:
                         is_logged = True
                         self._log_start()
@@ -179,6 +191,7 @@ class WorkerProcess:
                 transport.close()
 
     def _log_start(self) -> None:
+        self.working_since = time.monotonic()
         again = " again" if self.has_started.is_set() else ""
         logger.info("worker %s started%s (process %s)", self.name, again, self._process and self._process.pid)
 

@@ -95,10 +95,20 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+class _SharedServer(_Server):
+    """A server whose port another process of the same user may also serve."""
+
+    allow_reuse_port = True
+
+
 @contextlib.contextmanager
-def _serving(host: str, port: int, pages: dict[str, Page], content_type: str, what: str) -> Generator[int]:
+def _serving(
+    host: str, port: int, pages: dict[str, Page], content_type: str, what: str, *, is_shared: bool = False
+) -> Generator[int]:
     try:
-        server = _Server((host, port), functools.partial(_Handler, pages, content_type))
+        server = (_SharedServer if is_shared else _Server)(
+            (host, port), functools.partial(_Handler, pages, content_type)
+        )
     except OSError as error:
         raise OSError(error.errno, f"cannot serve {what} on {host}:{port}: {error.strerror}") from None
     thread = threading.Thread(target=server.serve_forever, name=f"docket - {what}", daemon=True)
@@ -157,9 +167,13 @@ def _prometheus_mirror() -> Any:
 
 
 @contextlib.contextmanager
-def metrics_server(host: str = ALL_INTERFACES, port: int | None = None) -> Generator[int | None]:
+def metrics_server(
+    host: str = ALL_INTERFACES, port: int | None = None, *, is_shared: bool = False
+) -> Generator[int | None]:
     """Serves `/metrics` (and `/`) for Prometheus. Does nothing without a port. Raises the same
-    errors as healthcheck_server, and MissingPackage without prometheus-client."""
+    errors as healthcheck_server, and MissingPackage without prometheus-client.
+
+    A port that `is_shared` may also be served by the process that replaces this one."""
     if port is None:
         yield None
         return
@@ -170,7 +184,7 @@ def metrics_server(host: str = ALL_INTERFACES, port: int | None = None) -> Gener
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
     try:
-        with _serving(host, port, {"/metrics": page, "/": page}, content_type, "metrics") as bound:
+        with _serving(host, port, {"/metrics": page, "/": page}, content_type, "metrics", is_shared=is_shared) as bound:
             yield bound
     finally:
         mirror.detach()

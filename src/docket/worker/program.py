@@ -31,6 +31,7 @@ async def run_program(
     healthcheck_host: str = ALL_INTERFACES,
     metrics_port: int | None = None,
     metrics_host: str = ALL_INTERFACES,
+    metrics_port_is_shared: bool = False,
     **options: Any,
 ) -> None:
     """Opens the docket, loads the objects named as `module:name`, serves health and metrics, and
@@ -51,7 +52,7 @@ async def run_program(
         async with worker:
             with (
                 stopped_by_signals(worker.stop),
-                instrumentation.metrics_server(metrics_host, metrics_port),
+                instrumentation.metrics_server(metrics_host, metrics_port, is_shared=metrics_port_is_shared),
                 instrumentation.healthcheck_server(
                     healthcheck_host, healthcheck_port, health=worker.health_problem, ready=worker.readiness_problem
                 ),

@@ -25,6 +25,8 @@ class RunSettler:
         self._slots = slots
         self._settler = settler
         self._report = reporter
+        # Since the session began.
+        self.ended_runs: int = 0
         # Runs that were given up while the server could not be reached, and whether their body had
         # begun.
         self._given_up: list[tuple[Run, bool]] = []
@@ -90,6 +92,7 @@ class RunSettler:
         run.over = True
         if run.holds_slot:
             run.holds_slot = False
+            self.ended_runs += 1
             self._slots.give_back()
 
     def _close(self, run: Run) -> None:
