@@ -1,4 +1,5 @@
-"""Random bytes in every place that is read: no error but docket's own."""
+"""Random bytes in every place that is read: no error but docket's own, and no worker
+ends."""
 
 import contextlib
 import random
@@ -7,9 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from docket import Docket, Worker
 from docket.errors import DocketError
+from tests.running import at_work
+from tests.waiting import within
 
-from .damage import PLACES, Place, damaged
+from .damage import PLACES, RUN, TASK, Place, damaged
 
 # In twelve places: 20,400 cases.
 CASES = 1_700
@@ -28,3 +32,33 @@ def test_damaged_bytes_raise_no_error_but_our_own(place: Place) -> None:
 
 def _damaged(place: Place, seed: int) -> bytes:
     return damaged(place.sound, random.Random(seed))
+
+
+async def work(number: int) -> int:
+    return number
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_worker_survives_damaged_data(docket: Docket, worker: Worker, seed: int) -> None:
+    """Damaged tasks, also under keys that are not text, run records, progress, strikes and
+    messages, while the worker works."""
+    chance, keys = random.Random(seed), docket.keys
+    docket.register(work)
+    async with at_work(worker):
+        pipe = docket.server.client.pipeline(transaction=False)
+        for number in range(60):
+            key = chance.choice((f"damaged {number}".encode(), chance.randbytes(5)))
+            pipe.hset(keys.tasks, key, damaged(TASK, chance))
+            pipe.xadd(keys.stream, {b"k": key})
+            pipe.hset(docket.key("running"), f"run {number}", damaged(RUN, chance))
+            pipe.hset(docket.key("progress"), key, chance.randbytes(20))
+            pipe.hset(keys.strikes, chance.randbytes(5), chance.randbytes(40))
+            for channel in (keys.delivery_channel(worker.id), keys.worker_channel(worker.id), keys.strike_channel):
+                pipe.publish(channel, damaged(TASK, chance))
+        await pipe.execute()
+        genuine = [await docket.add(work)(number) for number in range(10)]
+        assert [await within(execution.get_result()) for execution in genuine] == list(range(10))
+        await docket.snapshot()
+        async with Docket(docket.name, docket.url) as other:
+            assert await within((await other.add(work)(7)).get_result()) == 7
+        assert worker.health_problem() is None

@@ -71,7 +71,12 @@ def text_bytes(text: str) -> bytes:
 
 
 def bytes_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
+    """The text of these bytes. Bytes that no Python string gives, which somebody else has written,
+    are shown with escapes: they must not stop the process that reads them."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "backslashreplace")
 
 
 class Keys:
