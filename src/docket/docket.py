@@ -173,9 +173,9 @@ class Docket(DocketLifetime, PydocketKeys):
         if is_tracing():
             with task_span(self, "schedule", execution):
                 execution.trace_context = execution.trace_context or inject_context()
-                await self.scheduler.write_down(execution, replace)
+                await self.scheduler.schedule(execution, replace)
         else:
-            await self.scheduler.write_down(execution, replace)
+            await self.scheduler.schedule(execution, replace)
 
     def _pending_call(
         self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
@@ -196,7 +196,7 @@ class Docket(DocketLifetime, PydocketKeys):
                 execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
                 executions.append(execution)
             for chunk in in_chunks(executions, chunk_size):
-                await self.scheduler.write_down_many(chunk, replace)
+                await self.scheduler.schedule_many(chunk, replace)
         return executions
 
     # Unfinished and finished tasks

@@ -97,9 +97,9 @@ class PendingCall:
         if is_tracing():
             with task_span(docket, "replace" if self._replace else "add", execution):
                 execution.trace_context = inject_context()
-                await docket.scheduler.write_down(execution, self._replace)
+                await docket.scheduler.schedule(execution, self._replace)
         else:
-            await docket.scheduler.write_down(execution, self._replace)
+            await docket.scheduler.schedule(execution, self._replace)
         return execution
 
 

@@ -49,7 +49,7 @@ class Repeater:
                 orders[at].unanswered = True
             now = time.monotonic()
             until = {at: self._until(orders[at], made_up[at], deadline) for at in left}
-            answers |= {at: told(error, orders[at].unanswered) for at in left if until[at] <= now}
+            answers |= {at: error_for_caller(error, orders[at].unanswered) for at in left if until[at] <= now}
             left = [at for at in left if at not in answers]
             if not left:
                 break
@@ -65,7 +65,7 @@ class Repeater:
             except Exception as problem:
                 # The server refuses this request for good. An earlier
                 # attempt whose answer was lost may still have been stored.
-                lost = told(ServerGone(str(problem)), maybe_stored=True)
+                lost = error_for_caller(ServerGone(str(problem)), maybe_stored=True)
                 answers |= {at: lost if orders[at].unanswered else problem for at in left}
                 break
             else:
@@ -124,7 +124,7 @@ class StoreTries:
         return True
 
 
-def told(error: ServerUnreachable, maybe_stored: bool) -> ServerUnreachable:
+def error_for_caller(error: ServerUnreachable, maybe_stored: bool) -> ServerUnreachable:
     """A copy of the error that says whether this caller's task may be stored."""
     truth = "its answer was lost, so the task may be stored" if maybe_stored else "nothing was stored"
     copied = type(error)(f"{error} ({truth})")

@@ -18,7 +18,7 @@ from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.model.bounds import check_key
 from docket.model.times import from_ms, to_ms
-from docket.repeater import Repeater, StoreTries, told
+from docket.repeater import Repeater, StoreTries, error_for_caller
 
 if TYPE_CHECKING:
     from docket.lifetime import DocketLifetime
@@ -51,7 +51,7 @@ class Scheduler:
         await self._batcher.flush()
         await self._declaring.aclose()
 
-    async def write_down(self, execution: Execution, replace: bool) -> None:
+    async def schedule(self, execution: Execution, replace: bool) -> None:
         order = self.order(execution, replace)
         if order is None:
             return
@@ -102,9 +102,9 @@ class Scheduler:
                 return
             except ServerUnreachable as error:
                 if not await tries.another(self._ledger.payloads.connect):
-                    raise told(error, maybe_stored=False) from error
+                    raise error_for_caller(error, maybe_stored=False) from error
 
-    async def write_down_many(self, executions: Sequence[Execution], replace: bool) -> None:
+    async def schedule_many(self, executions: Sequence[Execution], replace: bool) -> None:
         """Schedules each execution separately: an error affects only its own execution."""
         batch: list[tuple[Execution, NewTask]] = []
         room = BATCH_BYTES
@@ -185,8 +185,8 @@ class Scheduler:
         return True
 
     def order(self, execution: Execution, replace: bool) -> NewTask | None:
-        """What the ledger needs, or None if a strike forbids
-        it. Raises if the arguments cannot be stored."""
+        """The new task for the ledger, or None if a strike blocks it.
+        Raises if the arguments cannot be stored."""
         docket = self._docket
         if not self._declaring.begun:
             self._declaring.begin()

@@ -161,7 +161,7 @@ class Producer:
             for chunk in in_chunks(executions, chunk_size):
                 for execution in chunk:
                     execution.prepare_in_batch()
-                session.run(functools.partial(docket.scheduler.write_down_many, chunk, replace))
+                session.run(functools.partial(docket.scheduler.schedule_many, chunk, replace))
         return executions
 
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:

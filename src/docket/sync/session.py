@@ -55,7 +55,7 @@ class Session:
 
     def schedule(self, execution: PreparedExecution, replace: bool) -> None:
         if not self._caller_adds.add(execution, replace):
-            self.run(lambda: self.docket.scheduler.write_down(execution, replace))
+            self.run(lambda: self.docket.scheduler.schedule(execution, replace))
 
     def close(self) -> None:
         """Sends what is still to be sent, then closes the connections. Calls of other threads that
