@@ -65,7 +65,7 @@ def test_a_docket_without_arguments_is_the_local_one() -> None:
 
 
 async def test_the_places_of_a_docket_are_under_its_prefix(docket: Docket) -> None:
-    name = docket.name
+    name = f"{{{docket.name}}}" if docket.server.is_cluster else docket.name
 
     assert docket.prefix == name
     assert docket.key("mine") == f"{name}:mine"

@@ -24,7 +24,7 @@ async def echo(value: bytes) -> bytes:
 async def payloads(docket: Docket) -> list[int]:
     """The sizes of what is stored apart."""
     async with docket.redis() as redis:
-        names = [name async for name in redis.scan_iter(match=f"{docket.name}:payload:=*")]
+        names = [name async for name in redis.scan_iter(match=f"{docket.prefix}:payload:=*")]
         return sorted([await redis.strlen(name) for name in names])
 
 
@@ -105,7 +105,7 @@ async def test_a_task_whose_arguments_were_deleted_is_buried_and_harms_no_other(
     docket.register(echo)
     lost = await docket.add(echo, key="lost")(b"v" * LARGE)
     async with docket.redis() as redis:
-        async for name in redis.scan_iter(match=f"{docket.name}:payload:=*"):
+        async for name in redis.scan_iter(match=f"{docket.prefix}:payload:=*"):
             await redis.delete(name)
     found = await docket.get_execution("lost")
     assert found is not None

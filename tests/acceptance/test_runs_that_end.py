@@ -21,6 +21,7 @@ from docket import (
     Worker,
 )
 from docket.execution import StateEvent
+from tests.nodes import flattened, on_every_node
 from tests.running import running
 from tests.times import later
 from tests.waiting import eventually, wait_until_scheduled, within
@@ -285,6 +286,5 @@ async def test_a_result_that_cannot_be_stored_does_not_end_the_chain(docket: Doc
 
 
 async def _is_heard(docket: Docket, key: str) -> bool:
-    async with docket.redis() as redis:
-        ((_, listeners),) = await redis.pubsub_numsub(docket.keys.task_channel(key))
-    return listeners > 0
+    replies = await on_every_node(docket, "PUBSUB", "NUMSUB", docket.keys.task_channel(key))
+    return any(list(flattened(reply))[1] for reply in replies)

@@ -261,6 +261,7 @@ async def test_a_group_made_by_a_client_after_work_was_added_loses_nothing(docke
     assert ran == [1]
 
 
+@pytest.mark.one_server
 async def test_equal_memory_urls_share_data_and_others_do_not(name: str, url: str) -> None:
     one, same, other = (Docket(name=name, url=place) for place in (url, url, url + "-else"))
     async with one, same, other:

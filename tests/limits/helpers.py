@@ -1,5 +1,6 @@
 """A docket of its own for each test of a limit, and looks at what limits keep on the server."""
 
+import itertools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -8,7 +9,10 @@ from uuid import uuid4
 
 from docket import Docket
 from docket.dependencies import AdmissionBlocked, Dependency, current_execution
+from docket.testing.servers import ServerGroup
 from tests.waiting import eventually
+
+_databases = itertools.count(5000)
 
 
 class NotOnTheFirstTry(Dependency[None]):
@@ -27,8 +31,19 @@ class NotOnTheFirstTry(Dependency[None]):
 @asynccontextmanager
 async def open_docket(**options: Any) -> AsyncGenerator[Docket]:
     name = f"limits-{uuid4().hex[:12]}"
-    async with Docket(name=name, url=f"memory://{name}", **options) as docket:
+    async with Docket(name=name, url=new_url(name), **options) as docket:
         yield docket
+
+
+class Chosen:
+    """The cluster or the sentinels that the tests run on, or None. conftest.py sets it."""
+
+    group: ServerGroup | None = None
+
+
+def new_url(name: str) -> str:
+    """A database of its own, on the servers that the tests run on."""
+    return f"memory://{name}" if Chosen.group is None else Chosen.group.database_url(next(_databases))
 
 
 async def parked(docket: Docket, count: int) -> None:

@@ -28,6 +28,7 @@ from docket.codec.packing import pack
 from docket.errors import Unserializable
 from docket.ledger.strike_store import StrikeStore
 from docket.strikelist import LiteralOperator, StrikeList
+from tests.nodes import on_every_node
 from tests.running import at_work
 from tests.waiting import eventually
 
@@ -411,8 +412,7 @@ async def test_strikes_made_while_the_connection_was_gone_are_known_when_it_is_b
     await docket.strike(refund)
     await eventually(lambda: not elsewhere.strike_list.is_empty, "the other docket knows of the strike")
     for i in range(20):
-        async with docket.redis() as redis:
-            await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        await on_every_node(docket, "CLIENT", "KILL", "TYPE", "pubsub")
         await docket.strike(send, "customer", "==", i)
         if i:
             await docket.restore(send, "customer", "==", i - 1)

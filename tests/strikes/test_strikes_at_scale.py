@@ -6,6 +6,8 @@ import time
 from collections import defaultdict
 from functools import partial
 
+import pytest
+
 from docket import Disposition, Docket, Execution, Worker
 from tests.running import at_work
 from tests.waiting import eventually
@@ -70,6 +72,7 @@ async def test_no_struck_task_starts_after_everybody_knows_the_strike(docket: Do
     assert sum(map(len, starts.values())) < len(scheduled)
 
 
+@pytest.mark.one_server
 async def test_start_up_reads_what_is_in_effect_and_not_history(docket: Docket) -> None:
     async def come_and_go(numbers: range) -> None:
         for i in numbers:
