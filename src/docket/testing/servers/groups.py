@@ -94,7 +94,7 @@ class ServerGroup:
     def _launch(self, count: int, *options: str) -> list[ServerProcess]:
         """Starts servers side by side."""
         servers = [self.variant.server("--databases", "10000", *options) for _ in range(count)]
-        self.servers += servers
+        self.servers.extend(servers)
         start_all(servers)
         return servers
 
