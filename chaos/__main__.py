@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -17,18 +18,26 @@ from .harness import Harness, Options
 from .histories import read_histories
 from .model import read_model
 from .report import Verdict, details, figures, judge, summary
+from .servers import SERVERS
+from .tables import tables
 from .timeline import Timeline
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    # The docket of the harness itself warns of the same outages and the same garbage as all others.
+    logging.getLogger("docket").setLevel(logging.ERROR)
+    if options.table is not None:
+        print(tables(options.table))
+        return 0
     if options.check is not None:
-        return _report(options.check, None)
+        return _report(options.check, options.output)
     if options.all_broken:
         return _all_broken(options.seed)
     if options.broken:
         return _run(broken_options(options.broken, options.seed), options.output)
-    return _run(Options(seconds=options.seconds, seed=options.seed, rate=options.rate), options.output)
+    chosen = Options(seconds=options.seconds, seed=options.seed, rate=options.rate, servers=options.servers)
+    return _run(chosen, options.output)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,10 +45,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=60.0, help="the duration of load and faults (default: 60)")
     parser.add_argument("--seed", type=int, default=1, help="work and faults follow from it (default: 1)")
     parser.add_argument("--rate", type=float, default=Options.rate, help="pieces of work per second (default: 80)")
+    parser.add_argument("--servers", choices=sorted(SERVERS), default="standalone", help="the kind of servers")
     parser.add_argument("--output", type=Path, help="a folder for the summary, the figures and the time-line")
     parser.add_argument("--broken", choices=sorted(BUILDS), help="run a build that is broken on purpose")
     parser.add_argument("--all-broken", action="store_true", help="run all of them; exits with 0 if each is caught")
     parser.add_argument("--check", type=Path, metavar="FOLDER", help="only check the histories in this folder")
+    parser.add_argument(
+        "--table", type=Path, metavar="FOLDER", help="only print the figures in this folder as Markdown"
+    )
     return parser
 
 
@@ -55,7 +68,8 @@ def broken_options(name: str, seed: int) -> Options:
         clocks=build.clocks,
         broken=name,
         work=build.work,
-        drain_seconds=10.0,
+        # Longer than the longest task.
+        drain_seconds=30.0,
     )
 
 
@@ -63,10 +77,14 @@ def _run(options: Options, output: Path | None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     print(f"chaos: {options.seconds:g} s, seed {options.seed}, histories in {folder}", file=sys.stderr)
     asyncio.run(Harness(folder, options).run())
-    return _report(folder, output)
+    code = _report(folder, output)
+    if code == 0 and output is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return code
 
 
 def _report(folder: Path, output: Path | None) -> int:
+    """Prints the verdict, and writes it into the folder for output."""
     verdict = _judge(folder)
     seed = verdict.model.of_kind("options")[0]["seed"]
     print(summary(verdict, seed))
@@ -80,8 +98,6 @@ def _report(folder: Path, output: Path | None) -> int:
     (output / f"seed-{seed}.json").write_text(json.dumps(figures(verdict, seed), indent=1) + "\n")
     (output / f"seed-{seed}.txt").write_text(f"{summary(verdict, seed)}\n\n{details(verdict)}\n")
     print(f"\nwritten to {output}: seed-{seed}.svg, seed-{seed}.json, seed-{seed}.txt")
-    if not verdict.count and output != folder:
-        shutil.rmtree(folder, ignore_errors=True)
     return 1 if verdict.count else 0
 
 

@@ -16,11 +16,16 @@ NOTICE_SECONDS = 3.0
 # The longest time from a request to stop until the process is gone, beyond the grace period.
 EXIT_SECONDS = 5.0
 
+# A replica lags behind its primary by less than this.
+ROLLBACK_SECONDS = 3.0
 # Faults of the network of one process in which its renewals may not arrive.
 CUTS = {"network gone", "network slow", "one direction lags", "network throttled"}
 KILLS = {"worker killed"}
 STOPS = {"worker stopped"}
 PAUSES = {"worker paused"}
+# Faults after which the server may lack its last writes: it gives out the work of runs that it does
+# not know any more, and those runs go on, without effect.
+ROLLBACKS = {"fail-over"}
 MAIN = "main"
 
 
@@ -90,6 +95,8 @@ def _by_fault(fault: Fault) -> Interruption | None:
         return Interruption(fault.kind, begin, math.inf, begin)
     if fault.kind in STOPS:
         return Interruption(fault.kind, begin, math.inf, begin + GRACE_SECONDS + EXIT_SECONDS)
+    if fault.kind in ROLLBACKS:
+        return Interruption(fault.kind, begin - ROLLBACK_SECONDS, end, math.inf)
     if end - begin < LEAST_SECONDS:
         return None
     if fault.kind in PAUSES:

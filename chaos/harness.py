@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import redis.asyncio
-
 from docket import Docket
 from docket.errors import DocketError
-from docket.testing.servers import ServerProcess
 
 from .histories import History
 from .inspection import inspect
-from .nemesis import FAULTS, Arena, FaultKind, Nemesis
+from .nemesis import Arena, FaultKind, Nemesis
 from .nemesis.schedule import MEAN_GAP_SECONDS
 from .processes import Place
 from .producer_process import Requests
 from .proxy import Proxy
+from .servers import SERVERS, Servers
 from .settings import Settings
 from .stalls import watch_for_stalls
 from .watcher import watch_events, watch_loop, watch_waiting
@@ -37,8 +35,6 @@ RATE = 80.0
 CLOCKS = (0.0, 0.0, 120.0, -120.0, 2.0, -2.0)
 DRAIN_SECONDS = 120.0
 EXIT_SECONDS = 60.0
-# The append-only file is written before each answer: nothing acknowledged is lost.
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,10 @@ class Options:
     workers: int = WORKERS
     producers: int = PRODUCERS
     rate: float = RATE
-    faults: Sequence[FaultKind] = FAULTS
+    # The kind of servers: standalone, sentinel or cluster.
+    servers: str = "standalone"
+    # None means all that these servers can have.
+    faults: Sequence[FaultKind] | None = None
     gap_seconds: float = MEAN_GAP_SECONDS
     clocks: Sequence[float] = CLOCKS
     broken: str = ""
@@ -72,53 +71,54 @@ class Harness:
         """Leaves the histories of all processes in the folder."""
         options, history = self._options, self._history
         watch_for_stalls(history)
-        shown = {**dataclasses.asdict(options), "faults": [fault.name for fault in options.faults]}
-        history.write("options", **shown)
+        history.write("options", **{**dataclasses.asdict(options), "faults": None})
         async with AsyncExitStack() as stack:
-            server = ServerProcess(*DURABLE)
-            stack.callback(server.close)
-            await asyncio.to_thread(server.start)
-            settings = Settings(str(self._folder), server.url, MAIN, options.seed, broken=options.broken)
+            servers = SERVERS[options.servers]()
+            stack.callback(servers.close)
+            await asyncio.to_thread(servers.start)
+            settings = self._settings = Settings(
+                str(self._folder), servers.url, MAIN, options.seed, durability=servers.durability
+            )
             docket = settings.make_docket()
             await stack.enter_async_context(docket)
-            client = redis.asyncio.Redis(unix_socket_path=str(server.socket))
-            stack.push_async_callback(client.aclose)
-            workers = [await self._place(stack, server, f"w{i}", "worker") for i in range(options.workers)]
-            producers = [await self._place(stack, server, f"p{i}", "producer") for i in range(options.producers)]
+            workers = [await self._place(stack, servers, f"w{i}", "worker") for i in range(options.workers)]
+            producers = [await self._place(stack, servers, f"p{i}", "producer") for i in range(options.producers)]
             requests = Requests(docket, history, f"{options.seed}-{MAIN}")
-            arena = Arena(self._random, history, server, workers, producers, requests)
+            arena = Arena(self._random, history, servers, workers, producers, requests)
+            faults = servers.faults if options.faults is None else options.faults
+            history.write("faults", kinds=[fault.name for fault in faults])
             async with (
-                _background(watch_events(client, docket.keys, history)),
-                _background(watch_waiting(client, docket.keys, history)),
+                _background(watch_events(servers.client, docket.keys, history)),
+                _background(watch_waiting(servers.client, docket.keys, history, self._folder)),
                 _background(watch_loop(history)),
             ):
-                await self._load(arena)
+                await self._load(arena, faults)
                 await self._drain(docket, requests)
                 await self._end(workers)
-            await inspect(client, docket, history)
+            async with servers.client() as client:
+                await inspect(client, docket, history)
         history.write("over")
 
-    async def _place(self, stack: AsyncExitStack, server: ServerProcess, name: str, program: str) -> Place:
-        proxy = await stack.enter_async_context(Proxy(server))
+    async def _place(self, stack: AsyncExitStack, servers: Servers, name: str, program: str) -> Place:
+        proxy = await servers.link(stack)
         place = Place(name, f"chaos.{program}_process", proxy, self._settings_of, self._history)
         stack.callback(place.clean_up)
         return place
 
-    def _settings_of(self, process: str, url: str) -> Settings:
+    def _settings_of(self, process: str, proxy: Proxy | None) -> Settings:
         options = self._options
         is_worker = process.startswith("w")
-        return Settings(
-            str(self._folder),
-            url,
-            process,
-            options.seed,
+        return dataclasses.replace(
+            self._settings,
+            url=proxy.url if proxy is not None else self._settings.url,
+            process=process,
             rate=options.rate / options.producers,
             work=tuple(options.work),
             clock_seconds=self._random.choice(options.clocks) if is_worker else 0.0,
             broken=options.broken if is_worker else "",
         )
 
-    async def _load(self, arena: Arena) -> None:
+    async def _load(self, arena: Arena, faults: Sequence[FaultKind]) -> None:
         """Load and faults, until the time is over and all faults are healed."""
         places = [*arena.workers, *arena.producers]
         for place in places:
@@ -127,7 +127,7 @@ class Harness:
         for place in places:
             await _wait_until_ready(place)
         self._history.write("phase", phase="load")
-        await Nemesis(arena, self._options.faults, self._options.gap_seconds).run(self._options.seconds)
+        await Nemesis(arena, faults, self._options.gap_seconds).run(self._options.seconds)
         await self._end(arena.producers)
 
     async def _end(self, places: Sequence[Place]) -> None:
@@ -177,6 +177,7 @@ async def _background(work: object) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        # A client may take a cancel for its own time-out, so one need not be enough.
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=0.2)

@@ -21,20 +21,11 @@ async def inspect(client: Any, docket: Docket, history: History) -> None:
     per other key, and the state of the streams."""
     buried = {bytes_text(key) for key in await client.zrange(docket.keys.dead, 0, -1)}
     prefix = docket.keys.prefix
-    runs = docket.keys.run("")
-    async for raw in client.scan_iter(f"{prefix}:*", count=PAGE):
-        name = bytes_text(raw)
-        ttl = await client.pttl(raw)
-        if name.startswith(runs):
-            key = name[len(runs) :]
-            data = await client.get(raw)
-            if data is not None:
-                record = read_finished(data)
-                details = {"token": await _token(docket, key, record), "result": await _result(docket, key, record)}
-                _note_record(history, key, record, ttl=ttl, buried=key in buried, **details)
-        else:
-            kind = (await client.type(raw)).decode()
-            history.write("key", name=name[len(prefix) + 1 :], type=kind, ttl=ttl)
+    cursor, is_first = 0, True
+    while cursor or is_first:
+        cursor, names = await client.scan(cursor, f"{prefix}:*", PAGE)
+        is_first = False
+        await _note_page(client, docket, history, names, buried)
     for stream in (docket.keys.stream, docket.keys.front):
         await _note_stream(client, history, stream)
     strikes = await client.hkeys(docket.keys.strikes)
@@ -56,6 +47,25 @@ def _note_record(history: History, key: str, record: FinishedRecord, **details: 
         error=read_ending(record.tail).error,
         **details,
     )
+
+
+async def _note_page(client: Any, docket: Docket, history: History, names: list[bytes], buried: set[str]) -> None:
+    runs, prefix = docket.keys.run(""), docket.keys.prefix
+    async with client.pipeline(transaction=False) as pipeline:
+        for raw in names:
+            pipeline.pttl(raw)
+            pipeline.type(raw)
+            pipeline.get(raw) if bytes_text(raw).startswith(runs) else pipeline.exists(raw)
+        answers = await pipeline.execute()
+    for number, raw in enumerate(names):
+        ttl, kind, data = answers[3 * number : 3 * number + 3]
+        name = bytes_text(raw)
+        if not name.startswith(runs):
+            history.write("key", name=name[len(prefix) + 1 :], type=kind.decode(), ttl=ttl)
+        elif data is not None:
+            key, record = name[len(runs) :], read_finished(data)
+            details = {"token": await _token(docket, key, record), "result": await _result(docket, key, record)}
+            _note_record(history, key, record, ttl=ttl, buried=key in buried, **details)
 
 
 async def _token(docket: Docket, key: str, record: FinishedRecord) -> str | None:

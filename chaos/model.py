@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from .faults import Fault, Interruption, interruptions, read_faults
+from .faults import ROLLBACK_SECONDS, ROLLBACKS, Fault, Interruption, interruptions, read_faults
 from .histories import Event
 
 ACCEPTED, UNKNOWN = "scheduled", "unknown"
+
+# Smaller epochs are not times. Histories written by hand have such.
+LEAST_EPOCH = 10**12
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -95,8 +98,10 @@ class Run:
 
     @property
     def claimed_wall(self) -> float:
-        """When the server gave it to its worker, by the server's clock, which is the machine's."""
-        return self.event["claimed"]
+        """When the server gave it to its worker, by the server's clock,
+        which is the machine's. The epoch has that time in microseconds;
+        `claimed` is later if the answer was lost and repeated."""
+        return min(self.event["claimed"], self.epoch / 1e6) if self.epoch > LEAST_EPOCH else self.event["claimed"]
 
     @property
     def claimed_at(self) -> float:
@@ -182,6 +187,22 @@ class Model:
     def interruption(self, run: Run, until: float) -> Interruption | None:
         """The first that explains why the work of this run was given to another worker."""
         return next((i for i in self.interruptions_of(run.process) if i.explains(run.claimed_at, until)), None)
+
+    def noticed_by(self, run: Run, restarted_at: float) -> float:
+        """When the worker of a run that was given to another one must have cancelled it. The next
+        interruption may come before the worker has noticed the last one."""
+        noticed = restarted_at
+        for interruption in self.interruptions_of(run.process):
+            if interruption.explains(run.claimed_at, noticed):
+                noticed = max(noticed, interruption.noticed_by)
+        return noticed
+
+    def may_be_forgotten(self, written_at: float, until: float) -> bool:
+        """Whether the server may have lost, in that time, what it had just acknowledged."""
+        return any(
+            fault.kind in ROLLBACKS and fault.begin < until and fault.begin > written_at - ROLLBACK_SECONDS
+            for fault in self.faults
+        )
 
     def phase_at(self, phase: str) -> float:
         return next((event.at for event in self.of_kind("phase") if event["phase"] == phase), math.inf)

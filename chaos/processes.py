@@ -20,16 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 POLL_SECONDS = 0.05
 RESTART_SECONDS = 0.2
 
-MakeSettings = Callable[[str, str], Settings]
+MakeSettings = Callable[[str, Proxy | None], Settings]
 
 
 class Place:
     """A place for one process after the other, each behind the same proxy. The names of its
     processes begin with the name of the place."""
 
-    def __init__(self, name: str, program: str, proxy: Proxy, make_settings: MakeSettings, history: History) -> None:
+    def __init__(
+        self, name: str, program: str, proxy: Proxy | None, make_settings: MakeSettings, history: History
+    ) -> None:
         self.name = name
-        self.proxy = proxy
+        self._proxy = proxy
         # Set while a fault has this place for itself.
         self.is_harmed = False
         self._program = program
@@ -41,6 +43,11 @@ class Place:
         self._folder: Path | None = None
         # The last process that was ready.
         self._ready = ""
+
+    @property
+    def proxy(self) -> Proxy:
+        assert self._proxy is not None, "there is no proxy before these servers"
+        return self._proxy
 
     @property
     def process_name(self) -> str:
@@ -63,7 +70,7 @@ class Place:
 
     def start(self) -> None:
         self._count += 1
-        settings = self._make_settings(self.process_name, self.proxy.url)
+        settings = self._make_settings(self.process_name, self._proxy)
         self._folder = settings.path
         # The same docket as in this process, wherever it was imported from.
         path = os.pathsep.join([str(Path(docket.__file__).parents[1]), str(ROOT)])

@@ -8,13 +8,13 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 from docket import Docket
-from docket.errors import DocketError, ServerUnreachable
+from docket.errors import DocketError, NotDurable, ServerUnreachable
 from docket.worker.signals import stopped_by_signals
 
 from .histories import History, real_wall
@@ -25,6 +25,8 @@ from .work import FUNCTIONS, WORK, Function
 
 # A producer that the server holds up adds no more than this many pieces of work at a time.
 MOST_UNDER_WAY = 300
+# While this file is in the folder, the workers cannot keep up.
+BACKLOG_MARK = "backlog"
 # Arguments that are longer are written as their length.
 LONGEST_ARGUMENT = 200
 
@@ -82,7 +84,7 @@ class Requests:
         try:
             answer = await sent
         except DocketError as error:
-            maybe = isinstance(error, ServerUnreachable) and error.maybe_stored
+            maybe = isinstance(error, NotDurable) or (isinstance(error, ServerUnreachable) and error.maybe_stored)
             how = "unknown" if maybe or kind not in ("add", "replace") else "refused"
             self._history.write("answer", request=number, how=how, error=f"{type(error).__name__}: {error}"[:200])
             return False
@@ -96,18 +98,18 @@ def _request(function: Function, token: str, args: tuple[Any, ...], when: dateti
     return {"function": function.__name__, "token": token, "args": shown, "due": due, "key": key}
 
 
-async def produce(requests: Requests, rate: float, names: Sequence[str], stop: asyncio.Event) -> None:
+async def produce(requests: Requests, settings: Settings, stop: asyncio.Event) -> None:
     """Adds pieces of work at this rate until told to
     stop. Then it finishes those that it has begun."""
     for work in WORK:
         await work.begin(requests)
-    kinds = [work for work in WORK if not names or work.name in names]
+    kinds = [work for work in WORK if not settings.work or work.name in settings.work]
     shares = [work.share for work in kinds]
-    under_way = set[asyncio.Task[None]]()
+    under_way, mark = set[asyncio.Task[None]](), settings.path / BACKLOG_MARK
     next_at = time.monotonic()
     while not stop.is_set():
-        next_at = max(next_at + requests.random.expovariate(rate), time.monotonic() - 1.0)
-        if len(under_way) < MOST_UNDER_WAY:
+        next_at = max(next_at + requests.random.expovariate(settings.rate), time.monotonic() - 1.0)
+        if len(under_way) < MOST_UNDER_WAY and not mark.exists():
             [work] = requests.random.choices(kinds, shares)
             task = asyncio.create_task(work.produce(requests))
             under_way.add(task)
@@ -126,7 +128,7 @@ async def main(settings: Settings, history: History) -> None:
         requests = Requests(docket, history, f"{settings.seed}-{settings.process}")
         with stopped_by_signals(stop.set):
             history.write("ready")
-            await produce(requests, settings.rate, settings.work, stop)
+            await produce(requests, settings, stop)
     history.write("metrics", totals=counts.totals)
 
 

@@ -10,7 +10,15 @@ from itertools import pairwise
 from .faults import KILLS
 from .model import Model
 
-OUTAGES = ("server killed", "server paused", "server read-only", "out of memory", "connections killed")
+OUTAGES = (
+    "fail-over",
+    "slot migration",
+    "server killed",
+    "server paused",
+    "server read-only",
+    "out of memory",
+    "connections killed",
+)
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,15 @@ def _first_after(times: Sequence[float], at: float) -> float | None:
 
 
 def _is_harmed(model: Model, begin: float, end: float) -> bool:
-    """Whether the next fault of everybody came before work could go on."""
-    return any(not fault.targets and fault.begin < end and fault.end > begin for fault in model.faults)
+    """Whether there was no worker that could go on at once: the next fault came before, or all
+    workers were about to start."""
+    for process in model.processes.values():
+        is_ready = any(event.kind == "ready" and event.at < begin for event in process.events)
+        if process.name.startswith("w") and is_ready and process.exited_at > end:
+            others = [fault for fault in model.disturbances(process.name, begin, end) if fault.end != begin]
+            if not others and not any(i.begin < end and i.end > begin for i in model.interruptions_of(process.name)):
+                return False
+    return True
 
 
 def _restarts(model: Model) -> list[float]:

@@ -53,14 +53,8 @@ def figures(verdict: Verdict, seed: int) -> dict[str, Any]:
         "faults": Counter(fault.kind for fault in model.faults),
         "violations": {name: len(found) for name, found in verdict.violations.items() if found},
         "recovery": [
-            {
-                "what": r.what,
-                "n": len(r.seconds),
-                "p50": r.quantile(0.5),
-                "p95": r.quantile(0.95),
-                "max": max(r.seconds),
-            }
-            for r in recoveries(model)
+            {"what": found.what, "seconds": [round(seconds, 3) for seconds in found.seconds]}
+            for found in recoveries(model)
         ],
     }
 

@@ -28,6 +28,8 @@ class Settings:
     process: str
     seed: int
     docket: str = "chaos"
+    # Where an `add` has to be stored before it returns.
+    durability: str = "primary"
     # Of a producer: tasks per second.
     rate: float = 0.0
     # Of a producer: the names of the kinds of work that it adds; none means all.
@@ -59,4 +61,5 @@ class Settings:
             missed_heartbeats=4,
             execution_ttl=RECORD_TTL,
             add_patience=timedelta(seconds=2),
+            durability="replica" if self.durability == "replica" else "primary",
         )

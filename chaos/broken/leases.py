@@ -48,10 +48,12 @@ class RenewalWithoutOwnership(BrokenBuild):
     """A worker that was declared dead gets its lease back and goes on."""
 
     name = "renewal without ownership"
+    # Seldom, so that a worker that has woken has the time to notice that its runs are stale.
     faults = (PauseWorker(3.0),)
-    work = ("plain", "long")
-    seconds = 12.0
-    gap_seconds = 2.0
+    work = ("long",)
+    rate = 4.0
+    seconds = 14.0
+    gap_seconds = 4.0
 
     def apply(self) -> None:
         change_script(

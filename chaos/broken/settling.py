@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.nemesis.network import LateMessages, LostAnswers, Reset
+from chaos.nemesis.network import LateMessages, Reset
+from chaos.nemesis.server import ReadOnly
 from chaos.nemesis.workers import KillWorker
 from docket.codec.packing import unpack_from_script
 from docket.ledger import Delivery, SettleResult
@@ -37,9 +38,9 @@ class SettleOnce(BrokenBuild):
     """An end that the server did not answer is forgotten."""
 
     name = "settle not retried"
-    faults = (Reset(), LostAnswers())
+    faults = (ReadOnly(), Reset())
     seconds = 10.0
-    gap_seconds = 0.5
+    gap_seconds = 1.0
 
     def apply(self) -> None:
         def forget(self: Any, batch: list[Any]) -> None:

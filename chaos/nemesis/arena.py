@@ -17,7 +17,7 @@ from chaos.work.base import Producer
 
 
 class ServerControl(Protocol):
-    """The server of the run."""
+    """A server."""
 
     def kill(self) -> None: ...
 
@@ -30,19 +30,32 @@ class ServerControl(Protocol):
     def run(self, *command: str | int | bytes) -> Any: ...
 
 
+class ServerOwner(Protocol):
+    """The servers of the run."""
+
+    @property
+    def node(self) -> ServerControl:
+        """The server that has the data now."""
+        ...
+
+
 @dataclass
 class Arena:
     """Everything that a fault may harm."""
 
     random: Random
     history: History
-    server: ServerControl
+    servers: ServerOwner
     workers: Sequence[Place]
     producers: Sequence[Place]
     requests: Producer
     # One fault of the server at a time: a paused server cannot be flipped.
     server_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def server(self) -> ServerControl:
+        return self.servers.node
 
     def seconds(self, least: float, most: float) -> float:
         return round(self.random.uniform(least, most), 2)

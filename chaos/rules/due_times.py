@@ -13,6 +13,7 @@ from .base import Violation
 
 # Clocks are read with this resolution, and the server rounds to milliseconds.
 RESOLUTION_SECONDS = 0.01
+FORGOTTEN_SECONDS = 30.0
 
 
 def nothing_starts_before_its_time(model: Model) -> Iterable[Violation]:
@@ -28,15 +29,17 @@ def nothing_starts_before_its_time(model: Model) -> Iterable[Violation]:
         if run.token in due and run.attempt == 1:
             yield from _early(run, due[run.token], "it is due")
     for runs in model.runs_by_key.values():
-        yield from _after_delays(runs)
+        for before, after in pairwise(runs):
+            # A server that has forgotten its last writes repeats what it did.
+            if not model.may_be_forgotten(min(before.at, after.at), after.at + FORGOTTEN_SECONDS):
+                yield from _after_delay(before, after)
 
 
-def _after_delays(runs: list[Run]) -> Iterable[Violation]:
-    for before, after in pairwise(runs):
-        if before.function == retried.__name__ and after.attempt == before.attempt + 1 and before.end is not None:
-            yield from _early(after, before.end.wall + DELAY_SECONDS, "the delay of its retry ends")
-        if before.function in (chain.__name__, tick.__name__) and after.step == before.step + 1 and before.how == "ok":
-            yield from _early(after, before.event.wall + EVERY_SECONDS, "the next run of its chain is due")
+def _after_delay(before: Run, after: Run) -> Iterable[Violation]:
+    if before.function == retried.__name__ and after.attempt == before.attempt + 1 and before.end is not None:
+        yield from _early(after, before.end.wall + DELAY_SECONDS, "the delay of its retry ends")
+    if before.function in (chain.__name__, tick.__name__) and after.step == before.step + 1 and before.how == "ok":
+        yield from _early(after, before.event.wall + EVERY_SECONDS, "the next run of its chain is due")
 
 
 def _early(run: Run, due_wall: float, what: str) -> Iterable[Violation]:

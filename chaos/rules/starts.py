@@ -47,11 +47,7 @@ def runs_of_one_task_do_not_overlap(model: Model) -> Iterable[Violation]:
     """A run that lost its worker's lease is over soon after the worker can know that."""
     for runs in model.runs_by_submission.values():
         for first, second in pairwise(runs):
-            if first.until <= second.at:
-                continue
-            interruption = model.interruption(first, second.at)
-            allowed = interruption.noticed_by if interruption is not None else second.at
-            if first.until > max(allowed, second.at):
+            if first.until > model.noticed_by(first, second.at):
                 yield _overlap(first, second)
 
 

@@ -15,8 +15,8 @@ from .base import Violation
 RESOLUTION_SECONDS = 0.01
 # A process applies a strike within milliseconds; a busy machine gets more time.
 STRIKE_SECONDS = 2.0
-# A process that could not be reached reads the strikes again after this time.
-STRIKE_RECOVERY_SECONDS = 10.0
+# A subscription that went silent is noticed within this time, and the strikes are read again.
+STRIKE_RECOVERY_SECONDS = 20.0
 
 
 def cancelled_work_does_not_run(model: Model) -> Iterable[Violation]:
@@ -27,6 +27,8 @@ def cancelled_work_does_not_run(model: Model) -> Iterable[Violation]:
         if cancel is None:
             continue
         for run in model.runs_by_key.get(key, []):
+            if model.may_be_forgotten(cancel.answered_at, run.until):
+                continue
             if run.claimed_wall > cancel.answered_wall + RESOLUTION_SECONDS:
                 yield Violation(f"{key} started {run.at - cancel.answered_at:.2f} s after its cancel", run.at, key)
             elif run.until > _cancel_arrives(model, run, cancel.answered_at):
@@ -78,6 +80,8 @@ def struck_work_does_not_run(model: Model) -> Iterable[Violation]:
 
 
 def _was_out_of_reach(model: Model, run: Run, since: float) -> bool:
-    begin = max(since, run.at - STRIKE_RECOVERY_SECONDS)
+    begin = since - STRIKE_RECOVERY_SECONDS
+    if model.may_be_forgotten(since, run.at):
+        return True
     interrupted = any(i.begin < run.at and i.end > begin for i in model.interruptions_of(run.process))
     return interrupted or bool(model.disturbances(run.process, begin, run.at))

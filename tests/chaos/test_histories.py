@@ -85,7 +85,7 @@ def test_a_violation_is_shown_with_the_events_around_it() -> None:
 
 
 def test_recovery_is_the_time_until_work_goes_on() -> None:
-    [recovery] = recoveries(bad_story().model())
+    [recovery] = recoveries(bad_story().note(0.5, "w1-1", "ready").model())
     assert recovery.what == "first start after: server killed"
     assert recovery.seconds == [1.0]
     story = Story().run(1, None, "a").fault(2, 2, "worker killed", "w0-1").run(4.5, 5, "a", on="w1-1", epoch=2)

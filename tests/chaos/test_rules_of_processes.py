@@ -89,6 +89,7 @@ def test_other_warnings_are_not_the_backstops() -> None:
 def test_a_task_that_only_the_sweep_finds_is_found() -> None:
     story = Story().note(5, "w0-1", "log", level="WARNING", text="sweeping: 1 task(s) were in no queue")
     assert_bad(processes.the_backstop_finds_nothing, story, "sweeping: 1 task(s)")
+    assert_good(processes.the_backstop_finds_nothing, story.fault(1, 2, "garbage", ""))
 
 
 def clean() -> Story:

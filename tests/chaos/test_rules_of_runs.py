@@ -86,6 +86,12 @@ def test_a_stale_run_that_goes_on_is_found() -> None:
     assert_bad(starts.runs_of_one_task_do_not_overlap, story, "at once, for 10.00 s")
 
 
+def test_a_worker_that_is_paused_again_before_it_could_notice_gets_more_time() -> None:
+    story = Story().run(4, 12, "a", how="cancelled").run(5, 8, "a", on="w1-1", epoch=2)
+    story.fault(1, 3.5, "network gone", "w0").fault(4.5, 11, "worker paused", "w0-1")
+    assert_good(starts.runs_of_one_task_do_not_overlap, story)
+
+
 def test_runs_without_a_fault_do_not_overlap_at_all() -> None:
     story = Story().run(1, 5, "a").run(4.9, 6, "a", on="w1-1", epoch=2)
     assert_bad(starts.runs_of_one_task_do_not_overlap, story, "at once")
@@ -204,11 +210,12 @@ def test_a_chain_that_stops_is_found_unless_the_server_was_away() -> None:
 
 
 def test_cron_times_that_have_come_are_good() -> None:
-    story = Story().run(3.1, 3.2, "c", "at_every_second", step=round((WALL + 3) * 1000))
+    story = Story().run(3.1, 3.2, "at_every_second", "at_every_second", step=round((WALL + 3) * 1000))
     assert_good(chains.a_cron_time_runs_once, story)
 
 
 @pytest.mark.parametrize(("ms", "text"), [(3500, "not a whole second"), (4000, "early")])
 def test_a_cron_time_that_is_wrong_is_found(ms: int, text: str) -> None:
-    story = Story().run(3.6, 3.7, "c", "at_every_second", step=round(WALL * 1000) + ms)
+    story = Story().run(1.1, 1.2, "at_every_second", "at_every_second", step=round(WALL * 1000) + 1000)
+    story.run(3.6, 3.7, "at_every_second", "at_every_second", epoch=2, step=round(WALL * 1000) + ms)
     assert_bad(chains.a_cron_time_runs_once, story, text)

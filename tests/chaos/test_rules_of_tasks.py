@@ -53,6 +53,26 @@ def test_an_innocent_task_may_not_be_buried() -> None:
     assert_bad(endings.an_innocent_task_is_never_buried, story, "a (plain) is buried")
 
 
+def unlucky(neighbour_until: float) -> Story:
+    """A task that is lost three times, the last time beside a neighbour that ends then."""
+    story = Story("w0-1", "w1-1", "w2-1").add(0, "a").record("a", "failed", buried=True)
+    for number in range(3):
+        worker = f"w{number}-1"
+        story.run(number * 10 + 1, None, "a", on=worker, epoch=number + 1)
+        story.fault(number * 10 + 5, number * 10 + 5, "worker killed", worker).exited(number * 10 + 5, worker, -9)
+    story.run(22, neighbour_until, "b", on="w2-1", epoch=9)
+    return story.note(91, "main", "buried", key="a")
+
+
+def test_a_task_that_was_alone_when_its_worker_was_lost_for_the_third_time_may_be_buried() -> None:
+    assert_good(endings.an_innocent_task_is_never_buried, unlucky(neighbour_until=24))
+    assert_good(endings.every_task_ends_as_it_should, unlucky(neighbour_until=24))
+
+
+def test_a_task_that_was_not_alone_may_not_be_buried() -> None:
+    assert_bad(endings.an_innocent_task_is_never_buried, unlucky(neighbour_until=26), "a (plain) is buried")
+
+
 def test_a_completed_task_has_run() -> None:
     story = Story().add(1, "a", "valued").run(2, 3, "a", "valued", epoch=7)
     story.record("a", function="valued", epoch=7, result="w0-1.7")

@@ -114,6 +114,10 @@ class DirectDelivery:
         self._worker = worker
 
     async def close(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Stops listening for the present id. The slot that is kept is free again."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._subscriptions.unlisten(self._ledger.keys.delivery_channel(worker), self._on_message)

@@ -123,6 +123,12 @@ class Fetcher(ClaimingService):
         self.unknown_deliveries.open(worker, worker_json)
         self._subscriptions.on_gap(self, self._expect_work)
 
+    def lose(self) -> None:
+        """The worker has lost its lease: other workers have the deliveries of its id, and those
+        that still arrive must not start. `move` follows."""
+        self._intake.worker = ""
+        self._direct_delivery.forget()
+
     async def move(self, worker: str) -> None:
         """Continues under a new id."""
         self._claims.worker = self._intake.worker = worker

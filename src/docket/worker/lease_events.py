@@ -45,6 +45,8 @@ class LeaseEvents:
         """Other workers have this worker's tasks: cancels every run and writes nothing."""
         runs = self._staff.runs
         logger.warning("worker %s lost its lease: %d running task(s) are given up", self._worker, len(runs))
+        # The new lease is there before all parts know the new id.
+        self._staff.fetcher.lose()
         runs.cancel_all(CancelReason.LEASE_LOST)
         self._staff.run_settler.forget_given_up()
 
