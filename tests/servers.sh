@@ -11,7 +11,7 @@ case $how in
 some)
   # docket's own engine has run everything already.
   kinds=${SERVERS:-redis-6.2 redis-7 cluster sentinel}
-  tests="tests/acceptance/test_docket_scheduling.py tests/acceptance/test_execution_results.py tests/limits/test_concurrency.py"
+  tests="tests/acceptance/test_docket_scheduling.py tests/acceptance/test_execution_states.py tests/limits/test_concurrency.py"
   ;;
 all)
   kinds=${SERVERS:-redis-6.2 redis-7 valkey-9 cluster sentinel}
