@@ -30,6 +30,8 @@ from docket import (
     Worker,
 )
 from docket.codec.keyring import Keyring
+from docket.worker.child_process import ChildProcess
+from docket.worker.children import Children
 from tests.running import run_with_defaults, worker_at_work
 from tests.spans import context_of
 from tests.waiting import WAIT_LIMIT, eventually, eventually_blocking, reaches
@@ -242,6 +244,26 @@ async def test_an_idle_child_that_dies_is_not_missed(docket: Docket) -> None:
         await eventually(lambda: not is_alive(pid), "the child is dead")
         _, other, _ = await (await docket.add(tasks.where)()).get_result(timeout=WAIT_LIMIT)
         assert other != pid
+
+
+async def test_a_run_whose_child_dies_before_it_begins_goes_to_another_child(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has not noticed the death yet when it sends the run."""
+    take, killed = Children.take, list[int]()
+
+    async def take_and_kill(children: Children, function_name: str) -> ChildProcess:
+        child = await take(children, function_name)
+        if not killed:
+            killed.append(child.pid)
+            os.kill(child.pid, signal.SIGKILL)
+        return child
+
+    monkeypatch.setattr(Children, "take", take_and_kill)
+    async with worker_at_work(docket, cpu_processes=1):
+        _, pid, _ = await (await docket.add(tasks.where)()).get_result(timeout=WAIT_LIMIT)
+        assert [pid] != killed
+        assert len(killed) == 1
 
 
 async def test_an_allocation_above_the_cap_is_a_memory_error(docket: Docket) -> None:

@@ -14,9 +14,6 @@ import time
 _PR_SET_PDEATHSIG = 1
 # Where the kernel does not end a child with its parent, the child looks for its parent this often.
 _CHECK_SECONDS = 0.5
-# ru_maxrss is in kibibytes on Linux, and in bytes on macOS.
-RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-_PAGE = resource.getpagesize()
 
 
 def end_with_parent(parent: int) -> None:
@@ -51,25 +48,3 @@ def limit_memory(size: int | None) -> None:
         soft = hard if soft == resource.RLIM_INFINITY else min(soft, hard)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def memory_in_use() -> int:
-    """The memory that this process holds, in bytes. Where the system does not say it, its peak."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
-
-
-def peak_memory() -> int:
-    """The most memory that this process has held. `ru_maxrss` is no good here: for a process that
-    was just started, it is the peak of its parent."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return memory_in_use()

@@ -23,6 +23,7 @@ class Kind(IntEnum):
     LOG = 5  # the attributes of a log record
     EXTEND = 6  # seconds
     DONE = 7  # the fields of a RunResult
+    BEGUN = 8  # The run begins now.
 
 
 def frame(kind: Kind, *fields: Any) -> bytes:

@@ -18,7 +18,8 @@ from docket.dependencies.current import needs_docket
 from docket.dependencies.shared_values import SharedValues
 from docket.docket import Docket
 
-from .limits import end_with_parent, memory_in_use, peak_memory
+from .limits import end_with_parent
+from .memory import memory_in_use, peak_memory
 from .messages import Kind, RunRequest
 from .pipe import Pipe, PipeHandler, WorkerGone
 from .run import ChildRun, Terminated
@@ -51,6 +52,7 @@ class Child:
                     # The function has ended in spite of the signal.
                     return
                 if kind == Kind.RUN:
+                    self.pipe.send(Kind.BEGUN)
                     result = ChildRun(self, RunRequest.of(*fields)).run()
                     result.memory, result.peak_memory = memory_in_use(), peak_memory()
                     self.pipe.send(Kind.DONE, result.as_fields())

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+from docket.child.memory import RSS_UNIT
 from docket.child.messages import FrameReader, Kind, RunRequest, RunResult, frame
 from docket.child.settings import ChildSettings
 from docket.errors import ProcessLost
@@ -24,11 +25,13 @@ TERMINATE_SECONDS = 2.0
 # How long an idle child may take to end when its worker closes the pipe.
 CLOSE_SECONDS = 1.0
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from docket.child.program import main; main({descriptor})"
-# Of `ru_maxrss`: kibibytes on Linux, bytes on macOS.
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 # Receives the messages that a child sends during a run.
 Receive = Callable[[Kind, list[Any]], None]
+
+
+class NeverBegan(ProcessLost):
+    """The process ended before it began the run, so another child may run it."""
 
 
 class ChildProcess:
@@ -40,6 +43,7 @@ class ChildProcess:
         self._is_ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._result: asyncio.Future[RunResult] | None = None
+        self._has_begun = False
         self._receive: Receive | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._killing: asyncio.Task[None] | None = None
@@ -98,7 +102,7 @@ class ChildProcess:
         """Waits for the end of the process, so that no zombie stays behind."""
         try:
             _, status, usage = os.wait4(process.pid, 0)
-            peak = usage.ru_maxrss * _RSS_UNIT
+            peak = usage.ru_maxrss * RSS_UNIT
         except ChildProcessError:
             status, peak = 0, 0
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -113,11 +117,11 @@ class ChildProcess:
             self._transport.close()
         self._ended.set_result(None)
 
-    def _lost(self, when: str) -> ProcessLost:
+    def _lost(self, when: str, kind: type[ProcessLost] = ProcessLost) -> ProcessLost:
         number = -self._status if self._status < 0 else None
         how = f"was killed by {_signal_name(number)}" if number is not None else f"ended with exit code {self._status}"
         text = f"the child process {self.pid} {how} {when}; it had used up to {show_size(self._peak)}"
-        return ProcessLost(text, number, None if number is not None else self._status, self._peak or None)
+        return kind(text, number, None if number is not None else self._status, self._peak or None)
 
     # Messages
 
@@ -131,6 +135,8 @@ class ChildProcess:
                 self._peak_at_start = self._peak = fields[0]
                 if not self._is_ready.done():
                     self._is_ready.set_result(None)
+            elif kind == Kind.BEGUN:
+                self._has_begun = True
             elif kind == Kind.DONE:
                 result = RunResult.of(*fields)
                 self._peak = max(self._peak, result.peak_memory)
@@ -142,9 +148,10 @@ class ChildProcess:
     # Runs
 
     async def run(self, request: RunRequest, receive: Receive) -> RunResult:
-        """Runs a task. Raises ProcessLost if the process ends before the function does. If the
-        caller is cancelled, the process ends first: the function does not go on."""
-        self._result, self._receive = self._loop.create_future(), receive
+        """Runs a task. Raises ProcessLost if the process ends before the function does, NeverBegan
+        if it ends before the function begins. If the caller is cancelled, the process ends first:
+        the function does not go on."""
+        self._result, self._receive, self._has_begun = self._loop.create_future(), receive, False
         self.runs += 1
         self.last_function = request.function_name
         self._send(Kind.RUN, request.as_fields())
@@ -152,6 +159,8 @@ class ChildProcess:
             await asyncio.wait([self._result, self._ended], return_when=asyncio.FIRST_COMPLETED)
             if self._result.done():
                 return self._result.result()
+            if not self._has_begun:
+                raise self._lost(f"before it ran {request.function_name}", NeverBegan)
             raise self._lost(f"while it ran {request.function_name}")
         except asyncio.CancelledError:
             self._receive = None

@@ -22,12 +22,16 @@ from docket.ledger import ProgressChange
 from docket.model.states import ExecutionState
 from docket.model.times import to_ms
 
+from .child_process import NeverBegan
 from .own_dependencies import check_conflicts
 
 if TYPE_CHECKING:
     from .worker import Worker
 
 logger: logging.Logger = logging.getLogger("docket.worker")
+
+# How many children are tried for a run, if each one dies before it begins the run.
+_CHILDREN_TRIED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,16 @@ class _ProcessCall:
         self._writing: asyncio.Task[None] | None = None
 
     async def call(self) -> Any:
+        """Calls the function in a child. An idle child may die at any moment, for instance by the
+        OOM killer: a run that it has not begun goes to another child."""
+        for _ in range(_CHILDREN_TRIED - 1):
+            try:
+                return await self._call_once()
+            except NeverBegan as error:
+                logger.warning("%s; another child process runs it", error, extra=self._worker.labels())
+        return await self._call_once()
+
+    async def _call_once(self) -> Any:
         """The time-out begins when a child is ready for the run."""
         children, execution = self._worker.staff.children, self._execution
         child = await children.take(execution.function_name)
