@@ -233,7 +233,8 @@ async def test_a_provider_that_says_it_is_for_event_loops_only_serves_a_worker_w
         def get_credentials(self) -> tuple[str, str]:
             raise NotImplementedError("use get_credentials_async")
 
-    server = harness.server(tcp=True)
+    # A server that keeps nothing on disk is a warning of its own.
+    server = harness.server("--appendonly", "yes", tcp=True)
     permit(server, "first")
     docket = await harness.docket(lease=1.0, credential_provider=Says())
     worker = await harness.worker(docket)

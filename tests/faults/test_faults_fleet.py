@@ -49,7 +49,7 @@ async def test_workers_that_come_and_go_leave_nothing_behind(harness: Harness) -
         families = {name.partition(":=")[0] for name in left}
         # What was lost, so that nobody comes back under its id; trimmed after a day.
         assert await redis.zcard(docket.key("lost")) <= 103
-    assert families <= {"stream", "front", "epoch", "lost", "sweep-cursor", "max-losses"}, families
+    assert families <= {"stream", "front", "epoch", "lost", "sweep-cursor", "max-losses", "secret"}, families
 
 
 async def has_only(docket: Docket, names: set[str]) -> bool:

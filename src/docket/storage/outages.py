@@ -12,13 +12,17 @@ from docket.errors import TRANSIENT, DocketError
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
+# A connection that died in an outage may be noticed a moment after the outage has ended. A failure
+# within this time is logged only if it lasts longer than that.
+ECHO_SECONDS = 1.0
+
 
 class Outages:
     """The services that cannot reach the server now. Threads may share this object.
 
     The first failure is logged as a warning, further ones at debug level. The outage ends when
     every service that failed has had an answer. The first answer also wakes the services that pause
-    before their next attempt.
+    before their next attempt. A short failure right after an outage belongs to that outage.
     """
 
     def __init__(self) -> None:
@@ -28,6 +32,9 @@ class Outages:
         self._failing: set[Any] = set()
         self._logged: set[type] = set()
         self._began_at = 0.0
+        # When the last outage that was logged has ended.
+        self._ended_at = float("-inf")
+        self._is_echo = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pausing: set[asyncio.Future[None]] = set()
 
@@ -41,21 +48,27 @@ class Outages:
         with self._lock:
             self._failing.clear()
             self._logged.clear()
+            self._ended_at = float("-inf")
 
     def failed(self, service: Any, activity: str, error: BaseException) -> None:
         """`service` is any object that identifies the
         service, `activity` is its name in the log."""
         with self._lock:
+            now = time.monotonic()
             if not self._failing:
-                self._began_at = time.monotonic()
+                self._is_echo = now - self._ended_at < ECHO_SECONDS
+                self._began_at = now
                 self.count += 1
             self._failing.add(service)
-            kind = type(self) if isinstance(error, TRANSIENT) else type(error)
-            is_news = kind not in self._logged
-            self._logged.add(kind)
+            is_transient = isinstance(error, TRANSIENT)
+            kind = type(self) if is_transient else type(error)
+            is_short = self._is_echo and now - self._began_at < ECHO_SECONDS
+            is_news = kind not in self._logged and not (is_transient and is_short)
+            if is_news:
+                self._logged.add(kind)
         if not is_news:
             logger.debug("%s: %s; trying again", activity, error)
-        elif isinstance(error, TRANSIENT):
+        elif is_transient:
             logger.warning("%s: %s; trying again until the server is back", activity, error)
         else:
             logger.error(
@@ -86,15 +99,18 @@ class Outages:
             self._pausing.discard(pausing)
 
     def _leave(self, service: Any) -> float | None:
-        """The length of the outage, if this service was the last one."""
+        """The length of the outage, if this service was the last one and the log has its beginning."""
         with self._lock:
             if service not in self._failing:
                 return None
             self._failing.discard(service)
             if self._failing:
                 return None
+            if not self._logged:
+                return None
             self._logged.clear()
-            return time.monotonic() - self._began_at
+            self._ended_at = time.monotonic()
+            return self._ended_at - self._began_at
 
     def _wake_all(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
