@@ -99,7 +99,8 @@ class Outages:
             self._pausing.discard(pausing)
 
     def _leave(self, service: Any) -> float | None:
-        """The length of the outage, if this service was the last one and the log has its beginning."""
+        """The length of the outage, if this service was
+        the last one and the log has its beginning."""
         with self._lock:
             if service not in self._failing:
                 return None
