@@ -1,5 +1,5 @@
 """The codecs that docket knows. To add a codec, add
-a module to this package and a line to `codec_named`."""
+a module to this package, and a line to `codec_named` and to `CODEC_IDS`."""
 
 from __future__ import annotations
 
