@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -40,8 +41,9 @@ async def test_a_delivery_that_comes_between_the_loss_of_a_lease_and_the_new_id_
 
         monkeypatch.setattr(staff.cancel_listener, "open", subscribe_slowly)
         async with docket.redis() as redis:
-            # In this order: an id that is in neither registers again.
-            await redis.zadd(docket.key("lost"), {old: 1})
+            # In this order: an id that is in neither registers again. Ids that were lost long ago
+            # are forgotten.
+            await redis.zadd(docket.key("lost"), {old: time.time() * 1000})
             await redis.zrem(docket.keys.leases, old)
         staff.registration.renew_now()
         await within(subscribing.wait())
