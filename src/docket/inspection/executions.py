@@ -43,6 +43,9 @@ class StoredExecution(Execution):
         self._decode()
         return self.__dict__[name]
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_DECODED]
+
     def _decode(self) -> None:
         args: tuple[Any, ...] = ()
         kwargs: dict[str, Any] = {}
