@@ -5,9 +5,8 @@ made the bytes, and opens it again.
 """
 
 from .codecs import Codec, codec_named
-from .envelope import open_envelope, seal
 from .error_texts import error_text
 from .keyring import Keyring
 from .payloads import Payloads
 
-__all__ = ["Codec", "Keyring", "Payloads", "codec_named", "error_text", "open_envelope", "seal"]
+__all__ = ["Codec", "Keyring", "Payloads", "codec_named", "error_text"]

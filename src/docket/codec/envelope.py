@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from docket.errors import Undecodable, UnknownVersion
 
@@ -43,16 +43,3 @@ def read_header(data: bytes, at: int) -> tuple[int, int]:
 def raise_newer(header: bytes) -> NoReturn:
     version, codec_id, flags = header
     raise UnknownVersion(f"payload of version {version}, codec {codec_id}, flags {flags}: written by a newer release")
-
-
-def seal(value: Any) -> bytes:
-    """A single pickled value in an envelope."""
-    return _PICKLE_HEADER + PICKLE.encode_result(None, value)
-
-
-def open_envelope(data: bytes) -> Any:
-    """Reads what `seal` wrote. Every failure raises Undecodable."""
-    codec_id, flags = read_header(data, 0)
-    if codec_id != PICKLE.id or flags != PLAIN:
-        raise_newer(data[:HEADER_SIZE])
-    return PICKLE.decode_result(None, data[HEADER_SIZE:])
