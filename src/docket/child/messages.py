@@ -90,9 +90,9 @@ class RunResult:
 
     # The sealed result. None if the function returned None, or failed.
     value: bytes | None = None
-    # The pickled exception, and its traceback as text.
+    # The pickled exception with its traceback, and the function that raised it.
     error: bytes | None = None
-    traceback: str = ""
+    place: str = ""
     # The pickled behaviours that the body has changed, by parameter, and the next run that it has
     # scheduled.
     behaviours: bytes | None = None

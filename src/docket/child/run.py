@@ -8,7 +8,6 @@ import inspect
 import pickle
 import signal
 import time
-import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from contextvars import copy_context
@@ -16,8 +15,8 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from docket.codec import error_text
 from docket.codec.codecs import PICKLE
+from docket.codec.tracebacks import failure_place
 from docket.dependencies import CompletionHandler, FailureHandler, Plan, Resolved, Timeout, plan_for, resolve
 from docket.dependencies.plan import in_child
 from docket.execution import Execution
@@ -77,7 +76,7 @@ class ChildRun:
             raise
         except BaseException as error:
             limit_memory(None)
-            result = RunResult(error=PICKLE.encode_error(error, None), traceback=_shown(error))
+            result = RunResult(error=PICKLE.encode_error(error, None), place=failure_place(error))
         limit_memory(None)
         result.behaviours = self._changed_behaviours()
         return result
@@ -243,10 +242,3 @@ def _differs(behaviour: Any, before: dict[str, Any]) -> bool:
     """By identity: the values may be the task's arguments, which need not be comparable."""
     now = cast("dict[str, Any]", vars(behaviour))
     return now.keys() != before.keys() or any(value is not before[name] for name, value in now.items())
-
-
-def _shown(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException:
-        return error_text(error)

@@ -33,10 +33,17 @@ class Codec(Protocol):
 
     def encode_error(self, error: BaseException, most: int | None) -> bytes:
         """The exception itself if it can be stored in `most` bytes, otherwise a TaskFailed with its
-        text. Does not fail."""
+        text; and its traceback, if there is space for it. Does not fail."""
         ...
 
-    def decode_error(self, body: bytes) -> Exception: ...
+    def decode_error(self, body: bytes) -> Exception:
+        """The exception, with its traceback as a note."""
+        ...
+
+    def read_traceback(self, body: bytes) -> str | None:
+        """The traceback of an encoded exception, or None. Decodes nothing else, and does not
+        fail."""
+        ...
 
 
 PICKLE: Codec = PickleCodec()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
-import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -15,9 +15,10 @@ from docket.errors import DocketError, MissingPackage, TaskFailed, Undecodable, 
 
 from .error_texts import LONGEST_TEXT, as_ordinary, error_text
 from .json_types import CallTypes, Json
+from .remote_tracebacks import add_traceback
+from .tracebacks import traceback_text
 
 Function = Callable[..., Any]
-_LONGEST_TRACEBACK = 8_000
 _SEQUENCES = (list, tuple)
 _OWN = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, DocketError)]
 
@@ -118,7 +119,9 @@ class JsonCodec:
         arguments = self._plain_arguments(named)
         if arguments is not None:
             stored["args"] = arguments
-        stored["traceback"] = _traceback(error)
+        shown = traceback_text(error)
+        if shown is not None:
+            stored["traceback"] = shown
         body = self._json.encode(stored)
         if most is not None and len(body) > most:
             body = self._json.encode({"type": stored["type"], "text": stored["text"]})
@@ -141,10 +144,15 @@ class JsonCodec:
             raise Undecodable(f"payload is not an exception: {error}"[:500]) from None
         raised = self._rebuilt(name, arguments) or TaskFailed(f"{name.rpartition('.')[2]}: {text}"[:LONGEST_TEXT])
         if isinstance(raised, TaskFailed):
-            raised.type_name, raised.traceback = name, str(shown) if shown else None
-        if shown:
-            raised.add_note(f"In the worker:\n{shown}")
+            raised.type_name = name
+        add_traceback(raised, str(shown) if shown else None)
         return raised
+
+    def read_traceback(self, body: bytes) -> str | None:
+        with contextlib.suppress(Exception):
+            shown = self._json.decode_plain(body).get("traceback")
+            return str(shown) if shown else None
+        return None
 
     def _rebuilt(self, name: str, arguments: Any) -> Exception | None:
         """An exception of a registered type, with its arguments."""
@@ -181,12 +189,5 @@ def _type_name(type: type) -> str:
 def _text(error: Exception) -> str:
     try:
         return str(error)
-    except BaseException:
-        return error_text(error)
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
     except BaseException:
         return error_text(error)

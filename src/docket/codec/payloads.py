@@ -139,7 +139,8 @@ class Payloads:
     def seal_error(
         self, key: str, epoch: int, state: ExecutionState, error: BaseException, most: int | None = None
     ) -> bytes:
-        """The exception itself if it can be stored in `most` bytes, otherwise its text."""
+        """The exception itself if it can be stored in `most` bytes, otherwise its text; and its
+        traceback, if there is space for it."""
         body = self.codec.encode_error(error, most)
         if self._sealer is None:
             return self._header + body
@@ -149,6 +150,12 @@ class Payloads:
         """Raises Undecodable."""
         codec, body = self._open(ENDING, ending_address(key, epoch, state, ERROR), data)
         return codec.decode_error(body)
+
+    def open_traceback(self, key: str, epoch: int, state: ExecutionState, data: bytes) -> str | None:
+        """The traceback of a sealed exception, or None if it has none. The exception is not
+        decoded, so this is safe for observers. Raises Undecodable."""
+        codec, body = self._open(ENDING, ending_address(key, epoch, state, ERROR), data)
+        return codec.read_traceback(body)
 
     def result_body(self, key: str, epoch: int, state: ExecutionState, data: bytes, *, is_error: bool) -> bytes:
         """The codec's bytes of a result or an exception, for clients that do not know envelopes."""

@@ -13,6 +13,8 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 from docket.errors import TaskFailed, Undecodable, Unserializable
 
 from .error_texts import LONGEST_TEXT, as_ordinary, as_task_failed, error_text
+from .remote_tracebacks import add_traceback, append_traceback, split_traceback
+from .tracebacks import traceback_text
 
 _loads = pickle.loads
 _dumps = pickle.dumps
@@ -62,6 +64,14 @@ class PickleCodec:
         return _decode(body)
 
     def encode_error(self, error: BaseException, most: int | None) -> bytes:
+        shown = traceback_text(error)
+        body = self._encode_exception(error, most)
+        if shown is None:
+            return body
+        whole = append_traceback(body, shown)
+        return whole if most is None or len(whole) <= most else body
+
+    def _encode_exception(self, error: BaseException, most: int | None) -> bytes:
         if not isinstance(error, Exception):
             return _encode(as_ordinary(error))
         try:
@@ -74,10 +84,22 @@ class PickleCodec:
         return _encode(as_task_failed(error))
 
     def decode_error(self, body: bytes) -> Exception:
-        error = _decode(body)
-        if isinstance(error, Exception):
-            return error
-        return as_ordinary(error) if isinstance(error, BaseException) else TaskFailed(repr(error)[:LONGEST_TEXT])
+        body, shown = split_traceback(body)
+        try:
+            error = _decode(body)
+        except Undecodable as problem:
+            if shown is None:
+                raise
+            # For instance, this process does not have the class.
+            error = TaskFailed(str(problem))
+        if not isinstance(error, Exception):
+            is_error = isinstance(error, BaseException)
+            error = as_ordinary(error) if is_error else TaskFailed(repr(error)[:LONGEST_TEXT])
+        add_traceback(error, shown)
+        return error
+
+    def read_traceback(self, body: bytes) -> str | None:
+        return split_traceback(body)[1]
 
 
 def _encode(value: Any) -> bytes:

@@ -31,6 +31,7 @@ _FIXED = (
     "worker-tasks:=",
     "task-workers:=",
     "runs:=",
+    "failed-attempts:=",
     "front",
     "lease-lengths",
     "fleet",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from docket.child.messages import Kind, RunRequest, RunResult
 from docket.codec.codecs import PICKLE
+from docket.codec.remote_tracebacks import RemoteTraceback, split_traceback
 from docket.dependencies import Plan, Process, Resolved, Timeout, resolve, resolve_immediately
 from docket.errors import DocketError, ProcessLost
 from docket.execution import Execution
@@ -39,13 +40,6 @@ class SealedResult:
     """A result that the child has sealed."""
 
     data: bytes
-
-
-class RemoteTraceback(Exception):
-    """The traceback of an exception in a child. It shows as the cause of the exception."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 async def call_in_child(worker: Worker, execution: Execution, resolved: Resolved, plan: Plan) -> Any:
@@ -174,8 +168,8 @@ class _ProcessCall:
             if next_run is not None:
                 self._execution.next_run = next_run
         if result.error is not None:
-            error = PICKLE.decode_error(result.error)
-            raise error from RemoteTraceback(result.traceback)
+            body, shown = split_traceback(result.error)
+            raise PICKLE.decode_error(body) from RemoteTraceback(shown or "", result.place)
         if result.value is None:
             return None
         if self._needs_value():
