@@ -63,8 +63,8 @@ class Prefect:
 
 
 def unexplained_tracebacks(text: str) -> list[str]:
-    """The tracebacks in a log, without those of Prefect's SQLite: several of Prefect's services write
-    to one file, and on a busy machine the file is locked for longer than they wait."""
+    """The tracebacks in a log, without those of Prefect's SQLite: several of Prefect's services
+    write to one file, and on a busy machine the file is locked for longer than they wait."""
     _, *tracebacks = text.split("Traceback (most recent call last):")
     return [
         traceback
