@@ -73,11 +73,13 @@ if TYPE_CHECKING:
         check_cancelled,
         run_async,
     )
+    from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.strikelist import StrikeList
     from docket.worker import Worker
 
 __all__ = [
     "Agenda",
+    "BlockingLimit",
     "CallArgument",
     "ConcurrencyLimit",
     "Cooldown",
@@ -111,12 +113,15 @@ __all__ = [
     "ProcessLost",
     "Progress",
     "RateLimit",
+    "Reason",
+    "ReasonCode",
     "ResultExpired",
     "Retry",
     "ServerFull",
     "ServerUnreachable",
     "ServerUnsuitable",
     "Shared",
+    "SlotHolder",
     "StrikeList",
     "TaskArgument",
     "TaskCall",
@@ -155,6 +160,7 @@ _HOMES = {
     "StrikeList": "strikelist",
     "TaskCall": "execution",
     "Worker": "worker",
+    **dict.fromkeys(("BlockingLimit", "Reason", "ReasonCode", "SlotHolder"), "inspection.reasons"),
     "check_cancelled": "execution",
     "run_async": "execution",
     **dict.fromkeys(

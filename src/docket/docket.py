@@ -14,15 +14,14 @@ from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, Tas
 from docket.execution.execution import new_execution
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
-from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo, read_workers, take_snapshot
+from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
 from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
 from docket.ledger import ProgressChange, Unwritten
-from docket.lifetime import DocketLifetime
 from docket.model.task_keys import new_key
+from docket.operations import DocketOperations
 from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
-from docket.registry import TaskCollection, name_of
+from docket.registry import TaskCollection
 from docket.spans import batch_span, request_span, task_span
-from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,7 +31,7 @@ Batch = int | None
 __all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
 
 
-class Docket(DocketLifetime, PydocketKeys):
+class Docket(DocketOperations, PydocketKeys):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
@@ -61,9 +60,6 @@ class Docket(DocketLifetime, PydocketKeys):
     @property
     def tasks(self) -> dict[str, TaskFunction]:
         return self.registry.tasks
-
-    def labels(self) -> dict[str, str]:
-        return {"docket.name": self.name}
 
     def now(self) -> datetime:
         return self.server.clock.now()
@@ -221,57 +217,7 @@ class Docket(DocketLifetime, PydocketKeys):
         TASKS_CANCELLED.add(removed, self.labels())
         return removed
 
-    # Strikes
-
-    async def strike(
-        self,
-        function: TaskFunction | str | None = None,
-        parameter: str | None = None,
-        operator: Operator | LiteralOperator = "==",
-        value: Any = None,
-    ) -> None:
-        """Blocks tasks by function, by the value of a parameter, or by both, before they are
-        scheduled and before they run.
-
-        Returns when the server has stored the strike and this process applies it; other processes
-        apply it within milliseconds. A task that runs already goes on. Raises ValueError if neither
-        a function nor a parameter is given, if the operator is unknown or if the value of `between`
-        is not a pair, and Unserializable if the value cannot be stored.
-        """
-        await self._instruct(Strike(_name_or_none(function), parameter, Operator.read(operator), value))
-
-    async def restore(
-        self,
-        function: TaskFunction | str | None = None,
-        parameter: str | None = None,
-        operator: Operator | LiteralOperator = "==",
-        value: Any = None,
-    ) -> None:
-        """Removes the strike with equal arguments. Without such a strike, nothing happens."""
-        await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
-
-    async def _instruct(self, instruction: StrikeInstruction) -> None:
-        with request_span(self, instruction.direction, instruction.labels()):
-            await self.strike_list.send_instruction(instruction)
-
-    async def wait_for_strikes_loaded(self) -> None:
-        """Returns when this process applies every strike that was in force when the docket was
-        opened."""
-        await self.strike_list.wait_for_strikes_loaded()
-
     # Queries
-
-    async def snapshot(self) -> DocketSnapshot:
-        """All waiting and running tasks, and the workers."""
-        return await take_snapshot(self)
-
-    async def workers(self) -> list[WorkerInfo]:
-        """The live workers."""
-        return await read_workers(self.ledger)
-
-    async def task_workers(self, task_name: str) -> list[WorkerInfo]:
-        """The live workers that know a task function."""
-        return await read_workers(self.ledger, task_name)
 
     def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event."""
@@ -280,7 +226,3 @@ class Docket(DocketLifetime, PydocketKeys):
     async def write_progress(self, change: ProgressChange) -> bytes | Unwritten:
         """The progress of the task after the change, as JSON, or why it was not changed."""
         return await self._progress_batcher.submit(change)
-
-
-def _name_or_none(function: TaskFunction | str | None) -> str | None:
-    return function if function is None or isinstance(function, str) else name_of(function)

@@ -35,6 +35,7 @@ CONTRACT = {
     "clear": "--docket --url",
     "acl": "--docket --url --role",
     "snapshot": "--docket --url --stats",
+    "why": "--docket --url --json",
     "watch": "--docket --url -d -u",
     "workers ls": "--docket --url",
     "workers for-task": "--docket --url",

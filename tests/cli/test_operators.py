@@ -55,6 +55,20 @@ def test_a_task_is_added_seen_and_cleared(any_url: str, docket_command: Command)
     assert snapshot(docket_command, any_url)["counts"]["scheduled"] == 0
 
 
+def test_why_a_task_does_not_run(any_url: str, docket_command: Command) -> None:
+    add_later(any_url, 1)
+    told = docket_command("why", "trace-0", "--url", any_url)
+    assert told.exit_code == 0
+    first, second = told.stdout.splitlines()
+    assert first.startswith("The task is not due yet: it is due in ")
+    assert second == "Also: No worker of this docket is alive."
+    reason = json.loads(docket_command("why", "trace-0", "--url", any_url, "--json").stdout)
+    assert (reason["code"], reason["state"], reason["function"]) == ("not_due", "scheduled", "trace")
+    assert [other["code"] for other in reason["also"]] == ["no_worker"]
+    unknown = docket_command("why", "nothing", "--url", any_url)
+    assert (unknown.exit_code, "never heard of task 'nothing'" in unknown.stdout) == (0, True)
+
+
 def test_a_strike_blocks_until_it_is_lifted(any_url: str, docket_command: Command) -> None:
     where = ("--url", any_url)
     assert docket_command("strike", "trace", *where).stdout == "Struck: trace(...) on docket 'docket'\n"

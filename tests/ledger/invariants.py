@@ -33,7 +33,7 @@ SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
-_WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce"}
+_WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"delay"}
 _STAYS = {
     "streams",
     "finished",

@@ -11,6 +11,7 @@ import pytest
 
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
+from docket.ledger.facts import read_facts
 from docket.ledger.limits import Limits
 from docket.ledger.queries import Query, count_by_function, find
 from docket.ledger.unknown_functions import fail_unknown
@@ -257,6 +258,15 @@ async def _(ledger_client: LedgerClient) -> bytes:
     assert (row.key, row.state) == ("k", ExecutionState.QUEUED)
     assert (await find(ledger_client.ledger, Query(state=ExecutionState.SCHEDULED))).rows == []
     assert (await count_by_function(ledger_client.ledger))["f"].queued == 1
+    return record
+
+
+@situation("why")
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await add_and_move_away(ledger_client)
+    facts = await read_facts(ledger_client.ledger, "k")
+    assert facts.task is not None
+    assert facts.task.location == FOREIGN_PLACE
     return record
 
 

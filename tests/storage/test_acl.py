@@ -22,6 +22,7 @@ from docket import (
     Perpetual,
     Progress,
     RateLimit,
+    ReasonCode,
     Retry,
     Worker,
 )
@@ -196,6 +197,7 @@ async def test_an_observer_sees_everything_and_changes_nothing(server: ServerPro
         Worker(docket) as worker,
     ):
         done = await docket.add(large)(LARGE)
+        assert (await observer.why(done.key)).code is ReasonCode.NO_WORKER
         await docket.add(double, datetime.now(UTC) + timedelta(hours=1), key="later")(1)
         view = Observer(observer)
         async with view.listening(), running(worker):

@@ -22,6 +22,7 @@ COMMANDS = {
     "top": CommandEntry(
         "docket.cli.top:app", "Watch a docket live: waiting and running tasks, rates, failures.", OPERATE
     ),
+    "why": CommandEntry("docket.cli.why:app", "Say why a task does not run.", OPERATE),
     "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
     "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),
     "strike": CommandEntry(

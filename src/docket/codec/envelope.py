@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from docket.errors import Undecodable, UnknownVersion
 
-from .codecs import PICKLE
+from .codecs import CODEC_IDS, PICKLE
 
 VERSION = 1
 HEADER_SIZE = 3  # version, codec, flags
@@ -38,6 +38,12 @@ def read_header(data: bytes, at: int) -> tuple[int, int]:
     if version != VERSION or flags > ENCRYPTED:
         raise_newer(found)
     return codec_id, flags
+
+
+def is_newer(header: bytes) -> bool:
+    """Whether this header of an envelope is one that only a newer release writes."""
+    version, codec_id, flags = header
+    return version != VERSION or flags > ENCRYPTED or codec_id not in CODEC_IDS.values()
 
 
 def raise_newer(header: bytes) -> NoReturn:

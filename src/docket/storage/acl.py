@@ -31,7 +31,7 @@ class Role(enum.Enum):
 # Scripts that only read. What they would write is not necessary: an observer may not.
 _READING = (
     *("count", "count_by_function", "count_foreign", "follow_strikes", "get", "list_finished"),
-    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "unknown_functions"),
+    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "unknown_functions", "why"),
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (

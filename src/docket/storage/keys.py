@@ -53,6 +53,7 @@ _FIXED = (
     "rate-waiters:=",
     "cooldown:=",
     "debounce:=",
+    "delay:=",
     "leads:=",
     "strike-rules",
     "secret",

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from docket.dependencies import argument_check
 from docket.docket import Docket as AsyncDocket
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.pending_call import check_when_and_key
 from docket.strikelist import LiteralOperator, Operator
@@ -190,6 +191,11 @@ class Docket:
         here."""
         found = self._producer.run(lambda docket: docket.get_execution(key))
         return None if found is None else Execution(self._producer, FoundExecution.of(found))
+
+    def why(self, key: str) -> Reason:
+        """Why the task of that key is not running, as data and as one sentence. For a task that
+        runs or has ended it says that; an unknown key is not an error."""
+        return self._producer.run(lambda docket: docket.why(key))
 
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event until it has ended."""

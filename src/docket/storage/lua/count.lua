@@ -3,7 +3,7 @@
 -- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, limit
 --   slots in use, id of the oldest ready entry or false, tasks that wait for a worker that knows
 --   their function.
--- uses: keys
+-- uses: keys, placement
 local slots = 0
 for i, limit in ipairs(call('HKEYS', LIMITS)) do
   if i > 1000 then break end
@@ -12,17 +12,9 @@ end
 
 -- The oldest waiting entry is the first one after the last delivered one.
 local function oldest_waiting()
-  local groups = redis.pcall('XINFO', 'GROUPS', STREAM)
-  if type(groups) ~= 'table' or groups.err then return false end
-  for _, g in ipairs(groups) do
-    local fields = {}
-    for i = 1, #g, 2 do fields[g[i]] = g[i + 1] end
-    if fields['name'] == GROUP then
-      local next_entry = call('XRANGE', STREAM, '(' .. fields['last-delivered-id'], '+', 'COUNT', 1)[1]
-      return next_entry and next_entry[1] or false
-    end
-  end
-  return false
+  local last = last_delivered(STREAM)
+  local next_entry = last and call('XRANGE', STREAM, '(' .. last, '+', 'COUNT', 1)[1]
+  return next_entry and next_entry[1] or false
 end
 
 local unknown = 0

@@ -12,28 +12,15 @@ call('HSET', SWEEP_CURSOR, 'at', string.format('%.0f', now), 'cursor', page[1])
 local repaired = 0
 call('ZREMRANGEBYSCORE', MANUAL_LEASES, '-inf', (real_ms()))
 
-local function delivered_up_to(stream)
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  if type(groups) ~= 'table' or groups.err then return nil end
-  for _, g in ipairs(groups) do
-    local fields = {}
-    for i = 1, #g, 2 do fields[g[i]] = g[i + 1] end
-    if fields['name'] == GROUP then
-      local ms, seq = string.match(fields['last-delivered-id'], '^(%d+)-(%d+)$')
-      return {tonumber(ms), tonumber(seq)}
-    end
-  end
-end
-local last_delivered = {}
+local last_ids = {}
 
 -- A worker can reach an entry that exists and is either undelivered or pending with a consumer.
 local function is_entry_reachable(task)
   local stream, id = stream_of_task(task), entry_id(task)
   if not id or #call('XRANGE', stream, id, id) == 0 then return false end
-  last_delivered[stream] = last_delivered[stream] or delivered_up_to(stream)
-  local delivered = last_delivered[stream]
-  if not delivered then return true end
-  if task.entry_ms > delivered[1] or (task.entry_ms == delivered[1] and task.entry_seq > delivered[2]) then return true end
+  last_ids[stream] = last_ids[stream] or last_delivered(stream)
+  local last = last_ids[stream]
+  if not last or is_after(task, last) then return true end
   return #call('XPENDING', stream, GROUP, id, id, 1) > 0
 end
 

@@ -67,6 +67,13 @@ local function give_back(taken, epoch, comes_back)
   end
 end
 
+-- Notes which limit delayed a task, for `why`. The note counts while the task is due at `at`, and
+-- expires by itself. `most` and `ms` are numbers of the limit.
+local function note_delay(key, kind, at, most, ms, limit)
+  local ttl = math.max(math.ceil(at - server_ms()), 0) + 60000
+  call('SET', DELAYS .. segment(key), string.format('%s %.0f %.0f %.0f ', kind, at, most, ms) .. limit, 'PX', ttl)
+end
+
 -- Ends the run and schedules the task for `due`. If a cancel was requested, ends the task instead.
 local function delay_run(key, run, task, bytes, due, ttl, taken)
   end_run(key, run, false)

@@ -15,6 +15,24 @@ local function pending_of(worker, stream, most)
   return pending
 end
 
+-- The id of the last entry of a stream that was delivered; nil if the group does not exist.
+local function last_delivered(stream)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  if type(groups) ~= 'table' or groups.err then return nil end
+  for _, group in ipairs(groups) do
+    local fields = {}
+    for i = 1, #group, 2 do fields[group[i]] = group[i + 1] end
+    if fields['name'] == GROUP then return fields['last-delivered-id'] end
+  end
+end
+
+-- Whether the entry of a task comes after the entry with that id.
+local function is_after(task, id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  ms, seq = tonumber(ms), tonumber(seq)
+  return task.entry_ms > ms or (task.entry_ms == ms and task.entry_seq > seq)
+end
+
 local function to_stream(key, task)
   task.location = IN_STREAM
   set_entry(task, call('XADD', STREAM, '*', 'k', key))

@@ -1,0 +1,124 @@
+"""Why a task is not running: a code, one sentence, and the facts behind it (docs/design/why.md)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from docket.model.states import ExecutionState
+
+
+class ReasonCode(enum.StrEnum):
+    """What keeps a task from running, or what became of it."""
+
+    RUNNING = "running"
+    WORKER_SILENT = "worker_silent"
+    UNREADABLE = "unreadable"
+    NEWER_RELEASE = "newer_release"
+    STRUCK = "struck"
+    LIMIT_FULL = "limit_full"
+    SUSPECT = "suspect"
+    RATE_LIMITED = "rate_limited"
+    DEBOUNCED = "debounced"
+    RETRY_PENDING = "retry_pending"
+    NOT_DUE = "not_due"
+    NO_WORKER = "no_worker"
+    FUNCTION_UNKNOWN = "function_unknown"
+    FUNCTION_BUSY = "function_busy"
+    STAGING = "staging"
+    DELIVERED = "delivered"
+    UNREACHABLE = "unreachable"
+    READY = "ready"
+    MAY_BE_STRUCK = "may_be_struck"
+    DEAD_LETTER = "dead_letter"
+    FINISHED = "finished"
+    CHAIN_CANCELLED = "chain_cancelled"
+    NEVER_HEARD_OF = "never_heard_of"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotHolder:
+    """Who holds a slot of a limit: the task, its worker, and since when. A slot that is reserved
+    for a task has no worker; a run that was not found has no key."""
+
+    key: str | None
+    worker: str | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockingLimit:
+    """The limit that keeps a task waiting.
+
+    `parameter` or `function` is what it counts. `most` is its number
+    of slots, or of runs within `per`. `in_use`, `holders` and
+    `waiters` are for concurrency limits; at most 20 holders are named.
+    """
+
+    name: str
+    parameter: str | None
+    function: str | None
+    most: int
+    per: timedelta | None = None
+    in_use: int | None = None
+    waiters: int | None = None
+    holders: tuple[SlotHolder, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Why a task is not running, as data and as one sentence.
+
+    A fact that does not belong to the code is None. `also` has the other causes: a task may be due
+    tomorrow while no worker is alive.
+    """
+
+    code: ReasonCode
+    sentence: str
+    key: str
+    # When this was true, by the server's clock.
+    taken: datetime
+    state: ExecutionState | None = None
+    function: str | None = None
+    attempt: int | None = None
+    # When the task is, or was, ready to run.
+    due: datetime | None = None
+    # Since when it has been so.
+    since: datetime | None = None
+    # How long the task still waits for this cause, if that is known.
+    wait: timedelta | None = None
+    # How many tasks come before this one. If `before_is_exact` is False there are more.
+    before: int | None = None
+    before_is_exact: bool | None = None
+    worker: str | None = None
+    # The live workers that take tasks, and how many of them know the function.
+    workers: int | None = None
+    workers_that_know: int | None = None
+    losses: int | None = None
+    limit: BlockingLimit | None = None
+    # The strike that matches.
+    rule: str | None = None
+    error: str | None = None
+    also: tuple[Reason, ...] = ()
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def as_json(self) -> dict[str, Any]:
+        """The reason for programs: plain values, times in ISO 8601, durations in seconds. All
+        fields are always there."""
+        return cast(dict[str, Any], _plain(self))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast(tuple[Any, ...], value)]
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,173 @@
+"""The facts about one task at one moment, from which docket finds why the task does not run
+(docs/design/why.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished, read_run, read_task
+
+from .ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The note of a limit that delayed a task until `at_ms`: at most `most` runs within `ms`."""
+
+    kind: str
+    at_ms: float
+    most: int
+    ms: int
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a slot of a limit. A run that was not found has no key and no worker; a slot that
+    is reserved for a task has no epoch."""
+
+    key: str
+    worker: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FullLimit:
+    """The concurrency limit that a task waits for.
+    `rank` is its place among the waiters, from 0."""
+
+    name: str
+    most: int
+    in_use: int
+    waiters: int
+    rank: int | None
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectFacts:
+    """Which worker has reserved a suspect, and how large its group was when it was formed."""
+
+    reserved_by: str | None
+    group_size: int
+    was_met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnclaimedDelivery:
+    """The worker that has received the task and has not claimed it."""
+
+    worker: str
+    idle_ms: int
+    is_alive: bool
+
+
+@dataclass(slots=True)
+class TaskFacts:
+    """What the server knows about one task. A fact that does not apply is None."""
+
+    now_ms: float
+    task: TaskRecord | None
+    run: RunRecord | None
+    # The bytes, because they may not be a finished record.
+    finished: bytes | None
+    facts: dict[str, Any]
+
+    def number(self, name: str) -> int:
+        return int(self.facts.get(name) or 0)
+
+    def time_ms(self, name: str) -> float | None:
+        found = self.facts.get(name)
+        return None if not found else float(found)
+
+    def text(self, name: str) -> str | None:
+        found = self.facts.get(name)
+        return None if found is None else bytes_text(found)
+
+    @property
+    def envelope(self) -> bytes:
+        """The header of the envelope of the call; fewer than 3 bytes if the call is missing."""
+        return self.facts.get("envelope") or b""
+
+    @property
+    def is_broken(self) -> bool:
+        return "is_broken" in self.facts
+
+    @property
+    def has_position(self) -> bool:
+        """Whether the entry of a ready task waits to be delivered."""
+        return "before" in self.facts
+
+    @property
+    def chain_cancelled_ms(self) -> float | None:
+        return self.time_ms("automatic") or None
+
+    @property
+    def delay(self) -> Delay | None:
+        """The note of the limit that delayed the task, if the task is still due at that time."""
+        note = self.facts.get("delay")
+        fields = bytes_text(note).split(" ", 4) if note else []
+        if len(fields) != 5 or not all(field.lstrip("-").isdigit() for field in fields[1:4]):
+            return None
+        kind, at_ms, most, ms, key = fields
+        if float(at_ms) != self.time_ms("at"):
+            return None
+        return Delay(kind, float(at_ms), int(most), int(ms), key.rpartition(":=")[2])
+
+    @property
+    def limit(self) -> FullLimit | None:
+        found = self.facts.get("limit")
+        if not found:
+            return None
+        name, most, in_use, waiters, rank, holders = found
+        named = tuple(Holder(bytes_text(key), bytes_text(worker), _number(epoch)) for key, worker, epoch in holders)
+        return FullLimit(bytes_text(name), most, in_use, waiters, rank, named)
+
+    @property
+    def suspect(self) -> SuspectFacts | None:
+        found = self.facts.get("suspect")
+        if not found:
+            return None
+        met, group_size = found
+        return SuspectFacts(bytes_text(met.partition(b" ")[2]) or None, group_size, bool(met))
+
+    @property
+    def delivery(self) -> UnclaimedDelivery | None:
+        found = self.facts.get("delivery")
+        if not found:
+            return None
+        worker, idle_ms, is_alive = found
+        return UnclaimedDelivery(bytes_text(worker), idle_ms, bool(is_alive))
+
+    @property
+    def last_worker(self) -> tuple[str, float] | None:
+        """The worker that was gone last, and when."""
+        found = self.facts.get("gone")
+        return (bytes_text(found[0]), float(found[1])) if found else None
+
+    @property
+    def letter_ms(self) -> float | None:
+        """When the key got a dead letter."""
+        found = self.facts.get("letter")
+        return float(found[0]) if found else None
+
+    def read_finished(self) -> FinishedRecord | None:
+        """The finished record, or that of the dead letter. Raises Undecodable."""
+        letter = self.facts.get("letter")
+        data = self.finished or (letter[1] if letter else None)
+        return read_finished(data) if data else None
+
+
+def _number(data: bytes) -> int:
+    return int(data) if data.isdigit() else 0
+
+
+async def read_facts(ledger: Ledger, key: str) -> TaskFacts:
+    """Reads all facts about a task in one request."""
+    now_ms, task, run, finished, *pairs = await ledger.ask("why", (text_bytes(key),))
+    facts = {bytes_text(pairs[i]): pairs[i + 1] for i in range(0, len(pairs), 2)}
+    return TaskFacts(
+        now_ms, read_task(task) if task is not None else None, read_run(run) if run else None, finished, facts
+    )

@@ -1,0 +1,89 @@
+"""What operators do with a docket: strikes, and questions about tasks and workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from docket.execution import TaskFunction
+from docket.inspection.reasons import Reason
+from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
+from docket.inspection.why import find_reason
+from docket.lifetime import DocketLifetime
+from docket.registry import name_of
+from docket.spans import request_span
+from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+class DocketOperations(DocketLifetime):
+    """The part of a docket that operators use. `Docket` adds the verbs of producers."""
+
+    @property
+    def _itself(self) -> Docket:
+        return cast("Docket", self)
+
+    def labels(self) -> dict[str, str]:
+        return {"docket.name": self.name}
+
+    # Strikes
+
+    async def strike(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Blocks tasks by function, by the value of a parameter, or by both, before they are
+        scheduled and before they run.
+
+        Returns when the server has stored the strike and this process applies it; other processes
+        apply it within milliseconds. A task that runs already goes on. Raises ValueError if neither
+        a function nor a parameter is given, if the operator is unknown or if the value of `between`
+        is not a pair, and Unserializable if the value cannot be stored.
+        """
+        await self._instruct(Strike(_name_or_none(function), parameter, Operator.read(operator), value))
+
+    async def restore(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Removes the strike with equal arguments. Without such a strike, nothing happens."""
+        await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
+
+    async def _instruct(self, instruction: StrikeInstruction) -> None:
+        with request_span(self._itself, instruction.direction, instruction.labels()):
+            await self.strike_list.send_instruction(instruction)
+
+    async def wait_for_strikes_loaded(self) -> None:
+        """Returns when this process applies every strike that was in force when the docket was
+        opened."""
+        await self.strike_list.wait_for_strikes_loaded()
+
+    # Queries
+
+    async def snapshot(self) -> DocketSnapshot:
+        """All waiting and running tasks, and the workers."""
+        return await take_snapshot(self._itself)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The live workers."""
+        return await read_workers(self.ledger)
+
+    async def task_workers(self, task_name: str) -> list[WorkerInfo]:
+        """The live workers that know a task function."""
+        return await read_workers(self.ledger, task_name)
+
+    async def why(self, key: str) -> Reason:
+        """Why the task of that key is not running, as data and as one sentence. For a task that
+        runs or has ended it says that; an unknown key is not an error."""
+        return await find_reason(self._itself, key)
+
+
+def _name_or_none(function: TaskFunction | str | None) -> str | None:
+    return function if function is None or isinstance(function, str) else name_of(function)
