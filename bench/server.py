@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from redis import Redis
 
 from docket.storage.embedded import find_server
 
-START_SECONDS = 10.0
+START_SECONDS = 30.0
 QUIET_SECONDS = 10.0
 
 
@@ -96,10 +96,11 @@ class BenchServer:
 
 
 @contextmanager
-def running_server(folder: Path) -> Generator[BenchServer, None, None]:
+def running_server(folder: Path, prefix: Sequence[str] = ()) -> Generator[BenchServer, None, None]:
+    """A server of its own. With a prefix, another program, such as a profiler, runs the server."""
     port = _free_port()
     options = ("--save", "", "--appendonly", "no", "--maxclients", "10000", "--maxmemory-policy", "noeviction")
-    command = [str(find_server()), "--port", str(port), "--bind", "127.0.0.1", *options]
+    command = [*prefix, str(find_server()), "--port", str(port), "--bind", "127.0.0.1", *options]
     with folder.joinpath("server.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:

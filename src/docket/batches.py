@@ -1,8 +1,9 @@
-"""Batches of executions, for `add_many` and `replace_many`."""
+"""Batches of calls and executions, for `add_many`, `replace_many` and `add_stream`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,3 +18,20 @@ def in_chunks(executions: Sequence[T], chunk_size: int | None) -> Iterator[Seque
     size = chunk_size or max(len(executions), 1)
     for start in range(0, len(executions), size):
         yield executions[start : start + size]
+
+
+async def chunks_of(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
+    """Lists of `size` items. Reads no further than the list that it yields."""
+    chunk: list[T] = []
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            chunk.append(item)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
+        return
+    source = iter(items)
+    while chunk := list(islice(source, size)):
+        yield chunk

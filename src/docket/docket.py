@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from docket._compat import PydocketKeys
-from docket.batches import check_chunk_size, in_chunks
+from docket.batches import check_chunk_size
+from docket.call_stream import stream_calls
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
@@ -164,6 +165,19 @@ class Docket(DocketOperations, PydocketKeys):
         the same key, the last one counts."""
         return await self._schedule_many(calls, chunk_size, replace=True)
 
+    def add_stream(
+        self, calls: Iterable[TaskCall] | AsyncIterable[TaskCall], chunk_size: int = 1000
+    ) -> AsyncGenerator[Execution]:
+        """Schedules any number of calls in constant memory: `async for execution in
+        docket.add_stream(calls)`. Yields the execution of each call, in order, when it is
+        scheduled or has failed.
+
+        docket reads a chunk of calls, and reads the next one while the server stores it. If `calls`
+        raises, the chunks before are scheduled, and the error is raised after their executions.
+        """
+        check_chunk_size(chunk_size)
+        return stream_calls(self, calls, chunk_size)
+
     async def schedule(self, execution: Execution, *, replace: bool = False) -> None:
         """Schedules an execution with its present call, key and time."""
         if is_tracing():
@@ -184,16 +198,23 @@ class Docket(DocketOperations, PydocketKeys):
         check_chunk_size(chunk_size)
         executions: list[Execution] = []
         with batch_span(self, "replace_many" if replace else "add_many", executions):
-            trace_context = inject_context()
-            for call in calls:
-                execution = new_execution(
-                    self, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
-                )
-                execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
-                executions.append(execution)
-            for chunk in in_chunks(executions, chunk_size):
-                await self.scheduler.schedule_many(chunk, replace)
+            # An iterator that raises leaves nothing behind: all calls are there before the first is sent.
+            all_calls = calls if isinstance(calls, list) else list(calls)
+            await self.scheduler.schedule_many(self._executions(all_calls, executions), replace, chunk_size)
         return executions
+
+    def _executions(self, calls: Iterable[TaskCall], made: list[Execution]) -> Iterator[Execution]:
+        """The executions of the calls, one by one; `made` gets them, too."""
+        trace_context = inject_context()
+        for call in calls:
+            execution = new_execution(
+                self, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
+            )
+            if call.seed:
+                execution.seed = True
+            execution.fresh_key = call.spend_fresh_key()
+            made.append(execution)
+            yield execution
 
     # Unfinished and finished tasks
 

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from docket.attached import AttachedWorkers
+from docket.bulk import BulkScheduler
 from docket.codec import Keyring, Payloads
 from docket.codec.keyring import as_keyring
 from docket.durability import Durability, check_durability
@@ -22,7 +23,6 @@ from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.times import check_durations, duration_ms
 from docket.registry import Registry
 from docket.result_store import ResultStore
-from docket.scheduler import Scheduler
 from docket.storage.data_safety import warn_of_missing_replica
 from docket.storage.keys import Keys
 from docket.storage.server import Server
@@ -104,7 +104,7 @@ class DocketLifetime:
         self._manual_runs: ManualRuns | None = None
         self._stack: AsyncExitStack | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._scheduler: Scheduler | None = None
+        self._scheduler: BulkScheduler | None = None
         self._progress_batcher: Batcher[ProgressChange, bytes | Unwritten]
 
     def _seal_with(
@@ -152,7 +152,7 @@ class DocketLifetime:
             await warn_of_foreign(self._ledger, self.name)
             if self.durability == "replica":
                 await warn_of_missing_replica(self.server, self.keys.root)
-            self._scheduler = Scheduler(self, self._ledger)
+            self._scheduler = BulkScheduler(self, self._ledger)
             stack.push_async_callback(self._scheduler.flush)
             self._progress_batcher = Batcher(
                 self._ledger.progress,
@@ -211,7 +211,7 @@ class DocketLifetime:
         return self._manual_runs
 
     @property
-    def scheduler(self) -> Scheduler:
+    def scheduler(self) -> BulkScheduler:
         if self._stack is None or self._scheduler is None:
             raise _not_open()
         return self._scheduler

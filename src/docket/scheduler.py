@@ -13,7 +13,6 @@ from docket.errors import NotDurable, PayloadTooLarge, ServerUnreachable, Server
 from docket.execution import Disposition, Execution
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
-from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.model.bounds import check_key
@@ -26,22 +25,20 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.docket")
 
 
-# A batch has at most eight large calls: the first one waits until the last one is stored.
-LARGE_CALL_WEIGHT = BATCH_BYTES // 8
 # How many times a large call is stored if the server deletes it before the task is scheduled.
 TRIES = 3
 
 
 class Scheduler:
     """Sends executions to the ledger. Concurrent calls
-    share a request; `add_many` sends batches."""
+    share a request."""
 
     def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
         self._docket = docket
         self._ledger = ledger
         self._enqueue_batch = enqueue_for(ledger, docket.durability, docket.durability_timeout)
         self._batcher: Batcher[NewTask, EnqueueResult] = Batcher(
-            self._enqueue_batch, most=ENQUEUE_BATCH, weigh=_weight, in_flight=4, name=f"{docket.name} - enqueuing"
+            self._enqueue_batch, most=ENQUEUE_BATCH, weigh=weigh, in_flight=4, name=f"{docket.name} - enqueuing"
         )
         self._declaring = SettingsDeclaration(docket, ledger)
         self._repeater = Repeater(docket.add_patience.total_seconds(), ledger.ttl_ms, self._connect)
@@ -104,56 +101,6 @@ class Scheduler:
                 if not await tries.another(self._ledger.payloads.connect):
                     raise error_for_caller(error, maybe_stored=False) from error
 
-    async def schedule_many(self, executions: Sequence[Execution], replace: bool) -> None:
-        """Schedules each execution separately: an error affects only its own execution."""
-        batch: list[tuple[Execution, NewTask]] = []
-        room = BATCH_BYTES
-        for execution in executions:
-            try:
-                order = self.order(execution, replace)
-            except Exception as error:
-                _mark_failed(execution, error)
-                continue
-            if order is None:
-                continue
-            weight = _weight(order) if order.payload is None else LARGE_CALL_WEIGHT
-            if batch and (weight > room or len(batch) == ENQUEUE_BATCH):
-                await self._send(batch, replace)
-                batch, room = [], BATCH_BYTES
-            batch.append((execution, order))
-            room -= weight
-        if batch:
-            await self._send(batch, replace)
-
-    async def _send(self, sent: Sequence[tuple[Execution, NewTask]], replace: bool) -> None:
-        if any(order.payload is not None for _, order in sent):
-            sent = [pair for pair in sent if await self._is_stored(*pair)]
-        try:
-            receipts = await self._enqueue_many([order for _, order in sent])
-        except Exception as error:
-            for execution, _ in sent:
-                _mark_failed(execution, error)
-            return
-        for (execution, order), receipt in zip(sent, receipts, strict=True):
-            if isinstance(receipt, Exception):
-                _mark_failed(execution, self._truth(execution, order, receipt, replace))
-            else:
-                self.note(execution, receipt, replace)
-
-    async def _enqueue_many(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
-        answers: list[EnqueueResult | Exception]
-        try:
-            answers = list(await self._enqueue_batch(orders))
-        except ServerUnreachable as error:
-            answers = await self._repeater.repeat(self._enqueue_batch, orders, error)
-        for at, answer in enumerate(answers):
-            if isinstance(answer, EnqueueResult) and answer.payload_missing:
-                try:
-                    answers[at] = await self._enqueue(orders[at])
-                except Exception as error:
-                    answers[at] = error
-        return answers
-
     async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
         """Uses the batcher, because many calls are repeated at once after an outage."""
         answers: list[EnqueueResult | Exception] = []
@@ -173,16 +120,6 @@ class Scheduler:
         # A record of a key that docket made up can only be of this task.
         execution.is_unconfirmed = order.made_up
         return not_durable(execution, error)
-
-    async def _is_stored(self, execution: Execution, order: NewTask) -> bool:
-        if order.payload is None:
-            return True
-        try:
-            await self._store(order.payload)
-        except Exception as error:
-            _mark_failed(execution, error)
-            return False
-        return True
 
     def order(self, execution: Execution, replace: bool) -> NewTask | None:
         """The new task for the ledger, or None if a strike blocks it.
@@ -220,7 +157,7 @@ class Scheduler:
 
     def _note_strike(self, execution: Execution) -> None:
         execution.disposition = Disposition.STRUCK
-        TASKS_STRICKEN.add(1, {**self._labels(execution), "docket.where": "docket"})
+        TASKS_STRICKEN.add(1, {**self._labels(execution.function_name), "docket.where": "docket"})
         logger.warning("🗙 %s is not scheduled", execution.call_repr())
 
     def note(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
@@ -233,7 +170,7 @@ class Scheduler:
             self._count(execution, receipt, replace)
 
     def _count(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
-        labels = self._labels(execution)
+        labels = self._labels(execution.function_name)
         if not replace:
             # A key that exists already counts, too: added − scheduled are the duplicates.
             TASKS_ADDED.add(1, labels)
@@ -242,18 +179,17 @@ class Scheduler:
         if receipt.scheduled:
             TASKS_SCHEDULED.add(1, labels)
 
-    def _labels(self, execution: Execution) -> dict[str, str]:
-        name = execution.function_name
+    def _labels(self, name: str) -> dict[str, str]:
         labels = self._labels_by_function.get(name)
         if labels is None:
             labels = self._labels_by_function[name] = {"docket.name": self._docket.name, "docket.task": name}
         return labels
 
 
-def _weight(order: NewTask) -> int:
+def weigh(order: NewTask) -> int:
     """The approximate size in a script's arguments, in bytes."""
     return len(order.call) + len(order.key) + len(order.function_name) + 30
 
 
-def _mark_failed(execution: Execution, error: Exception) -> None:
+def mark_failed(execution: Execution, error: Exception) -> None:
     execution.disposition, execution.schedule_exception = Disposition.FAILED, error

@@ -191,13 +191,24 @@ async def test_of_many_each_is_told_the_truth(harness: Harness, proxy: Proxy) ->
     near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1
 
-    made_up, keyed = await far.add_many([far.call(work)("a"), far.call(work, key="k")("b")])
+    keyed, made_up = await far.add_many([far.call(work, key="k")("b"), far.call(work)("a")])
 
     assert made_up.disposition is Disposition.SCHEDULED
     assert keyed.disposition is Disposition.FAILED
     assert isinstance(keyed.schedule_exception, ServerUnreachable)
     assert keyed.schedule_exception.maybe_stored
     assert await stored(near) == 2
+
+
+async def test_calls_in_bulk_whose_answer_is_lost_are_stored_once(harness: Harness, proxy: Proxy) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
+    proxy.answers_to_cut = 1
+
+    executions = await far.add_many([far.call(work)(str(number)) for number in range(500)])
+
+    assert {execution.disposition for execution in executions} == {Disposition.SCHEDULED}
+    assert {execution.state for execution in executions} == {ExecutionState.QUEUED}
+    assert await stored(near) == 500
 
 
 async def test_what_a_server_refuses_for_a_while_is_sent_again(harness: Harness, server: Server) -> None:

@@ -25,6 +25,7 @@ from docket.ledger.payloads import Payload, call_payload
 from docket.ledger.queries import Query, find_all
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
+from docket.storage.records import name_in_record
 from docket.storage.server import Server
 
 from .comparison import adopt, adopt_front_order, assert_same
@@ -39,6 +40,7 @@ WORKERS_AT_ONCE, DYING_AT_ONCE = 3, 4
 # How often each is tried, so that most steps move a task and enough of them go wrong.
 WEIGHTS = {
     "enqueue": 10,
+    "enqueue_new": 1,
     "take": 10,
     "acquire": 5,
     "settle": 5,
@@ -118,6 +120,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.unclaimed: dict[str, list[Entry]] = {}
         self.group_was_lost = False
         self.last_epoch = 0
+        self.made_up = 0
         self.stored_state = self.ledger_client.stored_state()
         self._draw: Any = None
 
@@ -174,6 +177,17 @@ class LedgerMachine(RuleBasedStateMachine):
         orders = [self._order(c, later) for c in calls]
         receipts = self._run(self.ledger_client.ledger.enqueue(orders))
         assert [(r.scheduled, r.generation) for r in receipts] == self.model.enqueue(calls)
+
+    def enqueue_new(self) -> None:
+        """Calls in bulk, with keys that docket has made up."""
+        later, values, calls = self.ledger_client.later(), list[Any](), list[ModelTask]()
+        for is_later in self._draw(st.lists(st.booleans(), min_size=1, max_size=2)):
+            self.made_up += 1
+            calls.append(ModelTask(f"made up {self.made_up}", b"", later=is_later, replace=False))
+            values += [text_bytes(calls[-1].key), later if is_later else -later, name_in_record("f")]
+        now = self._run(self.ledger_client.ledger.enqueue_new(values))
+        assert abs(now - self.ledger_client.now()) < 3_600_000
+        assert self.model.enqueue(calls) == [(True, 1)] * len(calls)
 
     def _order(self, new: ModelTask, later: float) -> NewTask:
         payload = self._stored_apart(new.call)

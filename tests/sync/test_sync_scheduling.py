@@ -139,6 +139,10 @@ def test_many_tasks_are_added_and_replaced(docket: Docket) -> None:
     assert [found(docket, str(n)).args for n in range(5)] == [(0,), (10,), (20,), (3,), (4,)]
     with pytest.raises(ValueError, match="chunk_size=0"):
         docket.add_many([], chunk_size=0)
+    with pytest.raises(ValueError, match="chunk_size=0"):
+        docket.add_stream([], chunk_size=0)
+    streamed = list(docket.add_stream((docket.call(double, due, f"s{n}")(n) for n in range(5)), chunk_size=2))
+    assert [execution.key for execution in streamed] == [f"s{n}" for n in range(5)]
 
 
 def test_a_call_of_many_that_cannot_be_stored_marks_only_its_execution(docket: Docket) -> None:

@@ -90,6 +90,24 @@ class Payloads:
             return head + body
         return self._sealer.seal(CALL, call_address(key, function_name), head, body)
 
+    def call_sealer(
+        self,
+        function_name: str,
+        function: Function | None,
+        trace_context: dict[str, str] | None,
+        beginning: bytes = b"",
+    ) -> Callable[[str, tuple[Any, ...], dict[str, Any]], bytes]:
+        """A function that seals calls of one function, each after the same bytes."""
+        head = _trace_headers(trace_context) + self._header if trace_context else self._call_header
+        encode, sealer, whole = self.codec.encode_call, self._sealer, beginning + head
+        if sealer is None:
+            return lambda key, args, kwargs: whole + encode(function, args, kwargs)
+
+        def seal(key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+            return beginning + sealer.seal(CALL, call_address(key, function_name), head, encode(function, args, kwargs))
+
+        return seal
+
     def seal_pickled_call(
         self, key: str, function_name: str, args: bytes, kwargs: bytes, trace_context: dict[str, str]
     ) -> bytes:

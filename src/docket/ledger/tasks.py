@@ -29,6 +29,12 @@ class TaskVerbs(ScriptCalls):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         return _enqueue_results(await self.ask("enqueue", _enqueue_rows(tasks)))
 
+    async def enqueue_new(self, values: Sequence[Any]) -> float:
+        """Schedules calls with keys that docket has made up: three values per call, as
+        enqueue_new.lua takes them. Returns the server's time in ms. Calls that are due by then are
+        ready."""
+        return await self.ask("enqueue_new", values)
+
     async def enqueue_and_wait(
         self, tasks: Sequence[NewTask], wait_ms: int
     ) -> tuple[list[EnqueueResult], int | BaseException]:

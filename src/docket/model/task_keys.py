@@ -8,6 +8,10 @@ import time
 # The variant of a UUID occupies two bits of this digit.
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _latest = (0, "")
+# The random ends of the next keys. One call of the system draws many of them.
+_ends: list[str] = []
+_ENDS_PER_DRAW = 256
+_DIGITS = 20
 
 
 def new_key() -> str:
@@ -20,5 +24,20 @@ def new_key() -> str:
         text = f"{ms:012x}"
         beginning = f"{text[:8]}-{text[8:]}-7"
         _latest = ms, beginning
-    drawn = os.urandom(10).hex()
-    return f"{beginning}{drawn[:3]}-{_VARIANTS[drawn[3]]}{drawn[4:7]}-{drawn[7:19]}"
+    while True:
+        try:
+            # A single step, so that no two threads get the same end.
+            return beginning + _ends.pop()
+        except IndexError:
+            _draw()
+
+
+def _draw() -> None:
+    drawn = os.urandom(_ENDS_PER_DRAW * _DIGITS // 2).hex()
+    digits = [drawn[at : at + _DIGITS] for at in range(0, len(drawn), _DIGITS)]
+    _ends.extend(f"{d[:3]}-{_VARIANTS[d[3]]}{d[4:7]}-{d[7:19]}" for d in digits)
+
+
+# A child process must not use the same ends as its parent.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ends.clear)

@@ -35,8 +35,8 @@ _READING = (
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (
-    *("cancel", "clear", "enqueue", "fail_unknown", "import_tasks", "progress", "settings"),
-    *("store_payload", "strike"),
+    *("cancel", "clear", "enqueue", "enqueue_new", "fail_unknown", "import_tasks", "progress"),
+    *("settings", "store_payload", "strike"),
 )
 # Commands that docket sends without a script.
 _SENT_BY_OBSERVERS = (

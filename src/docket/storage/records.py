@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from docket.errors import Undecodable, UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
+from .keys import text_bytes
 from .layouts import Layout
 
 # The function's name and the call follow.
@@ -37,6 +38,12 @@ CANCEL_ASKED = 1
 _MOST = 2.0**53
 # Epochs are microseconds, and a test may set the clock to the year 9999.
 _MOST_IN_RUN = 1e18
+
+
+def name_in_record(function_name: str) -> bytes:
+    """The name of the function as a task record has it, before the call."""
+    name = text_bytes(function_name)
+    return _TEXT_LENGTH.pack(len(name)) + name
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from docket.batches import check_chunk_size
 from docket.dependencies import argument_check
 from docket.docket import Docket as AsyncDocket
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
@@ -163,6 +165,14 @@ class Docket:
         """Schedules many calls, in chunks. Each call succeeds or fails on its own: an error marks
         only its execution (`Disposition.FAILED`, `schedule_exception`)."""
         return self._handles(self._producer.schedule_many(calls, chunk_size, replace=False))
+
+    def add_stream(self, calls: Iterable[TaskCall], chunk_size: int = 1000) -> Iterator[Execution]:
+        """Schedules any number of calls in constant memory, a chunk at a time. Yields the execution
+        of each call, in order. If `calls` raises, the chunks before are scheduled."""
+        check_chunk_size(chunk_size)
+        source = iter(calls)
+        chunks = iter(lambda: list(islice(source, chunk_size)), [])
+        return (execution for chunk in chunks for execution in self.add_many(chunk, None))
 
     def replace_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
         """As `add_many`, but replaces the waiting tasks of the keys. Of several calls with one key

@@ -78,11 +78,18 @@ end
 -- did not ask for a direct delivery.
 local LARGEST_DIRECT = 32768
 
+-- The position of each key in a list of keys and records.
+local function positions(fields)
+  local index_of = {}
+  for at = 1, #fields, 2 do index_of[fields[at]] = at end
+  return index_of
+end
+
 -- `fields` has keys and the records that this script has written for them; `index_of` has the
--- position of each key in `fields`.
+-- position of each key in `fields`, or is nil.
 local function try_direct_delivery(ready, size, fields, index_of, now, now_us)
   if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS) == 1 then
     --- parts
-    pcall(deliver_directly, ready, fields, index_of, now, now_us)
+    pcall(deliver_directly, ready, fields, index_of or positions(fields), now, now_us)
   end
 end

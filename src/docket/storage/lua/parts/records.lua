@@ -3,6 +3,8 @@
 -- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
+-- The header without the length of the function's name.
+local NEW_TASK = '<BBBI4BI4I4ddI4'
 -- Positions of fields in the header, counted from 1.
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
 -- Locations: the schedule, the stream, parked (waiting for a limit's slot), the front stream,
