@@ -198,7 +198,8 @@ class Docket(DocketOperations, PydocketKeys):
         check_chunk_size(chunk_size)
         executions: list[Execution] = []
         with batch_span(self, "replace_many" if replace else "add_many", executions):
-            # An iterator that raises leaves nothing behind: all calls are there before the first is sent.
+            # An iterator that raises leaves nothing behind:
+            # all calls are there before the first is sent.
             all_calls = calls if isinstance(calls, list) else list(calls)
             await self.scheduler.schedule_many(self._executions(all_calls, executions), replace, chunk_size)
         return executions

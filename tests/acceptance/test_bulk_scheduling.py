@@ -1,4 +1,5 @@
-"""`add_many` with many calls: usual calls share a cheaper request, and nobody can tell the difference."""
+"""`add_many` with many calls: usual calls share a
+cheaper request, and nobody can tell the difference."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
