@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.records import IN_FRONT, IN_STREAM, RETRIED, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
 from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
 from .model import Group, Model, Run, Task, Waiting
@@ -22,6 +22,7 @@ def assert_same(m: Model, b: StoredState) -> None:
     assert {k: (t.location, t.generation, t.attempt, t.losses, t.call) for k, t in m.tasks.items()} == {
         k: (LOCATIONS[t.location], t.generation, t.attempt, t.losses, b.call_of(t)) for k, t in b.tasks.items()
     }
+    assert {k: t.failed for k, t in m.tasks.items()} == {k: _failed(b, k) for k in b.tasks}
     assert m.running == {k: _run(r) for k, r in b.running.items()}
     assert m.replaced_runs == {e: _run(r) for e, r in b.replaced_runs.items()}
     assert m.schedule == set(b.schedule)
@@ -61,7 +62,8 @@ def adopt_front_order(m: Model, b: StoredState) -> None:
 def adopt(m: Model, b: StoredState) -> None:
     """The model starts again from the state of the server."""
     m.tasks = {
-        k: Task(b.call_of(t), t.attempt, t.generation, t.losses, LOCATIONS[t.location]) for k, t in b.tasks.items()
+        k: Task(b.call_of(t), t.attempt, t.generation, t.losses, LOCATIONS[t.location], failed=_failed(b, k))
+        for k, t in b.tasks.items()
     }
     m.running = {k: _run(r) for k, r in b.running.items()}
     m.replaced_runs = {e: _run(r) for e, r in b.replaced_runs.items()}
@@ -82,6 +84,11 @@ def adopt(m: Model, b: StoredState) -> None:
 def _run(r: Any) -> Run:
     limits = tuple(limit.decode() for limit in r.limits)
     return Run(r.worker, r.epoch, bool(r.flags & SUSPECT), bool(r.flags & CANCEL_ASKED), limits, bool(r.flags & ALONE))
+
+
+def _failed(b: StoredState, key: str) -> tuple[int, ...]:
+    """Without the flag, the rows are of an earlier task."""
+    return b.failed_attempts[key] if b.tasks[key].flags & RETRIED else ()
 
 
 def _groups(b: StoredState) -> dict[str, Group]:

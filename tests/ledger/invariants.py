@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from docket.ledger import Ledger
+from docket.ledger import Ledger, read_failed_attempts
 from docket.storage.keys import bytes_text, segment
 from docket.storage.records import (
     IN_FRONT,
     IN_STREAM,
+    RETRIED,
     SCHEDULED,
     UNKNOWN_FUNCTION,
     WAITING_FOR_SLOT,
@@ -47,6 +48,7 @@ _STAYS = {
     "epoch",
     "others",
     "max_losses",
+    "failed_attempts",
 }
 _RUN = struct.Struct("<dddIBH")
 
@@ -188,6 +190,8 @@ class StoredState:
     payload_data: dict[str, bytes]
     # The payload of each dead letter that has one.
     letter_payloads: dict[str, str]
+    # The numbers of the failed attempts, by key. Of a finished task, too.
+    failed_attempts: dict[str, tuple[int, ...]]
     epoch: int
     others: set[str]
     expiring: set[str]
@@ -233,6 +237,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     finished_ttl: dict[str, int] = {}
     payloads: dict[str, tuple[int, int]] = {}
     payload_data: dict[str, bytes] = {}
+    failed_attempts: dict[str, tuple[int, ...]] = {}
     for name in names:
         suffix = name.removeprefix(prefix)
         ttl, value = next(replies), _answer(replies, suffix)
@@ -246,6 +251,10 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
             continue
         if family in _WINDOWS:
             assert ttl > 0, f"{name!r} stays for ever"
+            continue
+        if family == b"failed-attempts":
+            assert ttl > 0, f"{name!r} stays for ever"
+            failed_attempts[_unsegment(rest)] = tuple(row.attempt for row in read_failed_attempts(value))
             continue
         if family == b"payload":
             payloads[rest.decode()] = (len(value), ttl)
@@ -297,6 +306,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         payloads=payloads,
         payload_data=payload_data,
         letter_payloads=_letter_payloads(letters),
+        failed_attempts=failed_attempts,
         epoch=int(one("epoch", b"0")),
         others=others,
         expiring=expiring,
@@ -331,6 +341,9 @@ def _problems(b: StoredState, group_was_lost: bool) -> Iterator[str]:
             yield f"finished record of {key!r} without a time to live"
         if key in b.tasks:
             yield f"{key!r} is finished and unfinished"
+    for key, task in b.tasks.items():
+        if task.flags & RETRIED and not b.failed_attempts.get(key):
+            yield f"{key!r} was retried, and its failed attempts are gone"
     if b.dead != b.dead_records:
         yield f"dead letters {b.dead ^ b.dead_records} are only half there"
 

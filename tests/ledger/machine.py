@@ -17,6 +17,7 @@ from docket.ledger import (
     SettleResult,
     SuspectNotes,
     WaitingFunctions,
+    failure,
     requeue,
     reschedule,
     unknown_function,
@@ -332,7 +333,7 @@ class LedgerMachine(RuleBasedStateMachine):
         later = self._draw(st.booleans())
         if kind == "reschedule":
             call = self._draw(st.none() | st.binary(min_size=1, max_size=3))
-            return Ending(run.key, run.epoch, kind, later=later, call=call)
+            return Ending(run.key, run.epoch, kind, later=later, call=call, is_retry=self._draw(st.booleans()))
         if kind == "unknown":
             return Ending(run.key, run.epoch, kind, only_if_known=self._draw(st.booleans()))
         return Ending(run.key, run.epoch, kind, later=later)
@@ -357,6 +358,7 @@ class LedgerMachine(RuleBasedStateMachine):
             function_name=name,
             call=ending.call,
             payload=payload,
+            failure=failure(attempt - 1, "w", "ValueError: smoke") if ending.is_retry else None,
         )
 
     def acquire(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 SUSPECT_AFTER, MAX_LOSSES = 2, 3
+MOST_FAILED = 10
 Limits = tuple[tuple[str, int], ...]
 
 
@@ -21,6 +22,8 @@ class Task:
     generation: int = 1
     losses: int = 0
     location: str = ""
+    # The attempts that failed and were retried.
+    failed: tuple[int, ...] = ()
 
 
 @dataclass
@@ -66,6 +69,7 @@ class Ending:
     dead_letter: bool = False
     later: bool = False
     call: bytes | None = None
+    is_retry: bool = False
     only_if_known: bool = False
 
 
@@ -345,6 +349,7 @@ class Model:
     def _go_on(self, ending: Ending) -> None:
         task = self.tasks[ending.key]
         if ending.kind == "reschedule":
+            task.failed = (*task.failed, task.attempt)[-MOST_FAILED:] if ending.is_retry else ()
             task.attempt, task.losses, task.call = task.attempt + 1, 0, ending.call or task.call
             self._leave_group(ending.key)
             self._put(ending.key, "schedule" if ending.later else "stream")

@@ -70,6 +70,12 @@ def test_a_finished_record_has_the_same_fields_in_the_same_order() -> None:
     assert ["version", *packed[1].split(", ")] == [*records.FINISHED_HEADER.fields[:-1], "#task_bytes"]
 
 
+def test_a_failed_attempt_has_the_same_fields_in_the_same_order() -> None:
+    assert constants("failed_attempts")["FAILED_ATTEMPT"] == lua_format(records.FAILED_ATTEMPT)
+    assert constants("failed_attempts")["FAILED_ATTEMPT_SIZE"] == records.FAILED_ATTEMPT.size
+    assert "struct.pack(FAILED_ATTEMPT, run.started, now, #row)" in PARTS["failed_attempts"]
+
+
 @pytest.mark.parametrize("kind", ["TASK", "FINISHED"])
 def test_the_places_of_single_fields_are_those_of_the_layout(kind: str) -> None:
     layout = records.TASK_HEADER if kind == "TASK" else records.FINISHED_HEADER
@@ -92,13 +98,14 @@ def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
         "TASK_HEADER": len(records.TASK_HEADER.fields),
         "RUN": len(records.RUN.fields) + 2 * len(records.RUN.texts.split(", ")),
         "FINISHED_HEADER": len(records.FINISHED_HEADER.fields),
+        "FAILED_ATTEMPT": len(records.FAILED_ATTEMPT.fields),
     }
     packed = 0
     for source in [*PARTS.values(), *(file.read_text() for file in LUA.iterdir() if file.name.endswith(".lua"))]:
         for layout, values in re.findall(r"struct\.pack\(([A-Z_]+), ([^()]+)\)", source):
             assert len(values.split(",")) == sizes[layout], values
             packed += 1
-    assert packed == 6
+    assert packed == 7
 
 
 def test_records_have_the_same_numbers_for_flags_and_locations() -> None:
@@ -106,6 +113,7 @@ def test_records_have_the_same_numbers_for_flags_and_locations() -> None:
     names = ["SCHEDULED", "IN_STREAM", "BEGUN", "CANCEL_ASKED", "UNKNOWN_FUNCTION"]
     assert {name: numbers[name] for name in names} == {name: getattr(records, name) for name in names}
     assert constants("payloads")["APART"] == records.STORED_APART
+    assert constants("failed_attempts")["RETRIED"] == records.RETRIED
     assert constants("suspects")["SUSPECT_AFTER"] == records.SUSPECT_AFTER
 
 

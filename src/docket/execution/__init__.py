@@ -6,6 +6,7 @@ from uncalled_for.introspection import (
 )
 
 from docket.errors import ExecutionCancelled
+from docket.ledger import FailedAttempt
 from docket.model.states import Disposition, ExecutionState
 
 from .display import compact_signature
@@ -21,6 +22,7 @@ __all__ = [
     "ExecutionCancelled",
     "ExecutionProgress",
     "ExecutionState",
+    "FailedAttempt",
     "ProgressEvent",
     "StateEvent",
     "TaskCall",

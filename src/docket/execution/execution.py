@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from uncalled_for import get_signature
 
 from docket.errors import Undecodable, UnknownVersion, Unserializable
-from docket.ledger import Taken, TaskStatus, read_ending
+from docket.ledger import FailedAttempt, Taken, TaskStatus, read_ending, read_failed_attempts
 from docket.ledger.endings import ELSEWHERE
 from docket.ledger.workers import worker_name
 from docket.model.states import Disposition, ExecutionState
@@ -44,7 +44,10 @@ class Execution(TaskIdentity, Generic[Result_co]):
     worker: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    # Of a failed task, or of the last attempt of a task that waits for a retry.
     error: str | None = None
+    # The attempts that failed and were retried, the oldest first; at most the last ten.
+    failed_attempts: tuple[FailedAttempt, ...] = ()
     result_key: str | None = None
     disposition: Disposition = Disposition.LOADED
     schedule_exception: BaseException | None = None
@@ -197,7 +200,7 @@ class Execution(TaskIdentity, Generic[Result_co]):
     # Queries
 
     async def sync(self) -> None:
-        """Reads state, times, error and progress from the server."""
+        """Reads state, times, error, failed attempts and progress from the server."""
         self.apply(await self.docket.ledger.get(self.key))
 
     async def is_superseded(self) -> bool:
@@ -233,11 +236,14 @@ class Execution(TaskIdentity, Generic[Result_co]):
     def apply(self, look: TaskStatus) -> None:
         stored = look.progress or (look.finished.progress if look.finished else None)
         self.progress.apply(read_progress(stored) if stored else {})
+        self.failed_attempts = read_failed_attempts(look.failed_attempts)
         if look.finished is not None:
             self._apply_finished(look.finished)
         elif look.task is not None:
             self.apply_task(look.task)
-            if look.run is not None:
+            if look.run is None:
+                self.error = self.failed_attempts[-1].error if self.failed_attempts else None
+            else:
                 self.state = ExecutionState.RUNNING
                 self.worker, self.started_at = worker_name(look.run.worker), from_ms(look.run.started_ms)
                 self.result_key = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from docket.ledger import RunEnding, Settlement, reschedule
+from docket.ledger import Failure, RunEnding, Settlement, reschedule
 from docket.ledger.payloads import Payload
 from docket.model.times import duration_ms, to_ms
 
@@ -21,6 +21,17 @@ class NextRun:
     function_name: str | None = None
     call: bytes | None = None
 
+    def in_words(self) -> str:
+        """When it begins, for a log: "at once", "in 2 s", "at 2026-01-31T12:00:00+00:00"."""
+        if self.when is not None:
+            return f"at {self.when.isoformat(timespec='seconds')}"
+        seconds = self.delay.total_seconds() if self.delay is not None else 0.0
+        if seconds <= 0:
+            return "at once"
+        if seconds < 1:
+            return f"in {seconds * 1000:.3g} ms"
+        return f"in {seconds:.3g} s" if seconds < 100 else f"in {round(seconds):,} s"
+
     def settlement(
         self,
         key: str,
@@ -29,10 +40,12 @@ class NextRun:
         payload: Payload | None = None,
         is_delayed: bool = False,
         ending: RunEnding | None = None,
+        failure: Failure | None = None,
     ) -> Settlement:
         """The settlement that ends the current run and schedules this one. `payload`: the call,
         stored apart. `is_delayed`: the current run has not begun, so the next run belongs to the
-        same submission. `ending`: the ending of the current run, unless this is a retry."""
+        same submission. `ending`: the ending of the current run, unless this is a retry.
+        `failure`: the failure of the current run, if this is a retry."""
         return reschedule(
             key,
             epoch,
@@ -44,4 +57,5 @@ class NextRun:
             payload=payload,
             is_delayed=is_delayed,
             ending=ending,
+            failure=failure,
         )

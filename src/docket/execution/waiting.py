@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
-from docket.ledger import TaskStatus, read_ending
+from docket.ledger import TaskStatus, read_ending, read_failed_attempts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import check_durations, from_ms
@@ -293,6 +293,9 @@ def _state_event(key: str, status: TaskStatus) -> StateEvent:
     if task is not None:
         event["state"] = task.state
         event["when"] = from_ms(task.due_ms).isoformat()
+        if status.run is None and status.failed_attempts is not None:
+            failed = read_failed_attempts(status.failed_attempts)
+            event["error"] = failed[-1].error if failed else None
     if status.run is not None:
         event["state"] = ExecutionState.RUNNING
         event["worker"] = worker_name(status.run.worker)
@@ -308,7 +311,7 @@ def _state_event(key: str, status: TaskStatus) -> StateEvent:
 
 def _merge(before: StateEvent, message: dict[str, Any]) -> StateEvent:
     """The state after an event, which has only the changed fields. A task that waits again has no
-    worker, times or error."""
+    worker and no times, and an error only if it waits for a retry."""
     state = ExecutionState(message["state"])
     event: StateEvent = {**before, "state": state}
     if state in (ExecutionState.SCHEDULED, ExecutionState.QUEUED):

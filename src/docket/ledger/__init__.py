@@ -3,9 +3,11 @@ in the life of a task. Only this package calls scripts."""
 
 from .batcher import Batcher
 from .endings import Ending, read_ending
+from .failed_attempts import FailedAttempt, failure, read_failed_attempts
 from .ledger import Ledger
 from .rows import EnqueueResult, TaskStatus, WorkerRow
 from .settlements import (
+    Failure,
     RunEnding,
     Settlement,
     SettleResult,
@@ -44,6 +46,8 @@ __all__ = [
     "Ending",
     "EnqueueResult",
     "Entry",
+    "FailedAttempt",
+    "Failure",
     "Ledger",
     "NewTask",
     "ProgressChange",
@@ -67,8 +71,10 @@ __all__ = [
     "WorkerRow",
     "as_blocked",
     "as_chain_end",
+    "failure",
     "finish",
     "read_ending",
+    "read_failed_attempts",
     "requeue",
     "reschedule",
     "unknown_function",

@@ -32,6 +32,8 @@ class TaskStatus:
     finished: FinishedRecord | None = None
     # The secret of the docket, for callers that wait for the task.
     secret: bytes | None = None
+    # The attempts that failed and were retried.
+    failed_attempts: bytes | None = None
 
 
 @dataclass(slots=True)

@@ -47,6 +47,9 @@ class RescheduleItem(NamedTuple):
     state: int | bool = False
     tail: bytes | bool = False
     event: str | bool = False
+    # Only for a retry.
+    failure: bytes | bool = False
+    error: str | bool = False
 
 
 class RequeueItem(NamedTuple):
@@ -118,6 +121,15 @@ class RunEnding:
     event: str
 
 
+@dataclass(slots=True)
+class Failure:
+    """The failure of a run that is retried: its row among the failed attempts, and its error for
+    the event."""
+
+    row: bytes
+    error_json: str
+
+
 def finish(
     key: str,
     epoch: int,
@@ -166,12 +178,13 @@ def reschedule(
     payload: Payload | None = None,
     is_delayed: bool = False,
     ending: RunEnding | None = None,
+    failure: Failure | None = None,
 ) -> Settlement:
     """Schedules the task again, after a delay by the server's clock or at a time. `call` or
     `payload` replaces the call of the task.
 
     `is_delayed`: the run has not begun, so the next run belongs to the same submission. `ending`:
-    the run has ended, and the next run is not a retry.
+    the run has ended, and the next run is not a retry. `failure`: the next run is a retry.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
@@ -191,7 +204,10 @@ def reschedule(
         payload is not None,
     )
     weight = len(key) + len(call or b"") + 60
-    if ending is None:
+    if failure is not None:
+        item = RescheduleItem(*fields, failure=failure.row, error=failure.error_json)
+        weight += len(failure.row) + len(failure.error_json)
+    elif ending is None:
         item = RescheduleItem(*fields)
     else:
         item = RescheduleItem(*fields, STATE_NUMBERS[ending.state], ending.tail, ending.event)

@@ -110,13 +110,14 @@ class TaskVerbs(ScriptCalls):
         """Reads the records of a task. A caller that waits for the task also gets the secret that
         proves endings."""
         fresh = self._fresh_secret if to_wait else False
-        task, run, progress, finished, secret = await self.ask("get", (text_bytes(key), fresh))
+        task, run, progress, finished, secret, failed = await self.ask("get", (text_bytes(key), fresh))
         return TaskStatus(
             read_task(task) if task is not None else None,
             read_run(run) if run else None,
             progress or None,
             read_finished(finished) if finished else None,
             secret,
+            failed or None,
         )
 
     async def count(self) -> TaskCounts:

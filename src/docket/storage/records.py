@@ -19,6 +19,8 @@ TASK_HEADER = Layout(
 RUN = Layout("dddIB", "epoch, started, entry_ms, entry_seq, flags", texts="worker, limits")
 # The task record, the size of the progress, the progress and the ending follow.
 FINISHED_HEADER = Layout("BBdddI", "version, state, epoch, started, completed, task_size")
+# The rest of the row follows.
+FAILED_ATTEMPT = Layout("ddI", "started, ended, size")
 _TASK, _RUN, _FINISHED = TASK_HEADER.struct, RUN.struct, FINISHED_HEADER.struct
 _DUE = struct.Struct("<d")
 _DUE_AT, _LOSSES_AT, _FLAGS_AT = TASK_HEADER.at("due"), TASK_HEADER.at("losses"), TASK_HEADER.at("flags")
@@ -31,6 +33,8 @@ SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3,
 BEGUN = 128
 # A flag of task records: the call is the reference to a payload.
 STORED_APART = 1
+# A flag of task records: the task was retried.
+RETRIED = 16
 # A bit of the state of a finished record: the result is a payload.
 _RESULT_APART = 128
 SUSPECT_AFTER = 2

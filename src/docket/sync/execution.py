@@ -12,6 +12,7 @@ from docket import __file__ as package_file
 from docket.errors import WouldDeadlock
 from docket.execution import Disposition, ExecutionState, ProgressEvent, StateEvent, TaskFunction
 from docket.execution.result_type import Result_co
+from docket.ledger import FailedAttempt
 
 from .progress import ExecutionProgress
 
@@ -100,8 +101,15 @@ class Execution(Generic[Result_co]):
 
     @property
     def error(self) -> str | None:
-        """The error of a failed task, as text."""
+        """The error of a failed task, as text. While a task waits for a retry, the error of its
+        last attempt."""
         return self._execution.error
+
+    @property
+    def failed_attempts(self) -> tuple[FailedAttempt, ...]:
+        """The attempts that failed and were retried, the oldest first; at most the last ten. As of
+        the last `sync()`."""
+        return self._execution.failed_attempts
 
     @property
     def disposition(self) -> Disposition:

@@ -16,6 +16,7 @@ from docket.dependencies import (
     CompletionHandler,
     Perpetual,
     Resolved,
+    Retry,
     SettledByLimit,
     TaskOutcome,
     governing,
@@ -23,7 +24,7 @@ from docket.dependencies import (
 )
 from docket.execution import Execution
 from docket.execution.execution import NextRun
-from docket.ledger import RunEnding, Settlement, as_blocked, as_chain_end, requeue, reschedule
+from docket.ledger import Failure, RunEnding, Settlement, as_blocked, as_chain_end, failure, requeue, reschedule
 from docket.model.times import duration_ms
 
 from .endings import Endings
@@ -108,7 +109,12 @@ class Decisions:
         if next_run is None and _ends_chain(resolved.completion_handler):
             settlement = as_chain_end(settlement)
         goes_on = next_run is not None
-        self._report.log_end(execution, ended, goes_on or again or (retried and not cut_off))
+        if retried and next_run is not None:
+            handler = resolved.failure_handler
+            attempts = handler.attempts if isinstance(handler, Retry) else None
+            self._report.log_retry(execution, ended, next_run, attempts)
+        else:
+            self._report.log_end(execution, ended, goes_on or again or (retried and not cut_off))
         where = "retry" if retried else "worker" if resolved.completion_handler is None else "on_complete"
         counters = counters_of(ended, retried=goes_on and retried, perpetuated=goes_on and not retried)
         return Outcome(settlement, execution, CANCELLED if cancelled else counters, where, ended.exception)
@@ -118,19 +124,35 @@ class Decisions:
     ) -> Settlement:
         has_progress = run.execution.has_used_progress()
         if next_run is not None:
-            ending = None if retried else await self._run_endings.of(run, ended)
-            return await self._next(run, next_run, ending=ending)
+            if retried:
+                return await self._next(run, next_run, failure=self._failure(run, ended))
+            return await self._next(run, next_run, ending=await self._run_endings.of(run, ended))
         if cancelled:
             return self._endings.cancelled(run, SPENT, has_progress)
         if ended.exception is None and ended.result is None:
             return self._endings.completed(run, has_progress)
         return await self._endings.of(run, ended, has_progress)
 
+    def _failure(self, run: Run, ended: TaskOutcome) -> Failure | None:
+        """The failed attempt, for callers that ask while the task waits for its retry."""
+        error, record = ended.exception, run.execution.record
+        if error is None or record is None:
+            return None
+        return failure(record.attempt, self._worker.name, self._worker.docket.payloads.error_text(error))
+
     async def _next(
-        self, run: Run, next_run: NextRun, *, is_delayed: bool = False, ending: RunEnding | None = None
+        self,
+        run: Run,
+        next_run: NextRun,
+        *,
+        is_delayed: bool = False,
+        ending: RunEnding | None = None,
+        failure: Failure | None = None,
     ) -> Settlement:
         payload = await self._endings.results.store_call(run, next_run.call)
-        return next_run.settlement(run.key, run.epoch, payload=payload, is_delayed=is_delayed, ending=ending)
+        return next_run.settlement(
+            run.key, run.epoch, payload=payload, is_delayed=is_delayed, ending=ending, failure=failure
+        )
 
     # Runs that were not admitted
 

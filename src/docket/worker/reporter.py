@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from docket.codec import error_text
 from docket.dependencies import TaskOutcome, format_duration
 from docket.errors import PayloadRefused
 from docket.execution import Execution
+from docket.execution.next_run import NextRun
 from docket.instrumentation import (
     PAYLOADS_REFUSED,
     TASK_DURATION,
@@ -23,6 +25,8 @@ from docket.instrumentation import (
     TASKS_SUPERSEDED,
     is_measured,
 )
+from docket.model.texts import escaped
+from docket.model.times import from_ms
 
 from .outcome import Counters
 
@@ -34,6 +38,8 @@ behaviours: logging.Logger = logging.getLogger("docket.dependencies")
 # The most functions that have labels of their own in metrics, and the label of all others.
 MOST_FUNCTIONS = 1_000
 OTHERS = "(others)"
+# How much of an error's text the line of a retry has.
+_LONGEST_ERROR = 300
 
 
 @dataclass(slots=True)
@@ -54,12 +60,21 @@ class Reporter:
         return found
 
     def _extra(self, execution: Execution) -> dict[str, Any]:
-        return {**self.labels, **execution.specific_labels()}
+        """The labels of this run. The record has its attempt and its due time; the execution may
+        already have those of the next run."""
+        extra: dict[str, Any] = {**self.labels, **execution.specific_labels(), "redelivered": execution.redelivered}
+        record, started = execution.record, execution.started_at
+        if record is not None:
+            due = from_ms(record.due_ms)
+            extra["docket.attempt"], extra["docket.when"] = record.attempt, due.isoformat()
+            if started is not None:
+                extra["punctuality"] = (started - due).total_seconds()
+        return extra
 
-    def _ending_extra(self, execution: Execution, seconds: float) -> dict[str, Any]:
+    def _ending_extra(self, execution: Execution, seconds: float, error: BaseException | None = None) -> dict[str, Any]:
         extra = {**self._extra(execution), "duration": seconds}
-        if execution.started_at is not None:
-            extra["punctuality"] = (execution.started_at - execution.when).total_seconds()
+        if error is not None:
+            extra["error_type"] = type(error).__qualname__
         return extra
 
     def started(self, execution: Execution) -> None:
@@ -82,7 +97,7 @@ class Reporter:
                 format_duration(late),
                 execution.call_repr(),
                 " (redelivered)" if execution.redelivered else "",
-                extra={**self._extra(execution), "punctuality": late},
+                extra=self._extra(execution),
             )
 
     def over(self, execution: Execution, seconds: float) -> None:
@@ -106,6 +121,22 @@ class Reporter:
         if logger.isEnabledFor(logging.INFO):
             self.log_end(execution, TaskOutcome(timedelta(seconds=seconds)), again=False)
 
+    def log_retry(self, execution: Execution, outcome: TaskOutcome, next_run: NextRun, attempts: int | None) -> None:
+        """A failed attempt that another one follows. It is one line, because the failure of the
+        last attempt counts. The traceback is for those who debug."""
+        error = outcome.exception
+        if error is None or not behaviours.isEnabledFor(logging.WARNING):
+            return
+        seconds, call = outcome.duration.total_seconds(), execution.call_repr()
+        extra = self._ending_extra(execution, seconds, error)
+        attempt = f"attempt {extra['docket.attempt']}" + (f" of {attempts}" if attempts is not None else "")
+        again = next_run.in_words()
+        text = escaped(error_text(error)[:_LONGEST_ERROR])
+        behaviours.warning(
+            "↫ [%s] %s: %s; %s, again %s", format_duration(seconds), call, text, attempt, again, extra=extra
+        )
+        behaviours.debug("the traceback of %s of %s", attempt, call, exc_info=error, extra=extra)
+
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
         """The worker's logger reports a failure, with its traceback. The behaviours' logger reports
         that the task runs again."""
@@ -126,7 +157,7 @@ class Reporter:
             format_duration(outcome.duration.total_seconds()),
             execution.call_repr(),
             exc_info=outcome.exception if level == logging.ERROR else None,
-            extra=self._ending_extra(execution, outcome.duration.total_seconds()),
+            extra=self._ending_extra(execution, outcome.duration.total_seconds(), outcome.exception),
         )
 
     def cancelled(self, execution: Execution, seconds: float) -> None:

@@ -53,6 +53,7 @@ end
 -- Fails the task for good. Its texts say how many losses the task has (LOST_COUNT in
 -- ledger/endings.py); they contain one # for each digit of that number.
 local function bury(key, run, task)
+  --- parts
   local losses = string.format('%d', losses_of(task))
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
   local tail, event = string.gsub(ending[1], pattern, '%1' .. losses), string.gsub(ending[2], pattern, '%1' .. losses)
@@ -102,6 +103,7 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
     end_run(key, run, false)
     remember_admission(task, run)
     if has_flag(run, CANCEL_ASKED) then
+      --- parts
       leave_waiters(key)
       cancelled = cancelled + 1
       return finish_cancelled(key, run, now, bytes, ttl)

@@ -6,14 +6,15 @@
 --     purpose, else 0), whether it has progress, whether its result is a stored payload
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
 --     whether the next run is of the same submission, whether the call is the reference to a
---     payload; for a run that ends, unlike a retried one: state, tail, event
+--     payload; for a run that ends, unlike a retried one: state, tail, event, else false; for a
+--     retried run: the row of its failed attempt, and the text of its error as JSON
 --   2 requeue: delay ms, whether the body has begun
 --   3 blocked: what the run took from its limits, and an item of another kind
 --   4 unknown function: whether to keep the run unless another live worker knows the function
 -- Returns: per run: 1 done, 0 lost (the run no longer counts), 2 kept (no other live worker knows
 --   its function), 3 cancelled instead, 4 the payload is missing (the script changed nothing), 5
 --   done, and no other live worker knows its function.
--- uses: keys, records, payloads, suspects, unknown_functions, placement, limit_slots, settlements, endings, admission
+-- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, settlements, endings, admission
 local DONE = 1
 local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
@@ -77,6 +78,11 @@ local function make_full_settle()
       if not s.same_submission then
         task.losses, task.submission = 0, (task.submission + 1) % 2 ^ 32
         if was_admitted(task) then task.flags = task.flags - WAS_ADMITTED end
+        if s.failure then
+          add_failed_attempt(key, task, run, now, s.failure)
+        elseif was_retried(task.flags) then
+          forget_failed_attempts(key, task)
+        end
       end
       if s.name then
         local payload = s.is_stored and named_payload(s.call)
@@ -102,7 +108,9 @@ local function make_full_settle()
     end
     task_fields[#task_fields + 1] = key
     task_fields[#task_fields + 1] = pack_task(task)
-    publish(key, waiting_event(task))
+    local event = waiting_event(task)
+    if s.error then event = string.sub(event, 1, -2) .. ',"error":' .. s.error .. '}' end
+    publish(key, event)
   end
 
   -- A replaced run changes nothing, but no longer needs its slots.

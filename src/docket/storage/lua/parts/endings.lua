@@ -1,6 +1,6 @@
 -- Ends a task. Every task ends in end_task, or in replace_task if a new task takes its key.
 -- Anything that must happen at the end of every task belongs in these two functions.
--- uses: keys, records, payloads, suspects, removal, proofs
+-- uses: keys, records, payloads, failed_attempts, suspects, removal, proofs
 
 -- A small record is published, so that a waiter need not read it. A record that is not stored is
 -- published whatever its size.
@@ -54,6 +54,10 @@ end
 local function end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
   if is_dead_letter then keep_dead_letter(key, now, record) end
   end_payload(key, task_bytes, ttl)
+  if was_retried(flags_of(task_bytes)) then
+    --- parts
+    end_failed_attempts(key, ttl)
+  end
   end_task(key, record, ttl, event)
 end
 
@@ -84,6 +88,10 @@ end
 local function replace_task(key, task_bytes, task, payload)
   drop_payload(task_bytes, payload)
   if has_progress(task.flags) then call('HDEL', PROGRESS, key) end
+  if was_retried(task.flags) then
+    --- parts
+    forget_failed_attempts(key, task)
+  end
   remove_from_location(key, task)
 end
 

@@ -13,8 +13,8 @@ local function read_settlement(item, claimed_by)
   if kind == FINISH then
     s.key, s.epoch, s.kind, s.state, s.ttl, s.tail, s.event, s.purpose, s.has_progress, s.is_stored = unpack(item)
   elseif kind == RESCHEDULE then
-    s.key, s.epoch, s.kind, s.is_relative, s.ms, s.attempt, s.name, s.call, s.same_submission, s.is_stored, s.state, s.tail, s.event =
-      unpack(item)
+    s.key, s.epoch, s.kind, s.is_relative, s.ms, s.attempt, s.name, s.call, s.same_submission, s.is_stored, s.state, s.tail, s.event,
+      s.failure, s.error = unpack(item)
   elseif kind == REQUEUE then
     s.key, s.epoch, s.kind, s.delay, s.has_begun = unpack(item)
   elseif kind == BLOCKED then
