@@ -146,7 +146,8 @@ class TaskFailed(DocketError, RuntimeError):
     """The task failed with an exception that could not be stored, or that this docket does not
     raise again; the message shows it.
 
-    With `codec="json"`, `type_name` is the full name of its type and `traceback` its traceback.
+    `traceback` is the traceback in the worker. With `codec="json"`, `type_name` is the full name of
+    the type.
     """
 
     type_name: str | None = None

@@ -161,7 +161,7 @@ async def test_an_unknown_task_is_warned_about(docket: Docket, caplog: pytest.Lo
     assert any(record.levelno >= logging.WARNING and "stranger" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_failure_is_told_by_the_worker_and_the_next_run_by_the_dependencies(
+async def test_a_run_that_will_be_retried_is_reported_by_the_dependencies(
     docket: Docket, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def flaky(retry: Retry = Retry(attempts=2)) -> None:
@@ -174,8 +174,7 @@ async def test_a_failure_is_told_by_the_worker_and_the_next_run_by_the_dependenc
     told = [(record.getMessage()[0], record.name, record.levelname, bool(record.exc_info)) for record in caplog.records]
     assert [line for line in told if line[0] in "↪↬↩↫"] == [
         ("↪", "docket.worker", "INFO", False),
-        ("↩", "docket.worker", "ERROR", True),
-        ("↫", "docket.dependencies", "INFO", False),
+        ("↫", "docket.dependencies", "WARNING", False),
         ("↬", "docket.worker", "INFO", False),
         ("↩", "docket.worker", "INFO", False),
     ]

@@ -72,6 +72,25 @@ def test_the_lines_of_a_run_carry_its_punctuality_and_duration_as_numbers(url: s
     assert end["punctuality"] == start["punctuality"]
 
 
+def test_the_lines_of_a_retried_task_carry_their_own_attempt_and_the_error(url: str, docket_command: Command) -> None:
+    # The task fails twice.
+    docket_command("tasks", "fail", "no way", "--url", url, "--key", "failing")
+    lines = records(work(url, "--logging-format", "json"))
+    runs = [line for line in lines if line["message"][0] in "↪↬↩↫"]
+    assert [(line["levelname"], line["message"][0], line["docket.attempt"]) for line in runs] == [
+        ("INFO", "↪", 1),
+        ("WARNING", "↫", 1),
+        ("INFO", "↬", 2),
+        ("ERROR", "↩", 2),
+    ]
+    assert runs[1]["message"].endswith("attempt 1 of 2, again at once")
+    assert {line["redelivered"] for line in runs} == {False}
+    assert all(isinstance(line["punctuality"], float) for line in runs)
+    for end in (runs[1], runs[3]):
+        assert end["error_type"] == "RuntimeError"
+        assert isinstance(end["duration"], float)
+
+
 def test_a_log_whose_encoding_lacks_a_character_escapes_it(url: str, docket_command: Command) -> None:
     docket_command("tasks", "trace", "grüße", "--url", url)
     done = work(url, PYTHONIOENCODING="ascii")

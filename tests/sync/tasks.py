@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
-from docket import ExecutionProgress, Progress
+from docket import ExecutionProgress, Progress, Retry
 
 
 async def double(number: int) -> int:
@@ -14,6 +15,10 @@ async def double(number: int) -> int:
 
 async def refuse(reason: str) -> None:
     raise LookupError(reason)
+
+
+async def refuse_for_now(retry: Retry = Retry(attempts=2, delay=timedelta(hours=1))) -> None:
+    raise LookupError("not yet")
 
 
 async def echo(value: Any) -> Any:
@@ -30,4 +35,4 @@ async def stay() -> None:
     await asyncio.Event().wait()
 
 
-TASKS = [double, refuse, echo, climb, stay]
+TASKS = [double, refuse, refuse_for_now, echo, climb, stay]

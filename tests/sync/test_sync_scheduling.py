@@ -28,7 +28,7 @@ from docket.sync import Docket, Execution
 from tests.times import later
 from tests.waiting import WAIT_LIMIT, eventually_blocking
 
-from .tasks import climb, double, echo, refuse, stay
+from .tasks import climb, double, echo, refuse, refuse_for_now, stay
 
 
 @pytest.mark.usefixtures("worker")
@@ -56,6 +56,20 @@ def test_the_exception_of_a_task_is_raised_where_its_result_is_read(docket: Dock
     assert [frame.name for frame in frames[:2]] == [sys._getframe().f_code.co_name, "get_result"]
     assert "loop_thread.py" not in {Path(frame.filename).name for frame in frames}
     assert execution.error is not None
+    assert "in refuse" in caught.value.__notes__[0]
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_failed_attempts_can_be_read_while_the_retry_is_pending(docket: Docket) -> None:
+    execution = docket.add(refuse_for_now)()
+
+    def is_pending() -> bool:
+        execution.sync()
+        return execution.attempt == 2
+
+    eventually_blocking(is_pending, "the retry is pending")
+    assert execution.error == "LookupError: not yet"
+    assert [attempt.attempt for attempt in execution.failed_attempts] == [1]
 
 
 def test_a_result_that_does_not_come_in_time_is_a_timeout(docket: Docket) -> None:

@@ -191,9 +191,12 @@ async def test_the_trace_of_a_run_goes_on_in_the_child(docket: Docket, spans: In
 
 
 async def test_an_exception_comes_back_with_its_traceback(docket: Docket, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(ValueError, match="no good"):
+    with pytest.raises(ValueError, match="no good") as raised:
         await result_of(docket, tasks.fails)
     assert "process_tasks.py" in caplog.text
+    (note,) = raised.value.__notes__
+    frames = [line.rpartition(" in ")[2] for line in note.splitlines() if line.startswith("  File ")]
+    assert frames == ["fails"]
 
 
 async def test_a_result_that_cannot_be_stored_fails_its_task(docket: Docket) -> None:
@@ -202,8 +205,9 @@ async def test_a_result_that_cannot_be_stored_fails_its_task(docket: Docket) -> 
 
 
 async def test_an_exception_that_cannot_be_pickled_comes_back_as_its_text(docket: Docket) -> None:
-    with pytest.raises(Exception, match="OddError: a b"):
+    with pytest.raises(Exception, match="OddError: a b") as raised:
         await result_of(docket, tasks.raises_oddly)
+    assert "in raises_oddly" in raised.value.__notes__[0]
 
 
 @pytest.mark.parametrize(
