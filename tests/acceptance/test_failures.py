@@ -268,6 +268,7 @@ async def test_an_encrypted_docket_shows_only_the_type_of_the_error(name: str, u
             await pending(docket, execution)
         async with docket.redis() as client:
             (stored,) = [await client.get(name) for name in await client.keys("*failed-attempts*")]
+        assert isinstance(stored, bytes)
 
     assert execution.error is not None
     assert execution.error.startswith("ValueError")

@@ -44,7 +44,6 @@ class Execution(TaskIdentity, Generic[Result_co]):
     worker: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
-    # Of a failed task, or of the last attempt of a task that waits for a retry.
     error: str | None = None
     # The attempts that failed and were retried, the oldest first; at most the last ten.
     failed_attempts: tuple[FailedAttempt, ...] = ()
@@ -246,7 +245,6 @@ class Execution(TaskIdentity, Generic[Result_co]):
             else:
                 self.state = ExecutionState.RUNNING
                 self.worker, self.started_at = worker_name(look.run.worker), from_ms(look.run.started_ms)
-                self.result_key = None
 
     def apply_task(self, task: TaskRecord) -> None:
         self.state, self.when, self.attempt = task.state, from_ms(task.due_ms), task.attempt

@@ -1,4 +1,5 @@
-"""The attempts of a task that failed and were retried. lua/parts/failed_attempts.lua stores them."""
+"""The attempts of a task that failed and were
+retried. lua/parts/failed_attempts.lua stores them."""
 
 from __future__ import annotations
 

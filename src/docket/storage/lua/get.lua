@@ -1,8 +1,8 @@
 -- Reads the records of one task.
 -- ARGV[2]: msgpack {key, a fresh secret if the caller waits for the task, or false}.
 -- Returns: task record, run record, progress, finished record; false for each that does not exist;
---   then the secret of the docket, if the caller waits, or false; then the failed attempts of a task
---   that was retried, or false.
+--   then the secret of the docket, if the caller waits, or false; then the failed attempts of a
+--   task that was retried, or false.
 -- uses: keys, records, failed_attempts, proofs
 local key, fresh = unpack(cmsgpack.unpack(ARGV[2]))
 local secret = false

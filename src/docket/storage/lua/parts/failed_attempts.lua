@@ -1,5 +1,5 @@
--- The failed attempts of tasks that were retried (docs/design/key-layout.md). Python reads the rows:
--- ledger/failed_attempts.py.
+-- The failed attempts of tasks that were retried (docs/design/key-layout.md). Python reads the
+-- rows: ledger/failed_attempts.py.
 -- uses: keys
 
 -- A flag of a task: it was retried.
@@ -15,7 +15,8 @@ local function was_retried(flags)
   return math.floor(flags / RETRIED) % 2 == 1
 end
 
--- The newest of these rows, so that there is room for one more. Bytes that are not rows are dropped.
+-- The newest of these rows, so that there is room
+-- for one more. Bytes that are not rows are dropped.
 local function newest_rows(rows)
   local starts, at = {}, 1
   while at <= #rows do
