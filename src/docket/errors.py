@@ -90,6 +90,14 @@ class TooLong(DocketError, ValueError):
     stored."""
 
 
+class NotPaused(DocketError, LookupError):
+    """There is no pause with these arguments. The message lists those that there are."""
+
+
+class TooManyPauses(DocketError, ValueError):
+    """The docket has as many pauses as docket allows; nothing was paused."""
+
+
 class Undecodable(DocketError, ValueError):
     """Stored bytes cannot be turned back into a value."""
 

@@ -1,4 +1,4 @@
-"""What operators do with a docket: strikes, and questions about tasks and workers."""
+"""What operators do with a docket: strikes and pauses, and questions about tasks and workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from docket.execution import TaskFunction
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
 from docket.inspection.why import find_reason
-from docket.lifetime import DocketLifetime
+from docket.pausing import DocketPauses
 from docket.registry import name_of
 from docket.spans import request_span
 from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
@@ -17,15 +17,12 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 
-class DocketOperations(DocketLifetime):
+class DocketOperations(DocketPauses):
     """The part of a docket that operators use. `Docket` adds the verbs of producers."""
 
     @property
     def _itself(self) -> Docket:
         return cast("Docket", self)
-
-    def labels(self) -> dict[str, str]:
-        return {"docket.name": self.name}
 
     # Strikes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from docket.execution import Disposition, Execution
 from docket.instrumentation import caller_span, is_tracing
@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 
+class Labelled(Protocol):
+    """Anything with the labels of a docket."""
+
+    def labels(self) -> dict[str, str]: ...
+
+
 @contextlib.contextmanager
-def request_span(docket: Docket, verb: str, attributes: dict[str, str] | None = None) -> Generator[None]:
+def request_span(docket: Labelled, verb: str, attributes: dict[str, str] | None = None) -> Generator[None]:
     """A span with the docket's labels, if tracing is configured."""
     if not is_tracing():
         yield

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import IN_FRONT, IN_STREAM, RETRIED, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.records import HELD, IN_FRONT, IN_STREAM, RETRIED, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
 from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
-from .model import Group, Model, Run, Task, Waiting
+from .model import Group, Held, Model, Run, Task, Waiting
 
 LOCATIONS = {
     SCHEDULED: "schedule",
@@ -15,6 +15,7 @@ LOCATIONS = {
     WAITING_FOR_SLOT: "line",
     IN_FRONT: "front",
     UNKNOWN_FUNCTION: "unknown",
+    HELD: "held",
 }
 
 
@@ -32,6 +33,10 @@ def assert_same(m: Model, b: StoredState) -> None:
             assert ours.id in (None, theirs.id)
             ours.id = theirs.id
     assert [key for _, key in sorted(m.unknown)] == b.unknown.get("f", [])
+    assert m.pauses == b.pauses
+    assert {rule: [h.key for h in held] for rule, held in m.held.items() if held} == b.held
+    for h in (h for held in m.held.values() for h in held):
+        h.id = b.tasks[h.key].entry
     assert m.progress == b.progress
     assert m.finished == {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}
     assert m.dead == b.dead
@@ -69,6 +74,11 @@ def adopt(m: Model, b: StoredState) -> None:
     m.replaced_runs = {e: _run(r) for e, r in b.replaced_runs.items()}
     m.streams = {n: [Waiting(e.key, e.holder, e.id) for e in s.entries] for n, s in b.streams.items()}
     m.progress = dict(b.progress)
+    known = {h.key: h for held in m.held.values() for h in held}
+    m.held = {
+        rule: [Held(k, known[k].was_on_stream, b.tasks[k].entry, known[k].round) for k in keys]
+        for rule, keys in b.held.items()
+    }
     m.finished = {k: (r.state.value, r.task.generation) for k, r in b.finished.items()}
     m.dead = set(b.dead)
     m.dying = set(b.dying)

@@ -11,6 +11,7 @@ from typing import Any
 from docket.ledger import Ledger, read_failed_attempts
 from docket.storage.keys import bytes_text, segment
 from docket.storage.records import (
+    HELD,
     IN_FRONT,
     IN_STREAM,
     RETRIED,
@@ -27,6 +28,8 @@ GROUP = b"docket-workers"
 # Among the leases, and no workers: when anybody
 # renewed last, and until when nobody is declared dead.
 MARKS = {b"\1renewed", b"\1grace"}
+# Among the pauses, and no rules.
+PAUSE_FIELDS = {b"arguments", b"round"}
 CANCEL_ASKED, SUSPECT, FROM_FRONT, ALONE = 1, 2, 4, 16
 # In the flags of a task record.
 HAS_PROGRESS = 4
@@ -181,6 +184,11 @@ class StoredState:
     lines: dict[bytes, list[str]]
     unknown: dict[str, list[str]]
     unknown_functions: set[str]
+    # By id: whether it is paused (p) or being resumed (r).
+    pauses: dict[str, str]
+    held_by: dict[str, str]
+    # By the id of the pause, in order.
+    held: dict[str, list[str]]
     finished: dict[str, FinishedRecord]
     finished_ttl: dict[str, int]
     dead: set[str]
@@ -270,7 +278,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     def text(value: bytes) -> str:
         return value.decode()
 
-    leases, letters = one("leases", {}), one("dead-records", {})
+    leases, letters, held = one("leases", {}), one("dead-records", {}), values.pop("held", {})
     assert len(one("secret", b"s" * 128)) == 128
     stored_state = StoredState(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
@@ -299,6 +307,9 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         lines={k: [bytes_text(m) for m in v] for k, v in values.pop("waiters", {}).items()},
         unknown={_unsegment(k): [bytes_text(m) for m in v] for k, v in values.pop("unknown", {}).items()},
         unknown_functions={bytes_text(k) for k in one("unknown-functions", {})},
+        pauses={bytes_text(k): chr(v[0]) for k, v in one("pauses", {}).items() if k not in PAUSE_FIELDS},
+        held_by={bytes_text(k): bytes_text(v) for k, v in held.pop(b"", {}).items()},
+        held={_unsegment(k): [bytes_text(m[10:]) for m in v] for k, v in held.items()},
         finished=finished,
         finished_ttl=finished_ttl,
         dead={bytes_text(k) for k in one("dead", {})},
@@ -380,6 +391,7 @@ def _places(b: StoredState) -> Iterator[str]:
         at += ["schedule"] if key in b.schedule else []
         at += [f"line {name!r}" for name, line in b.lines.items() if key in line]
         at += [f"unknown {name!r}" for name, keys in b.unknown.items() if key in keys]
+        at += [f"held {name!r}" for name, keys in b.held.items() if key in keys]
         match task.location:
             case place if place == SCHEDULED:
                 expected = "schedule"
@@ -391,13 +403,20 @@ def _places(b: StoredState) -> Iterator[str]:
                 expected = f"line {b.parked[key][-1]!r}" if key in b.parked else "a line"
             case place if place == UNKNOWN_FUNCTION:
                 expected = f"unknown {task.function_name!r}"
+            case place if place == HELD:
+                expected = f"held {b.held_by.get(key)!r}"
             case place:
                 expected = f"unknown place {place}"
         if at != [expected]:
             yield f"{key!r} should be in [{expected}] and is in {at}"
     if set(b.unknown) != b.unknown_functions:
         yield f"unknown functions {b.unknown_functions}, but tasks of {set(b.unknown)} wait"
-    lined = [k for line in [*b.lines.values(), *b.unknown.values()] for k in line]
+    lined = [k for line in [*b.lines.values(), *b.unknown.values(), *b.held.values()] for k in line]
+    if sorted(b.held_by) != sorted(k for keys in b.held.values() for k in keys):
+        yield f"held by {b.held_by}, and it says {b.held}"
+    for key in b.held_by:
+        if key in b.running or key in b.parked:
+            yield f"{key!r} is held, and runs or has the slot of a limit"
     for key in [e.key for e in b.entries] + list(b.schedule) + lined:
         if key not in b.tasks:
             yield f"{key!r} waits, but has no record"
@@ -573,6 +592,8 @@ def _answer(replies: Iterator[Any], suffix: bytes) -> Any:
 
 
 def _kind(suffix: bytes) -> str:
+    if suffix == b"held":
+        return "hash"
     match suffix.partition(b":=")[0].decode("utf-8", "replace"):
         case "stream" | "front":
             return "stream"
@@ -594,12 +615,13 @@ def _kind(suffix: bytes) -> str:
             | "cancelled-chains"
             | "deploys"
             | "unknown-functions"
+            | "pauses"
             | "settings"
         ):
             return "hash"
         case "dead-records":
             return "hash"
-        case "scheduled" | "leases" | "lost" | "dead" | "waiters" | "offers" | "manual-leases" | "unknown":
+        case "scheduled" | "leases" | "lost" | "dead" | "waiters" | "offers" | "manual-leases" | "unknown" | "held":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"

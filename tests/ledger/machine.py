@@ -18,10 +18,12 @@ from docket.ledger import (
     SuspectNotes,
     WaitingFunctions,
     failure,
+    hold,
     requeue,
     reschedule,
     unknown_function,
 )
+from docket.ledger.pauses import begin_resume, release, store_pause
 from docket.ledger.payloads import Payload, call_payload
 from docket.ledger.queries import Query, find_all
 from docket.model.states import ExecutionState
@@ -47,6 +49,9 @@ WEIGHTS = {
     "settle": 5,
     "stage": 4,
     "claim": 3,
+    "pause": 2,
+    "resume": 2,
+    "release": 2,
     "die": 2,
     "read": 2,
     "cancel": 2,
@@ -64,6 +69,7 @@ WEIGHTS = {
     "clear": 1,
     "come_too_late": 1,
     "look_around": 1,
+    "lose_rule": 1,
 }
 ACTIONS = [action for action, weight in WEIGHTS.items() for _ in range(weight)]
 
@@ -87,6 +93,9 @@ wanted_limits = st.sampled_from(
     ]
 )
 counts = st.integers(1, 3)
+# The whole docket, a function, another function, and an argument, which only workers judge.
+RULES = ["*", "=f", "=g", "0" * 40]
+rules = st.sampled_from(RULES)
 
 
 class Bench:
@@ -155,6 +164,8 @@ class LedgerMachine(RuleBasedStateMachine):
                 return bool(self.model.schedule)
             case "claim":
                 return bool(self.unclaimed)
+            case "release" | "lose_rule":
+                return bool(self.model.pauses)
             case "settle" | "acquire" | "progress":
                 return bool(self.runs)
             case _:
@@ -223,6 +234,33 @@ class LedgerMachine(RuleBasedStateMachine):
         )
         assert self._run(self.ledger_client.ledger.stage(10))[0] == len(due)
         self.model.stage(due)
+
+    # Operators
+
+    def pause(self) -> None:
+        id = self._draw(rules)
+        stored = self._run(store_pause(self.ledger_client.ledger, id, b"rule"))
+        assert stored is not None
+        assert stored.held == len(self.model.held.get(id, ()))
+        self.model.pause(id)
+
+    def resume(self) -> None:
+        id, most = self._draw(rules), self._draw(counts)
+        assert self._run(begin_resume(self.ledger_client.ledger, id, most)) == self.model.resume(id, most)
+
+    def release(self) -> None:
+        id, most = self._draw(st.sampled_from(sorted(self.model.pauses))), self._draw(counts)
+        released = self._run(release(self.ledger_client.ledger, id, most))
+        assert (released.moved, released.left) == self.model.release(id, most)
+
+    def lose_rule(self) -> None:
+        """Somebody deletes a rule. The sweep finds the tasks that it held."""
+        id = self._draw(st.sampled_from(sorted(self.model.pauses)))
+        self.ledger_client.client.hdel(self.ledger_client.ledger.keys.key("pauses"), id)
+        del self.model.pauses[id]
+        if not self.model.pauses:
+            self.ledger_client.client.delete(self.ledger_client.ledger.keys.key("pauses"))
+            self.model.rounds = 0
 
     # Workers
 
@@ -326,7 +364,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert answers == expected, (answers, expected)
 
     def _ending(self, run: Delivery) -> Ending:
-        kind = self._draw(st.sampled_from(["finish", "reschedule", "requeue", "unknown"]))
+        kind = self._draw(st.sampled_from(["finish", "reschedule", "requeue", "unknown", "hold"]))
         if kind == "finish":
             state, dead = self._draw(st.sampled_from([("completed", False), ("failed", False), ("failed", True)]))
             return Ending(run.key, run.epoch, kind, state=state, dead_letter=dead)
@@ -336,6 +374,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return Ending(run.key, run.epoch, kind, later=later, call=call, is_retry=self._draw(st.booleans()))
         if kind == "unknown":
             return Ending(run.key, run.epoch, kind, only_if_known=self._draw(st.booleans()))
+        if kind == "hold":
+            return Ending(run.key, run.epoch, kind, rule=self._draw(rules))
         return Ending(run.key, run.epoch, kind, later=later)
 
     def _settlement(self, ending: Ending) -> Any:
@@ -347,6 +387,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return requeue(run.key, run.epoch, delay_ms=delay)
         if ending.kind == "unknown":
             return unknown_function(run.key, run.epoch, only_if_known=ending.only_if_known)
+        if ending.kind == "hold":
+            return hold(run.key, run.epoch, ending.rule)
         task = self.model.tasks.get(ending.key)
         attempt = task.attempt + 1 if task else 2
         name, payload = "f" if ending.call else None, self._stored_apart(ending.call)
@@ -439,6 +481,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert census.running == len(self.model.running)
         assert census.scheduled == len(self.model.schedule)
         assert census.dead == len(self.model.dead)
+        assert census.held == sum(len(held) for held in self.model.held.values())
         assert {row.id for row in self._run(self.ledger_client.ledger.list_workers())} == set(self.model.workers)
         pages = self._run(self._pages())
         assert {row.key for row in pages} == set(self.model.tasks)
@@ -456,7 +499,12 @@ class LedgerMachine(RuleBasedStateMachine):
         while any(self.ledger_client.reclaim()):
             pass
         worker = self._run(self.ledger_client.hire())
+        for id in RULES:
+            self._run(store_pause(self.ledger_client.ledger, id, b"rule"))
+            self._run(begin_resume(self.ledger_client.ledger, id, 1))
         for _ in range(100):
+            for id in RULES:
+                self._run(release(self.ledger_client.ledger, id))
             self.ledger_client.fall_due(*self.ledger_client.stored_state().schedule)
             self._run(self.ledger_client.ledger.stage())
             runs = self._run(self.ledger_client.ledger.take(worker, '"w"', 100, functions=WaitingFunctions(["f"])))

@@ -53,6 +53,22 @@ class Waiting:
 
 
 @dataclass
+class Held:
+    """A task that a pause holds: whether it was on the stream, not on the front stream, the id of
+    its entry, if that is known, and how many times tasks had begun to go on before it was held."""
+
+    key: str
+    was_on_stream: bool
+    id: str | None
+    round: int = 0
+
+    @property
+    def position(self) -> tuple[bool, int, float, float]:
+        ms, _, seq = (self.id or "inf-0").partition("-")
+        return self.was_on_stream, -self.round, float(ms), float(seq)
+
+
+@dataclass
 class ModelTask:
     key: str
     call: bytes
@@ -64,13 +80,14 @@ class ModelTask:
 class Ending:
     key: str
     epoch: int
-    kind: str  # "finish", "reschedule", "requeue" or "unknown"
+    kind: str  # "finish", "reschedule", "requeue", "unknown" or "hold"
     state: str = "completed"
     dead_letter: bool = False
     later: bool = False
     call: bytes | None = None
     is_retry: bool = False
     only_if_known: bool = False
+    rule: str = ""
 
 
 @dataclass
@@ -81,6 +98,11 @@ class Model:
     schedule: set[str] = field(default_factory=set[str])
     unknown: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     streams: dict[str, list[Waiting]] = field(default_factory=lambda: {"stream": [], "front": []})
+    # By the id of the rule: whether it is paused (p) or being resumed (r).
+    pauses: dict[str, str] = field(default_factory=dict[str, str])
+    held: dict[str, list[Held]] = field(default_factory=dict[str, list[Held]])
+    rounds: int = 0
+    met_suspects: bool = False
     progress: dict[str, bytes] = field(default_factory=dict[str, bytes])
     finished: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     dead: set[str] = field(default_factory=set[str])
@@ -139,7 +161,14 @@ class Model:
             self._put(key, "front")
         entries += self.deliver(worker, [("front", count - len(entries))])
         entries += self.deliver(worker, [("stream", count - len(entries))])
-        return self._claim(worker, entries)
+        claimed = self._claim(worker, entries)
+        for _ in range(9):
+            if claimed or not entries or with_unknown or self.met_suspects or not self.pauses:
+                break
+            entries = self.deliver(worker, [("front", count)])
+            entries += self.deliver(worker, [("stream", count - len(entries))])
+            claimed = self._claim(worker, entries)
+        return claimed
 
     def claim(self, worker: str, delivered: list[tuple[str, str]], *, gives_up: bool = False) -> list[str] | None:
         """`delivered` are streams and ids: two streams may well use the same id."""
@@ -158,7 +187,7 @@ class Model:
             if run is None or run.epoch != ending.epoch:
                 answers.append("lost")
                 self._release_replaced_run(ending.epoch)
-            elif ending.only_if_known and not self._known_elsewhere(run.worker):
+            elif self._keeps_run(ending, run):
                 answers.append("kept")
             else:
                 cancelled = run.cancel_asked and ending.kind != "finish"
@@ -166,7 +195,7 @@ class Model:
                 answers.append("cancelled" if cancelled else "waits" if waits else "done")
                 over.append((key, run))
                 del self.running[key]
-                self._take_entry(key)
+                entry = self._take_entry(key)
                 self.progress.pop(key, None)
                 if cancelled:
                     self._finish(key, "cancelled")
@@ -174,6 +203,8 @@ class Model:
                     self._finish(key, ending.state)
                     if ending.dead_letter:
                         self.dead.add(key)
+                elif ending.kind == "hold":
+                    self._hold(ending.rule, entry)
                 else:
                     self._go_on(ending)
         for key, run in over:
@@ -275,6 +306,10 @@ class Model:
 
     def sweep(self) -> int:
         orphans = [k for k, r in self.running.items() if r.worker not in self.workers and r.worker not in self.dying]
+        lost = [h.key for rule, held in self.held.items() if rule not in self.pauses for h in held]
+        for key in lost:
+            self._remove_from_location(key)
+            self._put(key, "front")
         for key in orphans:
             run = self.running[key]
             self._remove_from_location(key)
@@ -282,7 +317,26 @@ class Model:
                 self._finish(key, "cancelled")
             else:
                 self._put(key, "front")
-        return len(orphans)
+        return len(orphans) + len(lost)
+
+    def pause(self, rule: str) -> None:
+        self.pauses[rule] = "p"
+
+    def resume(self, rule: str, most: int) -> int | None:
+        state, held = self.pauses.get(rule), len(self.held.get(rule, ()))
+        if state == "p":
+            self.pauses[rule] = "r"
+            self.rounds += 1
+            self._let_go(rule, most)
+        return held if state else None
+
+    def release(self, rule: str, most: int) -> tuple[int, int | None]:
+        if self.pauses.get(rule) != "r":
+            return 0, None
+        moved = 0
+        if not any(e.holder is None for e in self.streams["front"]):
+            moved = self._let_go(rule, most)
+        return moved, len(self.held.get(rule, ()))
 
     def destroy_group(self, stream: str) -> None:
         for entry in self.streams[stream]:
@@ -297,12 +351,45 @@ class Model:
         else:
             self.streams[location].append(Waiting(key))
 
-    def _take_entry(self, key: str) -> None:
+    def _take_entry(self, key: str) -> Waiting:
+        taken = Waiting(key)
         for entries in self.streams.values():
+            taken = next((e for e in entries if e.key == key), taken)
             entries[:] = [e for e in entries if e.key != key]
+        return taken
+
+    def _keeps_run(self, ending: Ending, run: Run) -> bool:
+        """Nothing changes: no other worker knows the function, or the pause no longer holds it."""
+        if ending.kind == "hold":
+            return not self._holds(ending.rule, self.tasks[ending.key].location)
+        return ending.only_if_known and not self._known_elsewhere(run.worker)
+
+    def _holds(self, rule: str, location: str) -> bool:
+        state = self.pauses.get(rule)
+        return state == "p" or (state == "r" and location == "stream")
+
+    def _hold(self, rule: str, entry: Waiting) -> None:
+        task = self.tasks[entry.key]
+        held = self.held.setdefault(rule, [])
+        on_stream = task.location == "stream"
+        held.append(Held(entry.key, on_stream, entry.id, 0 if on_stream else self.rounds))
+        held.sort(key=lambda h: h.position)
+        task.location = "held"
+
+    def _let_go(self, rule: str, most: int) -> int:
+        held = self.held.get(rule, [])
+        gone, held[:] = held[:most], held[most:]
+        for h in gone:
+            self._put(h.key, "front")
+        if not held:
+            del self.pauses[rule]
+        if not self.pauses:
+            self.rounds = 0
+        return len(gone)
 
     def _claim(self, worker: str, entries: list[Waiting], *, gives_up: bool = False) -> list[str]:
         claimed: list[str] = []
+        self.met_suspects = False
         held = [e for stream in self.streams.values() for e in stream if e.holder == worker]
         runs_some = any(e.key in self.running and self.running[e.key].worker == worker for e in entries)
         idle, taken = all(e in entries for e in held) and not runs_some, False
@@ -313,6 +400,10 @@ class Model:
                 entry.holder = run.worker
             elif run:
                 claimed.append(key)
+            elif rule := next((r for r in ("=f", "*") if self._holds(r, self.tasks[key].location)), None):
+                self.met.pop(key, None)
+                self._leave_line(key)
+                self._hold(rule, self._take_entry(key))
             elif taken or (location := self._judge(worker, key, idle, gives_up) if suspect else "here") == "front":
                 self._take_entry(key)
                 self._put(key, "front")
@@ -328,6 +419,7 @@ class Model:
     def _judge(self, worker: str, key: str, idle: bool, gives_up: bool) -> str:
         """Where a suspect goes: at most half of a group runs
         at one worker, a single one gets it to itself."""
+        self.met_suspects = True
         group = self.groups.setdefault(key, Group(1))
         if group.size > 1:
             here = [k for k, r in self.running.items() if r.worker == worker and self.groups.get(k) is group]
@@ -382,6 +474,7 @@ class Model:
             self.progress.pop(key, None)
         self.schedule.discard(key)
         self.unknown = {(epoch, other) for epoch, other in self.unknown if other != key}
+        self.held = {rule: [h for h in held if h.key != key] for rule, held in self.held.items()}
         self._take_entry(key)
         self._leave_group(key)
         self._leave_line(key)

@@ -13,6 +13,7 @@ from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, Wai
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.facts import read_facts
 from docket.ledger.limits import Limits
+from docket.ledger.pauses import begin_resume, release, store_pause
 from docket.ledger.queries import Query, count_by_function, find
 from docket.ledger.unknown_functions import fail_unknown
 from docket.model.states import ExecutionState
@@ -237,6 +238,29 @@ async def _(ledger_client: LedgerClient) -> bytes:
     assert await ledger_client.settle(unknown_function("k", run.epoch)) == [SettleResult.WAITS]
     record = move_away(ledger_client, "k")
     assert await fail_unknown(ledger_client.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 0
+    return record
+
+
+async def held_and_moved_away(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    await ledger_client.add("k", "other")
+    await store_pause(ledger_client.ledger, "=f", b"rule")
+    assert await ledger_client.take(worker) == []
+    return move_away(ledger_client, "k")
+
+
+@situation("resume")
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await held_and_moved_away(ledger_client)
+    assert await begin_resume(ledger_client.ledger, "=f") == 2
+    return record
+
+
+@situation("release")
+async def _(ledger_client: LedgerClient) -> bytes:
+    record = await held_and_moved_away(ledger_client)
+    assert await begin_resume(ledger_client.ledger, "=f", 0) == 2
+    assert (await release(ledger_client.ledger, "=f")).moved == 1
     return record
 
 

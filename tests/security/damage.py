@@ -16,7 +16,7 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage import records
 from docket.strikelist.instructions import Strike
-from docket.strikelist.stored import StoredStrikes
+from docket.strikelist.stored import StoredRules
 from docket.strikelist.values import StrikeValues
 
 from .forgeries import finished_record, task_record
@@ -68,7 +68,7 @@ def _read_event(data: bytes) -> None:
 
 
 def _read_strike(data: bytes) -> None:
-    strike = StoredStrikes(StrikeValues(), Payloads()).decode(data)
+    strike = StoredRules(Strike, StrikeValues(), Payloads()).decode(data)
     assert strike.call_repr()
 
 
@@ -105,7 +105,9 @@ PLACES = [
     Place("ending message", _read_ending_message, b"e" + FINISHED),
     Place("event", _read_event, EVENT),
     Place("progress", _read_event, PROGRESS),
-    Place("strike", _read_strike, StoredStrikes(StrikeValues(), Payloads()).encode(Strike("work", "x", value=5))[1]),
+    Place(
+        "strike", _read_strike, StoredRules(Strike, StrikeValues(), Payloads()).encode(Strike("work", "x", value=5))[1]
+    ),
     Place("value of a strike", _read_strike_value, StrikeValues().encode({"a": (1, [2.5])})[3:]),
     Place("call", _read_call, TASK[-len(CALL) - 5 :]),
     Place("result", _read_result, b"\x01\x01\x00" + CALL),

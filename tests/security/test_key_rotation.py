@@ -164,8 +164,8 @@ async def test_a_manual_run_of_a_docket_with_keys_ends(name: str, url: str) -> N
 def test_keys_differ_by_docket_purpose_and_key() -> None:
     keyring = Keyring({"a": OLD})
     one, other = Payloads(keyring=keyring, docket="one"), Payloads(keyring=keyring, docket="other")
-    sealed = {payloads.seal_strike(b"s") for payloads in (one, other)}
-    sealed.add(Payloads(keyring=Keyring({"a": NEW}), docket="one").seal_strike(b"s"))
+    sealed = {payloads.seal_rule("strike", b"s") for payloads in (one, other)}
+    sealed.add(Payloads(keyring=Keyring({"a": NEW}), docket="one").seal_rule("strike", b"s"))
 
     assert len(sealed) == 3
-    assert one.open_strike(one.seal_strike(b"s")) == b"s"
+    assert one.open_rule("strike", one.seal_rule("strike", b"s")) == b"s"

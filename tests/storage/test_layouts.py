@@ -131,7 +131,7 @@ def test_a_cancelled_task_ends_with_the_same_bytes() -> None:
 def test_settlements_have_the_same_kinds_and_purposes() -> None:
     numbers = constants("settlements")
     assert numbers == {name: getattr(settlements, name) for name in numbers}
-    assert len(numbers) == 8
+    assert len(numbers) == 9
 
 
 def test_settlements_have_the_same_fields_in_the_same_order() -> None:
@@ -140,6 +140,7 @@ def test_settlements_have_the_same_fields_in_the_same_order() -> None:
         settlements.RescheduleItem,
         settlements.RequeueItem,
         settlements.BlockedItem,
+        settlements.HoldItem,
         settlements.UnknownItem,
     ]
     assert assigned("settlements", "unpack(item)") == [list(item._fields) for item in items]

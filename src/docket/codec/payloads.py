@@ -16,7 +16,7 @@ from .error_texts import error_text
 from .keyring import Keyring
 from .packing import pack, unpack
 from .pickle_codec import Pickled
-from .signing import CALL, ENDING, STRIKE
+from .signing import CALL, ENDING
 
 Function = Callable[..., Any]
 UNSIGNED = "unsigned"
@@ -179,19 +179,19 @@ class Payloads:
         """The codec's bytes of a result or an exception, for clients that do not know envelopes."""
         return self._open(ENDING, ending_address(key, epoch, state, ERROR if is_error else RESULT), data)[1]
 
-    # Strikes
+    # Strikes and pauses
 
-    def seal_strike(self, strike: bytes) -> bytes:
-        """Seals an encoded strike. The bytes name all that the strike is about, so it needs no
-        other address."""
-        return self._envelopes.seal(STRIKE, b"", self._envelopes.header(STRIKE_CODEC), strike)
+    def seal_rule(self, kind: str, rule: bytes) -> bytes:
+        """Seals an encoded rule, a `strike` or a `pause`. The bytes name all that the rule is
+        about, so it needs no other address."""
+        return self._envelopes.seal(kind.encode(), b"", self._envelopes.header(STRIKE_CODEC), rule)
 
-    def open_strike(self, data: bytes) -> bytes:
+    def open_rule(self, kind: str, data: bytes) -> bytes:
         """Raises Undecodable."""
-        codec_id, strike = self._envelopes.open(STRIKE, b"", data)
+        codec_id, rule = self._envelopes.open(kind.encode(), b"", data)
         if codec_id != STRIKE_CODEC:
             raise_newer(data[:HEADER_SIZE])
-        return strike
+        return rule
 
     def _open(self, purpose: bytes, address: bytes, data: bytes, at: int = 0) -> tuple[Codec, bytes]:
         if self._sealer is not None and data.startswith(self._header, at):

@@ -11,8 +11,8 @@ from docket.errors import PayloadRefused, Undecodable, UnknownKey
 from .envelope import HEADER_SIZE, SIGNED, header
 from .keyring import Keyring
 
-CALL, ENDING, STRIKE = b"call", b"ending", b"strike"
-PURPOSES = (CALL, ENDING, STRIKE)
+CALL, ENDING, STRIKE, PAUSE = b"call", b"ending", b"strike", b"pause"
+PURPOSES = (CALL, ENDING, STRIKE, PAUSE)
 TAG_SIZE = 16
 _DERIVATION = b"docket payload 1"
 

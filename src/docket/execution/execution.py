@@ -93,13 +93,19 @@ class Execution(TaskIdentity, Generic[Result_co]):
     @property
     def message_id(self) -> str | None:
         """The id of the task's stream entry, if it has one."""
-        if self._message_id is None and self.record is not None:
+        if self._message_id is None and self.record is not None and not self.record.is_held:
             return self.record.entry
         return self._message_id
 
     @message_id.setter
     def message_id(self, id: str | None) -> None:
         self._message_id = id
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a pause holds the task, as far as this handle knows (see `sync`). Its state is
+        QUEUED."""
+        return self.state is ExecutionState.QUEUED and self.record is not None and self.record.is_held
 
     @property
     def progress(self) -> ExecutionProgress:

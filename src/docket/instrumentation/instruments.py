@@ -174,6 +174,7 @@ DEAD_LETTERS = Gauge(
 UNKNOWN_FUNCTION_TASKS = Gauge(
     "docket_unknown_function_tasks", "Tasks that wait for a worker that knows their function"
 )
+HELD_TASKS = Gauge("docket_held_tasks", "Tasks that a pause holds")
 SLOTS_IN_USE = Gauge("docket_slots_in_use", "Slots of concurrency limits in use")
 CACHE_SIZE = Gauge("docket_cache_size", "Entries in docket's caches")
 

@@ -53,7 +53,7 @@ class DeliveryVerbs(ScriptCalls):
             kept.answer = reply[1]
         if functions is not None and reply[0] != -1:
             functions.left = [bytes_text(name) for name in reply.pop()]
-        return _read_claimed(reply, notes)
+        return self._read_claimed(reply, notes)
 
     async def claim(
         self,
@@ -70,7 +70,7 @@ class DeliveryVerbs(ScriptCalls):
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
         suspects = 2 if gives_up else notes.mode if notes is not None else int(runs_suspects)
         reply = await self.ask("claim", (worker.encode(), worker_json, rows, suspects))
-        return _read_claimed(reply, notes)
+        return self._read_claimed(reply, notes)
 
     async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
         """Deliveries of this worker that belong to none of these runs. `seen` has the deliveries
@@ -87,17 +87,21 @@ class DeliveryVerbs(ScriptCalls):
         offers = text_bytes(self.keys.offers)
         return bool(await self.server.ask(offers, "ZREM", offers, worker.encode()))
 
-
-def _read_claimed(reply: list[Any], notes: SuspectNotes | None) -> list[Delivery] | None:
-    if reply[0] == -1:
-        return None
-    if (len(reply) - _FIRST_ROW) % _ROW:
-        # The script met suspects and added a row about them.
-        refused, alone, from_front, id, key, alone_ms = reply.pop()
-        if notes is not None:
-            notes.refused, notes.alone, notes.alone_seconds = bool(refused), alone or None, alone_ms / 1000
-            notes.reserved = Entry(bool(from_front), id.decode(), key) if id else None
-    now = reply[0]
-    return [
-        Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(_FIRST_ROW, len(reply), _ROW)
-    ]
+    def _read_claimed(self, reply: list[Any], notes: SuspectNotes | None) -> list[Delivery] | None:
+        if reply[0] == -1:
+            return None
+        while (len(reply) - _FIRST_ROW) % _ROW:
+            note = reply.pop()
+            if isinstance(note, bytes):
+                # The version of the pauses that compare arguments.
+                for listener in tuple(self.pause_listeners):
+                    listener(note)
+            elif notes is not None:
+                # The script met suspects and added a row about them.
+                refused, alone, from_front, id, key, alone_ms = note
+                notes.refused, notes.alone, notes.alone_seconds = bool(refused), alone or None, alone_ms / 1000
+                notes.reserved = Entry(bool(from_front), id.decode(), key) if id else None
+        now = reply[0]
+        return [
+            Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(_FIRST_ROW, len(reply), _ROW)
+        ]

@@ -124,12 +124,14 @@ class FinishedPage:
 
 @dataclass(slots=True)
 class FunctionCount:
-    """The number of unfinished tasks of one function by state, and the earliest due time."""
+    """The number of unfinished tasks of one function by state, and the earliest due time. `held`
+    tasks count as queued, too."""
 
     scheduled: int = 0
     queued: int = 0
     running: int = 0
     earliest_due_ms: float = field(default=math.inf)
+    held: int = 0
 
 
 async def find(
@@ -224,11 +226,12 @@ async def count_by_function(ledger: Ledger) -> dict[str, FunctionCount]:
     cursor = b"0"
     while True:
         reply = await ledger.ask("count_by_function", (cursor, _MOST_TASKS))
-        for name, scheduled, queued, running, due in reply[1:]:
+        for name, scheduled, queued, running, due, held in reply[1:]:
             known = counts.setdefault(bytes_text(name), FunctionCount())
             known.scheduled += scheduled
             known.queued += queued
             known.running += running
+            known.held += held
             known.earliest_due_ms = min(known.earliest_due_ms, float(due))
         cursor = reply[0]
         if cursor == b"0":

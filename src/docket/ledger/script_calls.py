@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from docket.codec.packing import pack_for_script, script_packer
@@ -28,6 +28,8 @@ class ScriptCalls:
         self._fresh_secret = new_secret()
         # For the event loop only. Threads that renew leases pack with their own buffer.
         self._pack = script_packer()
+        # They hear which pauses that compare arguments are in force when a claim is made.
+        self.pause_listeners: set[Callable[[bytes], None]] = set()
 
     def ask(self, script: str, arguments: Any, patience: float | None = None) -> Coroutine[Any, Any, Any]:
         """Runs a script. Only modules of docket.ledger call

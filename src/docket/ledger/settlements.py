@@ -16,7 +16,7 @@ from .values import Taken
 # lua/parts/settlements.lua has the same numbers and the
 # same fields of the items below. A test compares the two.
 PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
-FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = range(5)
+FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN, HOLD = range(6)
 
 
 class FinishItem(NamedTuple):
@@ -67,15 +67,22 @@ class UnknownItem(NamedTuple):
     only_if_known: bool
 
 
+class HoldItem(NamedTuple):
+    key: bytes
+    epoch: int
+    kind: int
+    rule: bytes
+
+
 class BlockedItem(NamedTuple):
     key: bytes
     epoch: int
     kind: int
     taken: Sequence[Taken]
-    settlement: FinishItem | RescheduleItem | RequeueItem | UnknownItem
+    settlement: FinishItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem
 
 
-Item = FinishItem | RescheduleItem | RequeueItem | UnknownItem | BlockedItem
+Item = FinishItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
 
 
 class SettleResult(enum.IntEnum):
@@ -230,6 +237,12 @@ def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Se
     instead, and the task does not move.
     """
     return Settlement(key, epoch, UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
+
+
+def hold(key: str, epoch: int, rule: str) -> Settlement:
+    """Holds the task, whose body has not begun, for a pause. If the pause no longer holds it, the
+    result is KEPT, and the task does not move."""
+    return Settlement(key, epoch, HoldItem(text_bytes(key), epoch, HOLD, text_bytes(rule)))
 
 
 def as_blocked(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:

@@ -121,9 +121,11 @@ class TaskVerbs(ScriptCalls):
         )
 
     async def count(self) -> TaskCounts:
-        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown = await self.ask("count", ())
+        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown, held = await self.ask(
+            "count", ()
+        )
         oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
-        return TaskCounts(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown)
+        return TaskCounts(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown, held)
 
     async def unfinished(self) -> int:
         return (await self.count()).unfinished

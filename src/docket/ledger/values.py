@@ -94,7 +94,7 @@ class Unwritten(enum.IntEnum):
 @dataclass(slots=True)
 class TaskCounts:
     """The number of tasks by state. `unknown` counts tasks
-    that wait for a worker that knows their function."""
+    that wait for a worker that knows their function, `held` those that a pause holds."""
 
     server_ms: float
     unfinished: int
@@ -106,14 +106,15 @@ class TaskCounts:
     slots_in_use: int
     oldest_waiting_ms: float | None
     unknown: int = 0
+    held: int = 0
 
     @property
     def ready(self) -> int:
-        return max(self.unfinished - self.running - self.scheduled - self.parked - self.unknown, 0)
+        return max(self.unfinished - self.running - self.scheduled - self.parked - self.unknown - self.held, 0)
 
     @property
     def queued(self) -> int:
-        return self.ready + self.parked + self.unknown
+        return self.ready + self.parked + self.unknown + self.held
 
 
 @dataclass(slots=True)

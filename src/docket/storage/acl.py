@@ -31,11 +31,11 @@ class Role(enum.Enum):
 # Scripts that only read. What they would write is not necessary: an observer may not.
 _READING = (
     *("count", "count_by_function", "count_foreign", "follow_strikes", "get", "list_finished"),
-    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "unknown_functions", "why"),
+    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "unknown_functions", "why"),
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (
-    *("cancel", "clear", "enqueue", "enqueue_new", "fail_unknown", "import_tasks", "progress"),
+    *("cancel", "clear", "enqueue", "enqueue_new", "fail_unknown", "import_tasks", "pause", "progress", "resume"),
     *("settings", "store_payload", "strike"),
 )
 # Commands that docket sends without a script.

@@ -56,6 +56,9 @@ _FIXED = (
     "delay:=",
     "leads:=",
     "strike-rules",
+    "pauses",
+    "held",
+    "held:=",
     "secret",
 )
 
@@ -164,3 +167,7 @@ class Keys:
     @property
     def strike_channel(self) -> bytes:
         return text_bytes(f"{self.channels}strikes/")
+
+    @property
+    def pause_channel(self) -> bytes:
+        return text_bytes(f"{self.channels}pauses/")

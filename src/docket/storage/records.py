@@ -28,7 +28,7 @@ _LENGTH = struct.Struct("<I")
 _TEXT_LENGTH = struct.Struct("<H")
 
 RECORD_VERSION = 1
-SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = 0, 1, 2, 3, 4, 5
 # A bit of the byte that counts the losses: the body has begun before.
 BEGUN = 128
 # A flag of task records: the call is the reference to a payload.
@@ -105,6 +105,11 @@ class TaskRecord:
     def redelivered(self) -> bool:
         """Whether an earlier run of this attempt was lost, or requeued after its body had begun."""
         return self.has_begun or self.losses > 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a pause holds the task."""
+        return self.location == HELD
 
     @property
     def state(self) -> ExecutionState:

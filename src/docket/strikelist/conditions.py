@@ -62,7 +62,7 @@ def is_same(a: StrikeInstruction, b: StrikeInstruction) -> bool:
 
 @dataclass(slots=True)
 class Conditions:
-    """The strikes on one parameter. Strikes with `==`, of
+    """The strikes, or the pauses, on one parameter. Those with `==`, of
     which there may be thousands, cost one dict lookup."""
 
     equals: dict[Any, set[str]] = field(default_factory=dict[Any, set[str]])
@@ -92,15 +92,16 @@ class Conditions:
     def __bool__(self) -> bool:
         return bool(self.equals or self.others)
 
-    def match(self, value: Any) -> bool:
+    def match(self, value: Any) -> str | None:
+        """The id of a strike that matches the value, or None."""
         if self.equals:
             try:
-                if value in self.equals:
-                    return True
+                ids = self.equals.get(value)
             except Exception:
-                if any(are_equal(value, other) for other in self.equals):
-                    return True
-        return any(self._compare(id, strike, value) for id, strike in self.others.items())
+                ids = next((ids for other, ids in self.equals.items() if are_equal(value, other)), None)
+            if ids:
+                return next(iter(ids))
+        return next((id for id, strike in self.others.items() if self._compare(id, strike, value)), None)
 
     def _compare(self, id: str, strike: Strike, value: Any) -> bool:
         try:
@@ -109,7 +110,8 @@ class Conditions:
             if id not in self._logged:
                 self._logged.add(id)
                 logger.warning(
-                    "strike on %s: the value %s of type %s cannot be compared and does not match (%s)",
+                    "%s on %s: the value %s of type %s cannot be compared and does not match (%s)",
+                    strike.direction,
                     strike.call_repr(),
                     shown(value),
                     type(value).__name__,
@@ -119,7 +121,7 @@ class Conditions:
 
 
 class Index:
-    """The strikes in force, by function and parameter."""
+    """The strikes, or the pauses, in force, by function and parameter."""
 
     def __init__(self) -> None:
         self._functions: dict[str, set[str]] = {}
@@ -151,22 +153,25 @@ class Index:
 
     def match_values(self, values: Mapping[str, Any]) -> bool:
         """Whether a strike on a parameter of every function matches one of these values."""
-        return _any_match(self._parameters.get(None), values)
+        return _first_match(self._parameters.get(None), values) is not None
 
-    def match_call(self, call: TaskToMatch) -> bool:
-        if call.function_name in self._functions:
-            return True
+    def match_call(self, call: TaskToMatch) -> str | None:
+        """The id of a strike that matches the call, or None."""
+        ids = self._functions.get(call.function_name)
+        if ids:
+            return next(iter(ids))
         own, general = self._parameters.get(call.function_name), self._parameters.get(None)
         if own is None and general is None:
-            return False
+            return None
         values = arguments_of(call)
-        return _any_match(own, values) or _any_match(general, values)
+        return _first_match(own, values) or _first_match(general, values)
 
 
-def _any_match(parameters: Mapping[str, Conditions] | None, values: Mapping[str, Any]) -> bool:
-    if not parameters:
-        return False
-    return any(name in values and conditions.match(values[name]) for name, conditions in parameters.items())
+def _first_match(parameters: Mapping[str, Conditions] | None, values: Mapping[str, Any]) -> str | None:
+    for name, conditions in (parameters or {}).items():
+        if name in values and (id := conditions.match(values[name])) is not None:
+            return id
+    return None
 
 
 def arguments_of(call: TaskToMatch) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from docket.model.texts import escaped
 
 from .conditions import Index, is_same
 from .instructions import Restore, Strike, StrikeInstruction
-from .stored import StoredStrikes
+from .stored import StoredRules
 
 logger: logging.Logger = logging.getLogger("docket.strikelist")
 
@@ -26,7 +26,7 @@ class StrikesInForce:
     `changed` is called after every change.
     """
 
-    def __init__(self, name: str, stored: StoredStrikes, changed: Callable[[], None]) -> None:
+    def __init__(self, name: str, stored: StoredRules[Strike], changed: Callable[[], None]) -> None:
         self._name = name
         self._stored = stored
         self._changed = changed

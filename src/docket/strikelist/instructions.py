@@ -1,4 +1,4 @@
-"""The instructions of operators: strike and restore."""
+"""The instructions of operators: strike and restore, and the rules of pauses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from docket.model.texts import escaped
 
 LiteralOperator = Literal["==", "!=", ">", ">=", "<", "<=", "between"]
 
+# What a rule does, in messages and labels.
+Direction = Literal["strike", "restore", "pause"]
+
 _SHOWN = 200
 
 
 class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
-    """The comparison of an argument with the value of a strike."""
+    """The comparison of an argument with the value of a strike or a pause."""
 
     EQUAL = "=="
     NOT_EQUAL = "!="
@@ -46,7 +49,7 @@ class StrikeInstruction:
     operator: Operator = Operator.EQUAL
     value: Any = None
 
-    direction: ClassVar[Literal["strike", "restore"]]
+    direction: ClassVar[Direction]
 
     def __post_init__(self) -> None:
         self.operator = Operator.read(self.operator)
@@ -91,19 +94,35 @@ class StrikeInstruction:
 class Strike(StrikeInstruction):
     """Cancels matching tasks instead of running them."""
 
-    direction: ClassVar[Literal["strike", "restore"]] = "strike"
+    direction: ClassVar[Direction] = "strike"
 
     def check(self) -> None:
         super().check()
+        self._check_pair()
+
+    def _check_pair(self) -> None:
         if self.operator is Operator.BETWEEN and not _is_pair(self.value):
-            raise ValueError(f"strike {self.call_repr()}: the value of 'between' must be a pair such as (1, 5)")
+            raise ValueError(
+                f"{self.direction} {self.call_repr()}: the value of 'between' must be a pair such as (1, 5)"
+            )
+
+
+@dataclass
+class PauseRule(Strike):
+    """Holds matching tasks until it is resumed. Without a function and a parameter it is about all
+    tasks of the docket."""
+
+    direction: ClassVar[Direction] = "pause"
+
+    def check(self) -> None:
+        self._check_pair()
 
 
 @dataclass
 class Restore(StrikeInstruction):
     """Removes an equal strike."""
 
-    direction: ClassVar[Literal["strike", "restore"]] = "restore"
+    direction: ClassVar[Direction] = "restore"
 
 
 def _is_pair(value: Any) -> bool:

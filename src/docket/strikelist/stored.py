@@ -1,9 +1,9 @@
-"""The stored form of a strike. A rule is sealed and opened here and nowhere else."""
+"""The stored form of strikes and pauses. A rule is sealed and opened here and nowhere else."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from docket.codec import Payloads
 from docket.codec.packing import pack, unpack
@@ -16,14 +16,17 @@ from .values import StrikeValues
 _FORMAT = 2
 # The first byte of an envelope. A rule without an envelope begins with another byte.
 _SEALED = b"\x01"
+Rule = TypeVar("Rule", bound=Strike)
+
 # A rule has a function, a parameter, a value of 4 kB and the text that shows it.
 _MOST_BYTES = 16_384
 
 
-class StoredStrikes:
-    """Turns strikes into the bytes that are stored, and back."""
+class StoredRules(Generic[Rule]):
+    """Turns strikes, or the rules of pauses, into the bytes that are stored, and back."""
 
-    def __init__(self, values: StrikeValues, payloads: Payloads) -> None:
+    def __init__(self, kind: type[Rule], values: StrikeValues, payloads: Payloads) -> None:
+        self._kind = kind
         self._values = values
         self._payloads = payloads
 
@@ -33,24 +36,24 @@ class StoredStrikes:
         try:
             value = self._values.encode(strike.value)
         except Unserializable as error:
-            raise Unserializable(f"strike {strike.call_repr()}: {error}"[:500]) from error
+            raise Unserializable(f"{self._kind.direction} {strike.call_repr()}: {error}"[:500]) from error
         except TooLong as error:
-            raise TooLong(f"strike {strike.call_repr()}: {error}"[:500]) from None
+            raise TooLong(f"{self._kind.direction} {strike.call_repr()}: {error}"[:500]) from None
         function, parameter = _bytes_or_none(strike.function), _bytes_or_none(strike.parameter)
         target = pack((function, parameter, strike.operator.value))
         rule = pack((_FORMAT, function, parameter, strike.operator.value, value, shown(strike.value)))
         # Without keys a rule needs no envelope.
-        sealed = self._payloads.seal_strike(rule) if self._payloads.signs else rule
+        sealed = self._payloads.seal_rule(self._kind.direction, rule) if self._payloads.signs else rule
         return hashlib.sha1(target + value).hexdigest(), sealed
 
-    def decode(self, rule: bytes) -> Strike:
+    def decode(self, rule: bytes) -> Rule:
         """Raises Undecodable for bytes that are not a strike, and for a strike whose value this
         process does not read."""
         if len(rule) > _MOST_BYTES:
             raise Undecodable(f"it has {len(rule):,} bytes")
         function, parameter, operator, value = _fields(self._opened(rule))
         try:
-            strike = Strike(_text_or_none(function), _text_or_none(parameter), Operator.read(operator))
+            strike = self._kind(_text_or_none(function), _text_or_none(parameter), Operator.read(operator))
             strike.value = self._values.decode(value) if strike.parameter is not None else None
             strike.check()
         except Undecodable:
@@ -62,7 +65,7 @@ class StoredStrikes:
     def _opened(self, rule: bytes) -> bytes:
         """The rule without its envelope. Raises Undecodable."""
         if rule[:1] == _SEALED:
-            return self._payloads.open_strike(rule)
+            return self._payloads.open_rule(self._kind.direction, rule)
         if not self._payloads.accepts_unsigned:
             raise PayloadRefused("it is not signed, but this docket has a keyring", "unsigned")
         return rule

@@ -17,7 +17,7 @@ from .conditions import TaskToMatch
 from .follower import StrikeFollower
 from .in_force import StrikesInForce, as_strike
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
-from .stored import StoredStrikes
+from .stored import StoredRules
 from .summary import ParameterStrikes, by_function, by_parameter
 from .values import StrikeValues
 
@@ -58,7 +58,7 @@ class StrikeList:
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
         # A local list stores nothing, so nobody else writes what it reads.
         values = StrikeValues(pickled=pickled_strikes or url is None)
-        self._in_force = StrikesInForce(name, StoredStrikes(values, payloads or Payloads()), self._note_emptiness)
+        self._in_force = StrikesInForce(name, StoredRules(Strike, values, payloads or Payloads()), self._note_emptiness)
         self._conditions: list[Condition] = []
         self._stack: AsyncExitStack | None = None
         self._follower: StrikeFollower | None = None
@@ -185,7 +185,7 @@ class StrikeList:
             return self._in_force.index.has_function(target)
         if isinstance(target, Mapping):
             return self._in_force.index.match_values(target)
-        return self._in_force.index.match_call(target) or any(
+        return self._in_force.index.match_call(target) is not None or any(
             _holds(condition, target) for condition in self._conditions
         )
 

@@ -16,6 +16,7 @@ from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.pending_call import check_when_and_key
 from docket.strikelist import LiteralOperator, Operator
+from docket.strikelist.pauses import Pause
 
 from .execution import Execution
 from .pending_call import PendingCall, ScheduledAtOnce
@@ -237,6 +238,34 @@ class Docket:
     ) -> None:
         """Removes the strike with equal arguments. Without such a strike, nothing happens."""
         self._producer.run(lambda docket: docket.restore(function, parameter, operator, value))
+
+    # Pauses
+
+    def pause(
+        self,
+        function: TaskFunction | str,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> Pause:
+        """Holds the tasks of a function, or those with such an argument, until `resume`. `"*"` is
+        every function. Raises as `pause` of the async docket."""
+        return self._producer.run(lambda docket: docket.pause(function, parameter, operator, value))
+
+    def resume(
+        self,
+        function: TaskFunction | str | Pause,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> int:
+        """Removes the pause with equal arguments, or one of `pauses()`, and lets its tasks go on in
+        order. Returns how many it held. Raises NotPaused if there is none."""
+        return self._producer.run(lambda docket: docket.resume(function, parameter, operator, value))
+
+    def pauses(self) -> list[Pause]:
+        """The pauses, oldest first, with the number of tasks that each one holds."""
+        return self._producer.run(lambda docket: docket.pauses())
 
     # Queries
 

@@ -82,6 +82,11 @@ class Execution(Generic[Result_co]):
         return self._execution.state
 
     @property
+    def is_held(self) -> bool:
+        """Whether a pause holds the task, as far as this handle knows (see `sync`)."""
+        return self._execution.is_held
+
+    @property
     def attempt(self) -> int:
         """The number of the run among the retries: 1, 2, …"""
         return self._execution.attempt

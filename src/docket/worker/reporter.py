@@ -176,6 +176,9 @@ class Reporter:
         TASKS_STRICKEN.add(1, {**self.attributes(execution), "docket.where": "worker"})
         logger.warning("🗙 %s", execution.call_repr(), extra=self._extra(execution))
 
+    def held(self, execution: Execution) -> None:
+        logger.info("⏸ %s is held by a pause", execution.call_repr(), extra=self._extra(execution))
+
     def refused(self, error: PayloadRefused) -> None:
         PAYLOADS_REFUSED.add(1, {**self.labels, "docket.where": "call", "docket.reason": error.reason})
 

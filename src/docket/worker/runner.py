@@ -29,6 +29,7 @@ from docket.storage.records import STORED_APART, is_stored_apart, read_task
 
 from .calling import call
 from .decisions import Decisions
+from .holder import Holder
 from .loader import Loader
 from .outcome import CLOSED, Outcome
 from .run_counts import SPENT, RunCounts
@@ -57,6 +58,7 @@ class Runner:
         run_counts: RunCounts,
         run_settler: RunSettler,
         unknown_functions: UnknownFunctions,
+        holder: Holder,
     ) -> None:
         # Runs see the worker as `CurrentWorker`.
         self._worker = worker
@@ -69,6 +71,7 @@ class Runner:
         self._run_counts = run_counts
         self._run_settler = run_settler
         self._unknown_functions = unknown_functions
+        self._holder, self._pauses = holder, holder.rules
         self._task_prefix = f"{worker.docket.name} - task:"
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
@@ -139,6 +142,8 @@ class Runner:
         try:
             try:
                 outcome = self._open(run) or self._admit(run)
+                if outcome is None and self._pauses.may_match:
+                    outcome = await self._holder.judge(run)
                 if outcome is None and run.execution.is_unregistered:
                     outcome = await self._find_function(run)
                 if outcome is None:

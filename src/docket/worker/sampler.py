@@ -9,6 +9,7 @@ from docket.instrumentation import (
     CACHE_SIZE,
     DEAD_LETTERS,
     FLEET_RUNNING,
+    HELD_TASKS,
     OLDEST_WAITING_AGE,
     QUEUE_DEPTH,
     SCHEDULE_DEPTH,
@@ -30,6 +31,7 @@ _GAUGES = (
     DEAD_LETTERS,
     SLOTS_IN_USE,
     UNKNOWN_FUNCTION_TASKS,
+    HELD_TASKS,
 )
 
 
@@ -71,6 +73,7 @@ class Sampler(Service):
             counts.dead,
             counts.slots_in_use,
             counts.unknown,
+            counts.held,
         )
         for gauge, value in zip(_GAUGES, values, strict=True):
             gauge.set(value, self._docket_labels)

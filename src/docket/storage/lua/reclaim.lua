@@ -129,9 +129,8 @@ end
 -- Whether the worker died with exactly one run. This matters only if one or two losses bury a task.
 -- Unclaimed deliveries do not count. With very many deliveries the answer is false.
 local few_losses_bury = max_losses <= SUSPECT_AFTER or call('EXISTS', MAX_LOSSES) == 1
-local MOST_INSPECTED = 100
-
 local function died_with_one_run(worker)
+  local MOST_INSPECTED = 100
   if not few_losses_bury then return false end
   local noted = call('HGET', SUSPECTS, 'x' .. worker)
   if noted then return noted == '1' end

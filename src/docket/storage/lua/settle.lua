@@ -11,10 +11,11 @@
 --   2 requeue: delay ms, whether the body has begun
 --   3 blocked: what the run took from its limits, and an item of another kind
 --   4 unknown function: whether to keep the run unless another live worker knows the function
+--   5 hold: the id of the pause that matches
 -- Returns: per run: 1 done, 0 lost (the run no longer counts), 2 kept (no other live worker knows
---   its function), 3 cancelled instead, 4 the payload is missing (the script changed nothing), 5
---   done, and no other live worker knows its function.
--- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, settlements, endings, admission
+--   its function, or the pause no longer holds it), 3 cancelled instead, 4 the payload is missing
+--   (the script changed nothing), 5 done, and no other live worker knows its function.
+-- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission
 local DONE = 1
 local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
@@ -93,6 +94,8 @@ local function make_full_settle()
       to_stream_or_schedule(key, task, now)
     elseif s.kind == UNKNOWN then
       leave_to_workers_that_know(key, task, s.epoch)
+    elseif s.kind == HOLD then
+      to_held(key, task, s.rule, has_flag(run, FROM_FRONT))
     else
       -- The task record says that the body has begun before.
       if s.has_begun then
@@ -160,13 +163,14 @@ local function make_full_settle()
     local task = s.kind ~= FINISH and unpack_task(task_bytes)
     local waits = s.kind == UNKNOWN and not is_known_elsewhere(task.name, run.worker)
     if waits and s.only_if_known then return KEPT end
+    if s.kind == HOLD and not is_holding(call('HGET', PAUSES, s.rule), has_flag(run, FROM_FRONT)) then return KEPT end
     local stored = stored_payload(s)
     if stored and call('EXISTS', stored) == 0 then return MISSING end
     if taken then settle_limits(taken, s, run) end
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
     table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))
-    local comes_back = s.kind == REQUEUE or s.kind == UNKNOWN or s.kind == RESCHEDULE and s.same_submission
+    local comes_back = s.kind == REQUEUE or s.kind == UNKNOWN or s.kind == HOLD or s.kind == RESCHEDULE and s.same_submission
     releases[#releases + 1] = {key, run, comes_back and not has_flag(run, CANCEL_ASKED)}
     if s.kind == FINISH then
       add_ending(s, run, task_bytes)

@@ -1,7 +1,7 @@
 -- Repairs a page of unfinished tasks that no ordinary path reaches (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: number of tasks read, number of tasks repaired.
--- uses: keys, records, unknown_functions, placement, limit_slots, removal, endings
+-- uses: keys, records, unknown_functions, placement, limit_slots, holds, removal, endings
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEEP_CURSOR, 'at', 'cursor')
@@ -33,6 +33,10 @@ local function is_reachable(key, task, run)
     return #limits > 0 and call('ZSCORE', WAITERS .. limits[#limits], key)
   end
   if task.location == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
+  if task.location == HELD then
+    --- parts
+    return is_held(key, task)
+  end
   return is_entry_reachable(task)
 end
 

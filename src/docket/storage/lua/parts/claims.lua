@@ -1,5 +1,5 @@
 -- Turns deliveries into runs. An entry is {stream, id, key or false}.
--- uses: keys, records, foreign, suspects, placement
+-- uses: keys, records, foreign, suspects, placement, limit_slots, holds
 
 local function next_epochs(count, now_us)
   local last = tonumber(call('SET', EPOCH, string.format('%.0f', now_us + count - 1), 'GET') or '0')
@@ -43,7 +43,8 @@ end
 -- Returns {server ms, 0, then per claimed task: key, task record, epoch}. If there were suspects, a
 -- note follows: {whether some went to other workers (0/1), epoch of the run that runs alone in the
 -- worker or 0, the entry that the worker has reserved: from the front (0/1), entry id or '', key;
--- ms for which the run stays alone}. `suspects`: 0 run none, 1 follow the rules, 2 the worker gives
+-- ms for which the run stays alone}. Then, while there are pauses that compare arguments, their
+-- version. `suspects`: 0 run none, 1 follow the rules, 2 the worker gives
 -- up its reservation, 3 follow the rules, but other code runs in the worker's process.
 local function claim_entries(worker, worker_json, entries, suspects)
   local now, now_us = server_ms()
@@ -53,6 +54,8 @@ local function claim_entries(worker, worker_json, entries, suspects)
   for i, e in ipairs(entries) do keys[i] = e[3] or '' end
   local tasks, runs = call('HMGET', TASKS, unpack(keys)), call('HMGET', RUNNING, unpack(keys))
   local epoch = next_epochs(#entries, now_us)
+  -- The rules that were read, or nil if there is no pause.
+  local rules = call('EXISTS', PAUSES) == 1 and {} or nil
   local fields, stale, note = {}, nil, nil
   local channels, event = CHANNELS .. 'task/', running_event(worker_json, now)
   local full_claim
@@ -68,8 +71,8 @@ local function claim_entries(worker, worker_json, entries, suspects)
     call('PUBLISH', channels .. key, event)
   end
 
-  -- The full claim also handles broken, stale, already claimed and suspect entries. Few calls need
-  -- it, so the server makes these functions only then.
+  -- The full claim also handles broken, stale, already claimed, held and suspect entries. Few calls
+  -- need it, so the server makes these functions only then.
   local function make_full_claim()
     --- parts
     stale = {[STREAM] = {}, [FRONT] = {}}
@@ -120,6 +123,12 @@ local function claim_entries(worker, worker_json, entries, suspects)
         else
           call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
         end
+      elseif rules and holding_rule(task.name, stream == FRONT, rules) then
+        table.insert(stale[stream], id)
+        if losses_of(task) >= SUSPECT_AFTER then clear_reservation(key) end
+        leave_waiters(key)
+        to_held(key, task, holding_rule(task.name, stream == FRONT, rules), stream == FRONT)
+        call('HSET', TASKS, key, pack_task(task))
       elseif has_single_suspect then
         table.insert(stale[stream], id)
         put_back(key, task)
@@ -136,7 +145,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
     if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
       _, location, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
-    if location == IN_STREAM and stream == STREAM and losses == 0 and not has_single_suspect and due > -MOST and due < MOST
+    if location == IN_STREAM and stream == STREAM and losses == 0 and not rules and not has_single_suspect and due > -MOST and due < MOST
       and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
       begin_run(key, bytes, ms, seq, 0)
     else
@@ -151,6 +160,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
     drop_entries(FRONT, stale[FRONT])
     answer[#answer + 1] = note
   end
+  if rules then answer[#answer + 1] = call('HGET', PAUSES, ARGUMENTS) or nil end
   return answer
 end
 

@@ -1,5 +1,5 @@
 -- Delivers ready tasks to idle workers that have offered a slot (docs/design/lease-protocol.md).
--- uses: keys, records, claims
+-- uses: keys, records, placement, claims
 
 -- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/workers.py.
 local function name_json(worker)
@@ -32,25 +32,12 @@ end
 
 local MOST_DIRECT = 8
 
--- Whether the front stream has undelivered entries. Delivered entries stay on the stream while
--- their tasks run.
-local function has_undelivered_front()
-  local length = call('XLEN', FRONT)
-  if length == 0 then return false end
-  for _, row in ipairs(call('XINFO', 'GROUPS', FRONT)) do
-    local group = {}
-    for i = 1, #row, 2 do group[row[i]] = row[i + 1] end
-    if group.name == GROUP then return length > group.pending end
-  end
-  return true
-end
-
 -- A worker without a lease or without a subscription loses its offer and nothing else. Tasks of the
 -- front stream go first, and may have taken a worker down: they go only to a worker that asks, so
 -- there is no direct delivery while any of them is undelivered.
 local function deliver_directly(ready, fields, index_of, now, now_us)
   local real_now = KEYS[2] and real_ms() or now
-  if has_undelivered_front() then return end
+  if has_undelivered(FRONT) then return end
   for _ = 1, math.min(ready, MOST_DIRECT) do
     local offer = call('ZPOPMAX', OFFERS)
     local worker = offer[1]
@@ -86,9 +73,10 @@ local function positions(fields)
 end
 
 -- `fields` has keys and the records that this script has written for them; `index_of` has the
--- position of each key in `fields`, or is nil.
+-- position of each key in `fields`, or is nil. While there are pauses, only workers that ask get
+-- tasks.
 local function try_direct_delivery(ready, size, fields, index_of, now, now_us)
-  if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS) == 1 then
+  if ready > 0 and size <= LARGEST_DIRECT and call('EXISTS', OFFERS, PAUSES) == 1 then
     --- parts
     pcall(deliver_directly, ready, fields, index_of or positions(fields), now, now_us)
   end

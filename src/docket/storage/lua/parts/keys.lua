@@ -46,6 +46,9 @@ local MANUAL_LEASES = P .. 'manual-leases'
 local FOREIGN = P .. 'foreign'
 local STRIKES = P .. 'strike-rules'
 local SECRET = P .. 'secret'
+local PAUSES = P .. 'pauses'
+local HELD_BY = P .. 'held'
+local HELD_TASKS = P .. 'held:='
 local GROUP = 'docket-workers'
 -- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
 -- ended.

@@ -33,6 +33,19 @@ local function is_after(task, id)
   return task.entry_ms > ms or (task.entry_ms == ms and task.entry_seq > seq)
 end
 
+-- Whether a stream has undelivered entries. Delivered entries stay on the stream while their tasks
+-- run.
+local function has_undelivered(stream)
+  local length = call('XLEN', stream)
+  if length == 0 then return false end
+  for _, row in ipairs(call('XINFO', 'GROUPS', stream)) do
+    local group = {}
+    for i = 1, #row, 2 do group[row[i]] = row[i + 1] end
+    if group.name == GROUP then return length > group.pending end
+  end
+  return true
+end
+
 local function to_stream(key, task)
   task.location = IN_STREAM
   set_entry(task, call('XADD', STREAM, '*', 'k', key))

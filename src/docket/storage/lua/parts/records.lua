@@ -8,8 +8,8 @@ local NEW_TASK = '<BBBI4BI4I4ddI4'
 -- Positions of fields in the header, counted from 1.
 local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
 -- Locations: the schedule, the stream, parked (waiting for a limit's slot), the front stream,
--- waiting for a worker that knows the function.
-local SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION = 0, 1, 2, 3, 4
+-- waiting for a worker that knows the function, held by a pause.
+local SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = 0, 1, 2, 3, 4, 5
 -- A bit of the byte that counts the losses: the body has begun before.
 local BEGUN = 128
 -- ADMITTED is a flag of a run: a limit has admitted it. WAS_ADMITTED is a flag of a task: a run of
@@ -72,7 +72,7 @@ end
 -- A location that only a newer release knows: the workers of that release handle the task, and no
 -- script here changes its record.
 local function is_unknown_location(task)
-  return task.location > UNKNOWN_FUNCTION
+  return task.location > HELD
 end
 
 local function entry_id(record)

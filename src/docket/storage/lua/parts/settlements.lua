@@ -2,7 +2,7 @@
 -- the two.
 -- uses: nothing
 
-local FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN = 0, 1, 2, 3, 4
+local FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN, HOLD = 0, 1, 2, 3, 4, 5
 -- The purpose of a finish.
 local PLAIN, DEAD_LETTER, ENDS_CHAIN = 0, 1, 2
 
@@ -19,6 +19,8 @@ local function read_settlement(item, claimed_by)
     s.key, s.epoch, s.kind, s.delay, s.has_begun = unpack(item)
   elseif kind == BLOCKED then
     s.key, s.epoch, s.kind, s.taken, s.settlement = unpack(item)
+  elseif kind == HOLD then
+    s.key, s.epoch, s.kind, s.rule = unpack(item)
   else
     s.key, s.epoch, s.kind, s.only_if_known = unpack(item)
   end
