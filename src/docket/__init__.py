@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         MissingPackage,
         NotDurable,
         NotOpen,
+        NotPaused,
         NotPermitted,
         PayloadRefused,
         PayloadTooLarge,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         TaskNotFound,
         TaskNotRegistered,
         TooLong,
+        TooManyPauses,
         Undecodable,
         UnknownKey,
         UnknownScheme,
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     )
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.strikelist import StrikeList
+    from docket.strikelist.pauses import Pause
     from docket.worker import Worker
 
 __all__ = [
@@ -107,7 +110,9 @@ __all__ = [
     "MissingPackage",
     "NotDurable",
     "NotOpen",
+    "NotPaused",
     "NotPermitted",
+    "Pause",
     "PayloadRefused",
     "PayloadTooLarge",
     "Perpetual",
@@ -134,6 +139,7 @@ __all__ = [
     "TaskNotRegistered",
     "Timeout",
     "TooLong",
+    "TooManyPauses",
     "Undecodable",
     "UnknownKey",
     "UnknownScheme",
@@ -160,6 +166,7 @@ _HOMES = {
     "FailedAttempt": "execution",
     "Keyring": "codec",
     "Logged": "annotations",
+    "Pause": "strikelist.pauses",
     "StrikeList": "strikelist",
     "TaskCall": "execution",
     "Worker": "worker",
@@ -174,6 +181,7 @@ _HOMES = {
             "MissingPackage",
             "NotDurable",
             "NotOpen",
+            "NotPaused",
             "NotPermitted",
             "PayloadRefused",
             "PayloadTooLarge",
@@ -186,6 +194,7 @@ _HOMES = {
             "TaskNotFound",
             "TaskNotRegistered",
             "TooLong",
+            "TooManyPauses",
             "Undecodable",
             "UnknownKey",
             "UnknownScheme",

@@ -19,7 +19,7 @@ from docket.model.times import from_ms
 from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
 
 from .display import show_call
-from .identity import TaskIdentity
+from .identity import TaskWithRecord
 from .manual_ending import end_manual_run
 from .next_run import NextRun
 from .progress import ExecutionProgress, ProgressEvent, read_progress
@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 
-class Execution(TaskIdentity, Generic[Result_co]):
+class Execution(TaskWithRecord, Generic[Result_co]):
     """A task: its call, its due time, its state and its progress. The function of an `Execution[R]`
     returns an `R`."""
 
     # Defaults on the class: most executions never change these, so they do not pay for them.
     taken: Sequence[Taken] = ()
-    state: ExecutionState = ExecutionState.SCHEDULED
-    record: TaskRecord | None = None
     worker: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -89,23 +87,6 @@ class Execution(TaskIdentity, Generic[Result_co]):
 
     def __repr__(self) -> str:
         return f"<Execution {self.function_name} {self.key!r} {self.state.value}>"
-
-    @property
-    def message_id(self) -> str | None:
-        """The id of the task's stream entry, if it has one."""
-        if self._message_id is None and self.record is not None and not self.record.is_held:
-            return self.record.entry
-        return self._message_id
-
-    @message_id.setter
-    def message_id(self, id: str | None) -> None:
-        self._message_id = id
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a pause holds the task, as far as this handle knows (see `sync`). Its state is
-        QUEUED."""
-        return self.state is ExecutionState.QUEUED and self.record is not None and self.record.is_held
 
     @property
     def progress(self) -> ExecutionProgress:

@@ -32,6 +32,7 @@ from .decisions import Decisions
 from .holder import Holder
 from .loader import Loader
 from .outcome import CLOSED, Outcome
+from .pause_rules import PauseRules
 from .run_counts import SPENT, RunCounts
 from .run_settler import RunSettler
 from .runs import CancelReason, Run, Runs
@@ -58,7 +59,6 @@ class Runner:
         run_counts: RunCounts,
         run_settler: RunSettler,
         unknown_functions: UnknownFunctions,
-        holder: Holder,
     ) -> None:
         # Runs see the worker as `CurrentWorker`.
         self._worker = worker
@@ -71,7 +71,8 @@ class Runner:
         self._run_counts = run_counts
         self._run_settler = run_settler
         self._unknown_functions = unknown_functions
-        self._holder, self._pauses = holder, holder.rules
+        self.pauses: PauseRules = PauseRules(worker.docket, registration)
+        self._holder = Holder(self.pauses, run_settler, decisions, worker.reporter)
         self._task_prefix = f"{worker.docket.name} - task:"
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
@@ -142,7 +143,7 @@ class Runner:
         try:
             try:
                 outcome = self._open(run) or self._admit(run)
-                if outcome is None and self._pauses.may_match:
+                if outcome is None and self.pauses.may_match:
                     outcome = await self._holder.judge(run)
                 if outcome is None and run.execution.is_unregistered:
                     outcome = await self._find_function(run)

@@ -25,12 +25,10 @@ from .drain import Drain
 from .duties import Duties
 from .endings import endings_of
 from .fetcher import Fetcher
-from .holder import Holder
 from .lease import lease_length_ms
 from .lease_events import LeaseEvents
 from .left_tasks import LeftTasks
 from .lifecycles import lifecycles
-from .pause_rules import PauseRules
 from .pending_cancels import clear_pending_cancels
 from .registration import Registration
 from .releaser import Releaser
@@ -105,18 +103,15 @@ class Staff:
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
         run_counts, endings = RunCounts(worker.run_limits), endings_of(worker, self.write_patience)
         self.run_settler: RunSettler = RunSettler(self.runs, self.slots, self.settler, worker.reporter)
-        self.pause_rules: PauseRules = PauseRules(docket, self.registration)
-        decisions = Decisions(worker, endings, run_counts, LeftTasks(self.slots))
         self.runner: Runner = Runner(
             worker,
             self.registration,
             self.runs,
             self.slots,
-            decisions,
+            Decisions(worker, endings, run_counts, LeftTasks(self.slots)),
             run_counts,
             self.run_settler,
             self.unknown_functions,
-            Holder(self.pause_rules, self.run_settler, decisions, worker.reporter),
         )
         self.fetcher: Fetcher = Fetcher(
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
@@ -137,7 +132,7 @@ class Staff:
             self.stager,
             self.sampler,
             self.settings_check,
-            Releaser(ledger, self.pause_rules, self.registration, labels, pause),
+            Releaser(ledger, self.runner.pauses, self.registration, labels, pause),
         ]
         if worker.schedule_automatic_tasks:
             self._services.append(self.seeder)
@@ -164,8 +159,8 @@ class Staff:
         stack.callback(self.sampler.clear)
         await self.settings_check.begin()
         await docket.wait_for_strikes_loaded()
-        stack.callback(self.pause_rules.close)
-        await registration.until_answered(self.pause_rules.open)
+        stack.callback(self.runner.pauses.close)
+        await registration.until_answered(self.runner.pauses.open)
         if self._worker.schedule_automatic_tasks:
             await self.seeder.begin()
         registration.start()
