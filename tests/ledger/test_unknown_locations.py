@@ -4,6 +4,7 @@ its workers see to it, and nobody else touches it."""
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
@@ -20,6 +21,7 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import TASK_HEADER
 from docket.storage.scripts import load
+from tests.waiting import SECONDS
 
 from .ledger_client import CALL, TTL_MS, LedgerClient, completed, order
 
@@ -76,6 +78,21 @@ async def _(ledger_client: LedgerClient) -> bytes:
     for replace in (False, True):
         (receipt,) = await ledger_client.ledger.enqueue([order("k", replace=replace)])
         assert not receipt.scheduled
+    return record
+
+
+@situation("enqueue_new")
+async def _(ledger_client: LedgerClient) -> bytes:
+    """Its direct delivery meets the entry of a task that has moved since."""
+    worker, keys = await ledger_client.hire(), ledger_client.ledger.keys
+    record = await add_and_move_away(ledger_client)
+    listener = ledger_client.client.pubsub()
+    listener.subscribe(keys.delivery_channel(worker))
+    listener.get_message(timeout=SECONDS)
+    ledger_client.client.zadd(keys.offers, {text_bytes(worker): 9e15})
+    ledger_client.client.hset(keys.key("offer-secrets"), text_bytes(worker), b"s" * 16)
+    await ledger_client.ledger.enqueue_new((b"new", -1, struct.pack("<H", 1) + b"f" + CALL))
+    assert not [entry for entry in ledger_client.stored_state().entries if entry.key == "k"], "the script has met it"
     return record
 
 
