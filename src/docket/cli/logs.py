@@ -6,12 +6,13 @@ import enum
 import importlib
 import logging
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from docket.cli.standard_output import discard_output
+from docket.cli.log_writer import LogWriter
 from docket.model.texts import as_json_line, escaped_lines
 
 
@@ -43,13 +44,15 @@ def logging_to_stdout(level: Level, format: Format, worker: str | None = None) -
     """
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    root.handlers[:] = [_handler(format, worker)]
+    handler = LogLines(sys.stdout, _formatter(format, worker))
+    root.handlers[:] = [handler]
     root.setLevel(level.value)
     try:
         yield
     finally:
         root.handlers[:], level_before = before
         root.setLevel(level_before)
+        handler.close()
 
 
 @contextmanager
@@ -64,20 +67,41 @@ def docket_logs_only(level: Level) -> Generator[None]:
         own.setLevel(before)
 
 
-def _handler(format: Format, worker: str | None) -> logging.Handler:
+def _formatter(format: Format, worker: str | None) -> logging.Formatter:
     if format is Format.JSON:
-        handler = LogLines(sys.stdout)
-        handler.setFormatter(JsonLines(worker))
-        return handler
-    prefix = "" if worker is None else f"[{worker}] ".replace("%", "%%")
+        return JsonLines(worker)
+    prefix = "" if worker is None else f"[{worker}] "
     if format is Format.RICH:
-        # Imported lazily: only a terminal needs the highlighter.
-        handler = importlib.import_module("docket.cli.rich_logs").rich_handler()
-        handler.setFormatter(SafeLines(f"{prefix}%(message)s"))
-        return handler
-    handler = LogLines(sys.stdout)
-    handler.setFormatter(SafeLines(f"%(asctime)s %(levelname)-7s {prefix}%(name)s: %(message)s"))
-    return handler
+        # Imported lazily: only a terminal needs Rich.
+        return importlib.import_module("docket.cli.rich_logs").RichLines(prefix)
+    return PlainLines(prefix)
+
+
+class LogLines(logging.Handler):
+    """Formats records at once, and writes their lines to a stream in batches."""
+
+    def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._writer = LogWriter(stream, self._report_dropped)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._writer.write(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self.flush()
+        super().close()
+
+    def _report_dropped(self, count: int) -> str:
+        text = f"{count:,} lines are missing here: the reader of the log was too slow"
+        record = logging.LogRecord("docket.log", logging.WARNING, __file__, 0, text, (), None)
+        return f"{self.format(record)}\n"
 
 
 class SafeLines(logging.Formatter):
@@ -87,15 +111,37 @@ class SafeLines(logging.Formatter):
         return escaped_lines(super().format(record))
 
 
-class LogLines(logging.StreamHandler[TextIO]):
-    """Writes lines to a stream. If the reader closes the pipe
-    (`docket worker | head -1`), the worker continues without a log."""
+class PlainLines(SafeLines):
+    """`2026-11-17 06:39:53,123 INFO    docket.worker: …`"""
 
-    def handleError(self, record: logging.LogRecord) -> None:
-        if isinstance(sys.exc_info()[1], BrokenPipeError):
-            discard_output()
-        else:
-            super().handleError(record)
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__(f"%(asctime)s %(levelname)-7s {prefix.replace('%', '%%')}%(name)s: %(message)s")
+        self._prefix = prefix
+        self._clock = LogClock("%Y-%m-%d %H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.exc_info or record.exc_text or record.stack_info:
+            return super().format(record)
+        line = (
+            f"{self._clock.text(record.created)},{int(record.msecs):03d} {record.levelname:<7} "
+            f"{self._prefix}{record.name}: {record.getMessage()}"
+        )
+        return line if line.isprintable() else escaped_lines(line)
+
+
+class LogClock:
+    """The local time of a line. The lines of one second share its text."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._second, self._text = -1, ""
+
+    def text(self, created: float) -> str:
+        second = int(created)
+        if second != self._second:
+            self._text = time.strftime(self._pattern, time.localtime(second))
+            self._second = second
+        return self._text
 
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
@@ -113,16 +159,25 @@ class JsonLines(logging.Formatter):
     def __init__(self, worker: str | None = None) -> None:
         super().__init__()
         self._every_line = {} if worker is None else {"docket.worker": worker}
+        self._local = LogClock("%Y-%m-%d %H:%M:%S")
+        self._second, self._utc_text = -1, ""
+
+    def _utc(self, created: float) -> str:
+        second = int(created)
+        if second != self._second:
+            self._second, self._utc_text = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return self._utc_text
 
     def format(self, record: logging.LogRecord) -> str:
         trace = self.formatException(record.exc_info) if record.exc_info else None
+        milliseconds = f"{int(record.msecs):03d}"
         line: dict[str, Any] = {
-            "asctime": self.formatTime(record),
+            "asctime": f"{self._local.text(record.created)},{milliseconds}",
             "name": record.name,
             "levelname": record.levelname,
             "message": record.getMessage(),
             "exc_info": trace,
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "timestamp": f"{self._utc(record.created)}.{milliseconds}+00:00",
             "level": record.levelname,
             "logger": record.name,
             **self._every_line,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from uncalled_for import Dependency, get_signature
@@ -23,9 +23,12 @@ def show_call(
     function: Callable[..., Any] | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
 ) -> str:
     """`name(args…){key}`. Only `Logged` arguments are shown."""
-    marks = _Marks(resolved_signature(function)) if function is not None else None
-    shown = [_show(marks and marks.at(position), value) for position, value in enumerate(args)]
-    shown += [f"{n}={_show(marks and marks.named(n), value)}" for n, value in kwargs.items()]
+    marks = _marks_of(function) if function is not None else _NO_MARKS
+    if marks is _NO_MARKS:
+        shown = [HIDDEN] * len(args) + [f"{n}={HIDDEN}" for n in kwargs]
+    else:
+        shown = [_show(marks.at(position), value) for position, value in enumerate(args)]
+        shown += [f"{n}={_show(marks.named(n), value)}" for n, value in kwargs.items()]
     return f"{escaped(name)}({', '.join(shown)}){{{escaped(key)}}}"
 
 
@@ -36,8 +39,7 @@ def _show(mark: Logged | None, value: Any) -> str:
 class _Marks:
     """The `Logged` annotations of a signature, looked up by position or name."""
 
-    def __init__(self, signature: inspect.Signature) -> None:
-        logged = Logged.annotated_parameters(signature)
+    def __init__(self, signature: inspect.Signature, logged: Mapping[str, Logged]) -> None:
         self._positional: list[Logged | None] = []
         self._named: dict[str, Logged | None] = {}
         self._more_positional = self._more_named = None
@@ -57,6 +59,21 @@ class _Marks:
 
     def named(self, name: str) -> Logged | None:
         return self._named.get(name, self._more_named)
+
+
+_NO_MARKS = _Marks(inspect.Signature(), {})
+# By the signature: a client may change it.
+_marks: dict[Callable[..., Any], tuple[inspect.Signature, _Marks]] = {}
+
+
+def _marks_of(function: Callable[..., Any]) -> _Marks:
+    signature = get_signature(function)
+    known = _marks.get(function)
+    if known is None or known[0] is not signature:
+        resolved = resolved_signature(function)
+        logged = Logged.annotated_parameters(resolved)
+        known = _marks[function] = signature, _Marks(resolved, logged) if logged else _NO_MARKS
+    return known[1]
 
 
 _resolved: dict[Callable[..., Any], tuple[inspect.Signature, inspect.Signature]] = {}

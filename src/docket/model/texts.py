@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_to_json = json.JSONEncoder(default=str, ensure_ascii=False).encode
+
 
 def escaped(text: str) -> str:
     """Escapes control characters, line breaks and characters that change the direction of text.
@@ -23,5 +25,5 @@ def escaped_lines(text: str) -> str:
 
 def as_json_line(value: Any) -> str:
     """The value as JSON on one line, without characters that control a terminal."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    text = _to_json(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

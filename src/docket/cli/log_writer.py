@@ -1,0 +1,116 @@
+"""Writes the lines of a log in batches, from a thread of its own.
+
+A write of its own for each line would cost more than the task that the line is about, and a reader
+that is too slow would stop the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TextIO
+
+from docket.cli.standard_output import discard_output
+
+# Lines are collected for this long. A process that is killed loses the lines of this time.
+COLLECT_SECONDS = 0.02
+# The most characters that wait for a slow reader.
+MOST_WAITING = 8 * 1024 * 1024
+# How long a thread waits for a slow reader before its line is dropped. The event loop never waits.
+PATIENCE_SECONDS = 1.0
+
+
+class LogWriter:
+    """Lines that wait for a stream, and the thread that writes them. `report` makes the line that
+    says how many lines were dropped."""
+
+    def __init__(self, stream: TextIO, report: Callable[[int], str]) -> None:
+        self._stream = stream
+        self._report = report
+        self._lines: list[str] = []
+        self._size = 0
+        self._dropped = 0
+        self._is_writing = self._is_hurried = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        _writers.add(self)
+
+    def write(self, line: str) -> None:
+        """Adds a line, which ends with a line break. Does not wait for the stream, unless the
+        reader is so slow that no more lines fit."""
+        with self._changed:
+            if self._size >= MOST_WAITING and not self._wait_for_room():
+                self._dropped += 1
+                return
+            if not self._lines:
+                self._wake_up()
+            self._lines.append(line)
+            self._size += len(line)
+
+    def flush(self) -> None:
+        """Returns when all lines are written."""
+        if self._thread is threading.current_thread():
+            return
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not (self._lines or self._is_writing or self._dropped))
+            self._is_hurried = False
+
+    def forget(self) -> None:
+        """After a fork, in the child: the waiting lines are the parent's, and so is the thread."""
+        self.__init__(self._stream, self._report)
+
+    def _wait_for_room(self) -> bool:
+        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
+            return False
+        return self._changed.wait_for(lambda: self._size < MOST_WAITING, PATIENCE_SECONDS)
+
+    def _wake_up(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="docket - log", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines or self._dropped)
+                # Further lines come soon, and share the write.
+                self._changed.wait_for(lambda: self._is_hurried, COLLECT_SECONDS)
+                lines, dropped, self._lines, self._dropped = self._lines, self._dropped, [], 0
+                self._is_writing = True
+            self._put(lines, dropped)
+            with self._changed:
+                self._size = sum(map(len, self._lines))
+                self._is_writing = False
+                self._changed.notify_all()
+
+    def _put(self, lines: list[str], dropped: int) -> None:
+        if dropped:
+            lines.append(self._report(dropped))
+        try:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+        except BrokenPipeError:
+            # The reader has gone (`docket worker | head -1`): the worker goes on without a log.
+            discard_output()
+        except (OSError, ValueError):
+            # The disk is full, or the stream is closed. The next lines may fare better.
+            time.sleep(COLLECT_SECONDS)
+
+
+_writers: weakref.WeakSet[LogWriter] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for writer in list(_writers):
+        writer.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,201 @@
+"""The log of a worker is written in batches, and no line is lost that could have been written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Generator
+from typing import IO
+
+import pytest
+
+from docket import Docket
+from docket.cli import log_writer
+from docket.cli.log_writer import LogWriter
+from docket.cli.logs import Format, Level, LogLines, PlainLines, logging_to_stdout
+from docket.tasks import trace
+
+from .conftest import Start
+from .processes import surroundings
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def python(source: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        env=surroundings(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+
+
+def messages(output: str) -> list[str]:
+    return [line.rpartition(": ")[2] for line in output.splitlines()]
+
+
+TASKS = 3_000
+
+
+async def waiting_after(url: str, first: bool) -> int:
+    """How many tasks wait, after the first ones were added."""
+    async with Docket("docket", url) as docket:
+        if first:
+            await docket.add_many([docket.call(trace)("x") for _ in range(TASKS)])
+        return (await docket.snapshot()).total_tasks
+
+
+def test_no_line_is_missing_after_a_sigterm(url: str, start: Start) -> None:
+    asyncio.run(waiting_after(url, first=True))
+    worker = start("worker", "--url", url, "--logging-format", "json", "--concurrency", "20")
+    worker.says("↩")
+    worker.send(signal.SIGTERM)
+    assert worker.ends() == 0
+
+    lines = [json.loads(line) for line in worker.lines]
+    runs = TASKS - asyncio.run(waiting_after(url, first=False))
+    assert runs > 0
+    assert sum(line["message"].startswith("↪") for line in lines) == runs
+    assert sum(line["message"].startswith("↩") for line in lines) == runs
+    times = [line["timestamp"] for line in lines]
+    assert times == sorted(times)
+
+
+def test_no_line_is_missing_after_an_exception_that_ends_the_process() -> None:
+    with python(
+        """
+        import logging
+        from docket.cli.logs import Format, Level, logging_to_stdout
+        with logging_to_stdout(Level.INFO, Format.PLAIN):
+            for number in range(1000):
+                logging.info("%d", number)
+            raise RuntimeError("the end")
+        """
+    ) as process:
+        output, errors = process.communicate()
+    assert process.returncode == 1
+    assert "RuntimeError: the end" in errors
+    assert messages(output) == [str(number) for number in range(1000)]
+
+
+def test_no_line_is_missing_if_the_handler_is_never_closed() -> None:
+    with python(
+        """
+        import logging, sys
+        from docket.cli.logs import LogLines, PlainLines
+        logging.getLogger().addHandler(LogLines(sys.stdout, PlainLines()))
+        for number in range(1000):
+            logging.warning("%d", number)
+        sys.exit(3)
+        """
+    ) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 3
+    assert messages(output) == [str(number) for number in range(1000)]
+
+
+def test_a_slow_reader_gets_every_line() -> None:
+    with python(
+        """
+        import logging
+        from docket.cli.logs import Format, Level, logging_to_stdout
+        with logging_to_stdout(Level.INFO, Format.PLAIN):
+            for number in range(20_000):
+                logging.info("%d", number)
+        """
+    ) as process:
+        assert process.stdout is not None
+        seen: list[str] = []
+        while piece := process.stdout.read(8192):
+            seen.append(piece)
+        assert process.wait() == 0
+    assert messages("".join(seen)) == [str(number) for number in range(20_000)]
+
+
+def test_a_child_of_a_fork_does_not_repeat_the_lines_of_its_parent() -> None:
+    with python(
+        """
+        import logging, os
+        from docket.cli.logs import Format, Level, logging_to_stdout
+        with logging_to_stdout(Level.INFO, Format.PLAIN):
+            logging.info("before")
+            child = os.fork()
+            logging.info("in the child" if child == 0 else "in the parent")
+            if child:
+                os.waitpid(child, 0)
+        """
+    ) as process:
+        output, errors = process.communicate()
+    assert errors == ""
+    assert sorted(messages(output)) == ["before", "in the child", "in the parent"]
+
+
+# A reader that has stopped
+
+
+class StuckStream:
+    """A stream whose writes wait until somebody reads."""
+
+    def __init__(self) -> None:
+        reading, writing = os.pipe()
+        self.reader: IO[str] = os.fdopen(reading, encoding="utf-8")
+        self.writer: IO[str] = os.fdopen(writing, "w", encoding="utf-8")
+
+
+@pytest.fixture
+def stuck() -> Generator[StuckStream]:
+    stream = StuckStream()
+    yield stream
+    stream.reader.close()
+
+
+async def test_the_event_loop_never_waits_for_a_reader(stuck: StuckStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "MOST_WAITING", 100_000)
+    writer = LogWriter(stuck.writer, lambda count: f"{count} are missing\n")
+
+    for number in range(50_000):
+        writer.write(f"{number:09d}\n")
+
+    # Nobody has read a byte until here.
+    written, missing = 0, 0
+    while written + missing < 50_000:
+        line = stuck.reader.readline()
+        if line.endswith("are missing\n"):
+            missing += int(line.split()[0])
+        else:
+            assert line == f"{written + missing:09d}\n"
+            written += 1
+    assert written > 0
+    assert missing > 0
+
+
+def test_a_thread_waits_a_while_and_then_drops_its_line(stuck: StuckStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "MOST_WAITING", 1_000)
+    monkeypatch.setattr(log_writer, "PATIENCE_SECONDS", 0.01)
+    handler = LogLines(stuck.writer, PlainLines())
+    record = logging.LogRecord("a.logger", logging.INFO, __file__, 1, "x" * 500, (), None)
+
+    for _ in range(300):
+        handler.emit(record)
+
+    written, missing = 0, 0
+    while written + missing < 300:
+        logger, text = stuck.reader.readline()[24:].split(": ", 1)
+        if logger == "WARNING docket.log":
+            missing += int(text.split()[0])
+        else:
+            written += 1
+    assert missing > 0
+
+
+def test_lines_of_the_last_moment_are_written_when_the_log_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to_stdout(Level.INFO, Format.PLAIN):
+        logging.info("the last %s", "line")
+    assert messages(capsys.readouterr().out) == ["the last line"]
