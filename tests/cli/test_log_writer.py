@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Generator
-from typing import IO
+from typing import TextIO
 
 import pytest
 
@@ -145,8 +145,8 @@ class StuckStream:
 
     def __init__(self) -> None:
         reading, writing = os.pipe()
-        self.reader: IO[str] = os.fdopen(reading, encoding="utf-8")
-        self.writer: IO[str] = os.fdopen(writing, "w", encoding="utf-8")
+        self.reader: TextIO = os.fdopen(reading, encoding="utf-8")
+        self.writer: TextIO = os.fdopen(writing, "w", encoding="utf-8")
 
 
 @pytest.fixture
@@ -199,3 +199,12 @@ def test_lines_of_the_last_moment_are_written_when_the_log_ends(capsys: pytest.C
     with logging_to_stdout(Level.INFO, Format.PLAIN):
         logging.info("the last %s", "line")
     assert messages(capsys.readouterr().out) == ["the last line"]
+
+
+def test_printed_text_keeps_its_place_between_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to_stdout(Level.INFO, Format.PLAIN):
+        for number in range(100):
+            logging.info("logged %d", number)
+            print("printed", number, flush=number % 2 == 0)
+    expected = [text for number in range(100) for text in (f"logged {number}", f"printed {number}")]
+    assert messages(capsys.readouterr().out) == expected

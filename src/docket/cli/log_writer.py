@@ -11,8 +11,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
 
 from docket.cli.standard_output import discard_output
 
@@ -51,15 +51,22 @@ class LogWriter:
             self._lines.append(line)
             self._size += len(line)
 
+    def hurry(self) -> None:
+        """Writes what waits soon, without waiting for it."""
+        with self._changed:
+            if self._lines:
+                self._is_hurried = True
+                self._changed.notify_all()
+
     def flush(self) -> None:
         """Returns when all lines are written."""
-        if self._thread is threading.current_thread():
+        if self._thread is None or self._thread is threading.current_thread():
             return
         with self._changed:
-            self._is_hurried = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not (self._lines or self._is_writing or self._dropped))
-            self._is_hurried = False
+            while self._lines or self._is_writing or self._dropped:
+                self._is_hurried = True
+                self._changed.notify_all()
+                self._changed.wait()
 
     def forget(self) -> None:
         """After a fork, in the child: the waiting lines are the parent's, and so is the thread."""
@@ -83,7 +90,7 @@ class LogWriter:
                 # Further lines come soon, and share the write.
                 self._changed.wait_for(lambda: self._is_hurried, COLLECT_SECONDS)
                 lines, dropped, self._lines, self._dropped = self._lines, self._dropped, [], 0
-                self._is_writing = True
+                self._is_writing, self._is_hurried = True, False
             self._put(lines, dropped)
             with self._changed:
                 self._size = sum(map(len, self._lines))
@@ -102,6 +109,29 @@ class LogWriter:
         except (OSError, ValueError):
             # The disk is full, or the stream is closed. The next lines may fare better.
             time.sleep(COLLECT_SECONDS)
+
+
+class WriterStream:
+    """Standard output while a log writes to it: `print` takes the way of the log's lines, so that
+    both keep their order. Everything else is that of the stream."""
+
+    def __init__(self, stream: TextIO, writer: LogWriter) -> None:
+        self._stream = stream
+        self._writer = writer
+
+    def write(self, text: str) -> int:
+        if text:
+            self._writer.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        self._writer.hurry()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 _writers: weakref.WeakSet[LogWriter] = weakref.WeakSet()

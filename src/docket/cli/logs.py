@@ -10,9 +10,9 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
-from docket.cli.log_writer import LogWriter
+from docket.cli.log_writer import LogWriter, WriterStream
 from docket.model.texts import as_json_line, escaped_lines
 
 
@@ -44,14 +44,17 @@ def logging_to_stdout(level: Level, format: Format, worker: str | None = None) -
     """
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    handler = LogLines(sys.stdout, _formatter(format, worker))
+    stream = sys.stdout
+    handler = LogLines(stream, _formatter(format, worker))
     root.handlers[:] = [handler]
     root.setLevel(level.value)
+    sys.stdout = handler.stream
     try:
         yield
     finally:
         root.handlers[:], level_before = before
         root.setLevel(level_before)
+        sys.stdout = stream
         handler.close()
 
 
@@ -84,6 +87,8 @@ class LogLines(logging.Handler):
         super().__init__()
         self.setFormatter(formatter)
         self._writer = LogWriter(stream, self._report_dropped)
+        # The same stream, for other writers that must keep the order of the lines.
+        self.stream: TextIO = cast(TextIO, WriterStream(stream, self._writer))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
