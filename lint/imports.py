@@ -18,7 +18,7 @@ EXCEPTIONS: dict[str, str] = {
     "docket/instrumentation/http.py:_prometheus_mirror imports docket.instrumentation.prometheus": "an optional package",
     "docket/storage/engines.py:_embedded imports docket.storage.embedded": "needs modules that Windows lacks",
     "docket/cli/banner.py:announce imports docket.cli.rich_banner": "rich, on terminals only",
-    "docket/cli/logs.py:_handler imports docket.cli.rich_logs": "rich, on terminals only",
+    "docket/cli/logs.py:_formatter imports docket.cli.rich_logs": "rich, on terminals only",
 }
 
 

@@ -1,4 +1,5 @@
-"""The lines of a run are made from prepared parts. Nobody can tell them from those of `Logger.info`."""
+"""The lines of a run are made from prepared parts.
+Nobody can tell them from those of `Logger.info`."""
 
 from __future__ import annotations
 

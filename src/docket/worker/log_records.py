@@ -1,7 +1,7 @@
 """Log records from parts that are the same for every line of one kind.
 
-`Logger.info` looks for its caller on the stack and asks for the names of process and thread for each
-line. That takes longer than a small task. Handlers, filters and levels see the same records.
+`Logger.info` looks for its caller on the stack and asks for the names of process and thread for
+each line. That takes longer than a small task. Handlers, filters and levels see the same records.
 """
 
 from __future__ import annotations
