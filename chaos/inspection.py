@@ -6,7 +6,9 @@ from typing import Any
 
 from docket import Docket, ExecutionState
 from docket.ledger import read_ending
+from docket.ledger.letter_notes import Reason
 from docket.storage.keys import GROUP, bytes_text
+from docket.storage.letters import LetterRecord, read_letter
 from docket.storage.records import FinishedRecord, read_finished
 
 from .histories import History
@@ -14,12 +16,14 @@ from .work.changes import replaceable
 from .work.plain import valued
 
 PAGE = 500
+BURIED = (Reason.BURIED, Reason.UNDECODABLE, Reason.REFUSED)
 
 
 async def inspect(client: Any, docket: Docket, history: History) -> None:
     """Writes one `record` per finished task, one `key`
     per other key, and the state of the streams."""
-    buried = {bytes_text(key) for key in await client.zrange(docket.keys.dead, 0, -1)}
+    letters = {int(id): read_letter(data) for id, data in (await client.hgetall(docket.keys.letter_records)).items()}
+    buried = {letter.key for letter in letters.values() if letter.reason in BURIED}
     prefix = docket.keys.prefix
     cursor, is_first = 0, True
     while cursor or is_first:
@@ -30,9 +34,24 @@ async def inspect(client: Any, docket: Docket, history: History) -> None:
         await _note_stream(client, history, stream)
     strikes = await client.hkeys(docket.keys.strikes)
     history.write("strikes", count=sum(field != b"version" for field in strikes))
+    for id, letter in sorted(letters.items()):
+        _note_letter(history, id, letter)
     for key in sorted(buried):
         history.write("buried", key=key)
     history.write("inspected")
+
+
+def _note_letter(history: History, id: int, letter: LetterRecord) -> None:
+    history.write(
+        "letter",
+        id=id,
+        key=letter.key,
+        function=letter.task.function_name,
+        reason=letter.reason,
+        deaths=letter.deaths,
+        epoch=letter.epoch,
+        generation=letter.task.generation,
+    )
 
 
 def _note_record(history: History, key: str, record: FinishedRecord, **details: Any) -> None:

@@ -22,8 +22,13 @@ LASTING = {
     # Keeps the version of its last change.
     "strike-rules",
     # Dead letters, and entries of other programs.
-    "dead",
-    "dead-records",
+    "letters",
+    "letter-ends",
+    "letter-keys",
+    "letter-records",
+    "letter-kinds",
+    "letter-counts",
+    "buried-chains",
     "foreign",
 }
 
@@ -43,7 +48,7 @@ def nothing_is_left_after_the_drain(model: Model) -> Iterable[Violation]:
             if count:
                 yield Violation(f"{count} {what} of {event['name']} are left {event['consumers']}", at)
     for event in model.of_kind("key"):
-        if event["ttl"] == -1 and event["name"] not in LASTING:
+        if event["ttl"] == -1 and event["name"] not in LASTING and not event["name"].startswith("letter-kind:="):
             yield Violation(f"the key {event['name']} is left, without a time to live", at)
     for event in model.of_kind("strikes"):
         if event["count"] > _strikes_that_stay(model):

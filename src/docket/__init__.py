@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Debounce,
         Depends,
         ExponentialRetry,
+        KeepFailures,
         MaxLosses,
         Perpetual,
         Process,
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from docket.docket import Docket
     from docket.errors import (
         DocketError,
+        EmptyFilter,
         ExecutionCancelled,
         LeaseLost,
+        LetterChanged,
+        LetterNotFound,
         MissingPackage,
         NotDurable,
         NotOpen,
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
         run_async,
     )
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
+    from docket.model.keeping import Keep
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause
     from docket.worker import Worker
@@ -97,14 +102,19 @@ __all__ = [
     "Disposition",
     "Docket",
     "DocketError",
+    "EmptyFilter",
     "Execution",
     "ExecutionCancelled",
     "ExecutionProgress",
     "ExecutionState",
     "ExponentialRetry",
     "FailedAttempt",
+    "Keep",
+    "KeepFailures",
     "Keyring",
     "LeaseLost",
+    "LetterChanged",
+    "LetterNotFound",
     "Logged",
     "MaxLosses",
     "MissingPackage",
@@ -164,6 +174,7 @@ _HOMES = {
     "ExecutionProgress": "execution",
     "ExecutionState": "execution",
     "FailedAttempt": "execution",
+    "Keep": "model.keeping",
     "Keyring": "codec",
     "Logged": "annotations",
     "Pause": "strikelist.pauses",
@@ -176,8 +187,11 @@ _HOMES = {
     **dict.fromkeys(
         (
             "DocketError",
+            "EmptyFilter",
             "ExecutionCancelled",
             "LeaseLost",
+            "LetterChanged",
+            "LetterNotFound",
             "MissingPackage",
             "NotDurable",
             "NotOpen",

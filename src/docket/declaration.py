@@ -27,6 +27,7 @@ def shared_settings(docket: DocketLifetime) -> dict[str, Any]:
     return {
         "codec": docket.payloads.codec.name,
         "execution_ttl": duration_ms(docket.execution_ttl),
+        "keep_failures": [docket.keep_failures.age_ms, docket.keep_failures.letters, docket.keep_failures.size],
         "max_losses": docket.max_losses,
         "max_payload": docket.max_payload,
         "result_storage": None if storage is None else type(storage).__qualname__,

@@ -77,6 +77,19 @@ class TaskNotFound(DocketError, LookupError):
     """No task has that key: it was never scheduled, or it has ended and its record is gone."""
 
 
+class EmptyFilter(DocketError, ValueError):
+    """A change of many dead letters has no filter and does not say `everything=True`; nothing was
+    changed."""
+
+
+class LetterNotFound(DocketError, LookupError):
+    """There is no such dead letter: it was retried, discarded, dropped or never written."""
+
+
+class LetterChanged(DocketError, RuntimeError):
+    """Somebody else has edited the dead letter at the same time; nothing was changed."""
+
+
 class Unserializable(DocketError, TypeError):
     """An argument cannot be turned into bytes; nothing was stored."""
 

@@ -19,6 +19,7 @@ from docket.execution.manual_runs import ManualRuns
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.tasks import BATCH
+from docket.model.keeping import Keep, as_keep, check_keep
 from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.times import check_durations, duration_ms
 from docket.registry import Registry
@@ -62,6 +63,7 @@ class DocketLifetime:
         max_payload: int = MAX_PAYLOAD,
         add_patience: timedelta = timedelta(seconds=2),
         max_losses: int = MAX_LOSSES,
+        keep_failures: Keep | timedelta | int | None = None,
         durability: Durability = "primary",
         durability_timeout: timedelta = timedelta(seconds=1),
         pickled_strikes: bool = False,
@@ -90,6 +92,7 @@ class DocketLifetime:
         self.durability: Durability = durability
         self.durability_timeout = durability_timeout
         self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
+        self.given_keep_failures: Keep | timedelta | int | None = check_keep(keep_failures)
         self._seal_with(codec, accept, signing, encrypt, exceptions)
         self.pickled_strikes = pickled_strikes
         self.strike_list: StrikeList = self._new_strike_list()
@@ -106,6 +109,11 @@ class DocketLifetime:
         self._closing: asyncio.Task[None] | None = None
         self._scheduler: BulkScheduler | None = None
         self._progress_batcher: Batcher[ProgressChange, bytes | Unwritten]
+
+    @property
+    def keep_failures(self) -> Keep:
+        """How tasks that failed for good are kept. The default depends on `execution_ttl`."""
+        return as_keep(self.given_keep_failures, self.execution_ttl)
 
     def _seal_with(
         self,
@@ -144,7 +152,8 @@ class DocketLifetime:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             self.keys = self._name_keys()
-            self._ledger = Ledger(self.server, self.keys, max(duration_ms(self.execution_ttl), 0), self.max_losses)
+            ttl_ms = max(duration_ms(self.execution_ttl), 0)
+            self._ledger = Ledger(self.server, self.keys, ttl_ms, self.max_losses, self.keep_failures)
             self._subscriptions = Subscriptions(self.server, self.name, self.keys.root)
             stack.push_async_callback(self._subscriptions.aclose)
             stack.push_async_callback(self.strike_list.close)

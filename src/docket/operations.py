@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from docket.dead import DeadLetters
 from docket.execution import TaskFunction
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
@@ -61,6 +62,13 @@ class DocketOperations(DocketPauses):
         """Returns when this process applies every strike that was in force when the docket was
         opened."""
         await self.strike_list.wait_for_strikes_loaded()
+
+    # Dead letters
+
+    @property
+    def dead(self) -> DeadLetters:
+        """The tasks that failed for good: to look at, to retry, to edit or to discard."""
+        return DeadLetters(self._itself)
 
     # Queries
 

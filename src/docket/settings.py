@@ -22,6 +22,7 @@ def settings_of(docket: Docket) -> dict[str, Any]:
         "max_payload": docket.max_payload,
         "add_patience": docket.add_patience,
         "max_losses": docket.max_losses,
+        "keep_failures": docket.given_keep_failures,
         "durability": docket.durability,
         "durability_timeout": docket.durability_timeout,
         "pickled_strikes": docket.pickled_strikes,

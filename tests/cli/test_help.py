@@ -82,6 +82,7 @@ def test_every_setting_of_a_docket_is_an_option_with_the_same_default() -> None:
     shown = {
         "heartbeat_interval": "2s",
         "execution_ttl": "15m",
+        "keep_failures": "7d",
         "add_patience": "2s",
         "durability_timeout": "1s",
         "url": "redis://localhost:6379/0",

@@ -71,8 +71,7 @@ async def test_a_record_that_cannot_be_read_is_buried_and_its_neighbours_run(
         await broken.get_result(timeout=WAIT_LIMIT)
     await broken.sync()
     assert broken.state is ExecutionState.FAILED
-    async with docket.redis() as redis:
-        assert await redis.zrange(docket.key("dead"), 0, -1) == [b"broken"]
+    assert [letter.key async for letter in docket.dead.find()] == ["broken"]
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())

@@ -44,9 +44,7 @@ async def supervised(harness: Harness, count: int, **options: Any) -> AsyncItera
 
 
 async def dead_letters(docket: Docket) -> list[str]:
-    async with docket.redis() as redis:
-        keys: Any = await redis.zrange(docket.key("dead"), 0, -1)
-        return [key.decode() for key in keys]
+    return [letter.key async for letter in docket.dead.find()]
 
 
 async def leaves_nothing(docket: Docket) -> None:

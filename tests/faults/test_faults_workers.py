@@ -304,5 +304,4 @@ async def test_a_task_that_kills_its_worker_is_buried_and_its_neighbours_finish(
     # Two losses, then halves of at most seven tasks (3, 1) until it is alone.
     assert 3 <= harness.reports.count("start", "deadly") <= 5
     assert (await ended(docket, "deadly")).state is ExecutionState.FAILED
-    async with docket.redis() as redis:
-        assert await redis.zrange(docket.key("dead"), 0, -1) == [b"deadly"], "kept as the one dead letter"
+    assert [letter.key async for letter in docket.dead.find()] == ["deadly"], "kept as the one dead letter"

@@ -121,7 +121,8 @@ async def test_tasks_that_have_ended(docket: Docket, worker: Worker) -> None:
         ("gone", ExecutionState.CANCELLED),
     ):
         reason = await docket.why(key)
-        assert (reason.code, reason.state) == (ReasonCode.FINISHED, state)
+        code = ReasonCode.DEAD_LETTER if state is ExecutionState.FAILED else ReasonCode.FINISHED
+        assert (reason.code, reason.state) == (code, state)
         assert reason.since is not None
     reason = await docket.why("failed")
     assert reason.error == "LookupError: no such order"

@@ -10,11 +10,13 @@ from typing import Any
 
 from docket.ledger import Ledger, read_failed_attempts
 from docket.storage.keys import bytes_text, segment
+from docket.storage.letters import LetterRecord
 from docket.storage.records import (
     HELD,
     IN_FRONT,
     IN_STREAM,
     RETRIED,
+    REVIVED,
     SCHEDULED,
     UNKNOWN_FUNCTION,
     WAITING_FOR_SLOT,
@@ -23,6 +25,8 @@ from docket.storage.records import (
     read_finished,
     read_task,
 )
+
+from .stored_letters import read_letters
 
 GROUP = b"docket-workers"
 # Among the leases, and no workers: when anybody
@@ -37,15 +41,15 @@ SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
-_WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"delay"}
+_WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"delay", b"letter-batch"}
 _STAYS = {
     "streams",
     "finished",
     "finished_ttl",
     "lost",
+    "letters",
     "dead",
-    "dead_records",
-    "letter_payloads",
+    "buried_chains",
     "payloads",
     "payload_data",
     "epoch",
@@ -191,13 +195,16 @@ class StoredState:
     held: dict[str, list[str]]
     finished: dict[str, FinishedRecord]
     finished_ttl: dict[str, int]
+    # The letters by id.
+    letters: dict[int, LetterRecord]
+    letter_problems: list[str]
+    # The keys of the letters.
     dead: set[str]
-    dead_records: set[str]
+    deaths: dict[str, tuple[int, int]]
+    buried_chains: set[str]
     # By id: how large, and how long it lives (-1: until it is unlinked).
     payloads: dict[str, tuple[int, int]]
     payload_data: dict[str, bytes]
-    # The payload of each dead letter that has one.
-    letter_payloads: dict[str, str]
     # The numbers of the failed attempts, by key. Of a finished task, too.
     failed_attempts: dict[str, tuple[int, ...]]
     epoch: int
@@ -278,7 +285,7 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
     def text(value: bytes) -> str:
         return value.decode()
 
-    leases, letters, held = one("leases", {}), one("dead-records", {}), values.pop("held", {})
+    leases, letters, held = one("leases", {}), read_letters(values), values.pop("held", {})
     assert len(one("secret", b"s" * 128)) == 128
     stored_state = StoredState(
         tasks={bytes_text(k): read_task(v) for k, v in one("tasks", {}).items()},
@@ -312,17 +319,19 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         held={_unsegment(k): [bytes_text(m[10:]) for m in v] for k, v in held.items()},
         finished=finished,
         finished_ttl=finished_ttl,
-        dead={bytes_text(k) for k in one("dead", {})},
-        dead_records={bytes_text(k) for k in letters},
+        letters=letters.records,
+        letter_problems=letters.problems,
+        dead={letter.key for letter in letters.records.values()},
+        deaths=letters.deaths,
+        buried_chains={bytes_text(k) for k in one("buried-chains", {})},
         payloads=payloads,
         payload_data=payload_data,
-        letter_payloads=_letter_payloads(letters),
         failed_attempts=failed_attempts,
         epoch=int(one("epoch", b"0")),
         others=others,
         expiring=expiring,
     )
-    for family in ("sweep-cursor", "automatic", "cancelled-chains", "deploys"):
+    for family in ("sweep-cursor", "automatic", "cancelled-chains", "deploys", "keep-failures"):
         values.pop(family, None)
     # Offers end by themselves: that of a worker who is gone harms nobody.
     values.pop("offers", None)
@@ -355,8 +364,12 @@ def _problems(b: StoredState, group_was_lost: bool) -> Iterator[str]:
     for key, task in b.tasks.items():
         if task.flags & RETRIED and not b.failed_attempts.get(key):
             yield f"{key!r} was retried, and its failed attempts are gone"
-    if b.dead != b.dead_records:
-        yield f"dead letters {b.dead ^ b.dead_records} are only half there"
+    yield from b.letter_problems
+    for key, task in b.tasks.items():
+        if bool(task.flags & REVIVED) != (key in b.deaths):
+            yield f"{key!r} was retried or not, and its deaths are {b.deaths.get(key)}"
+    for key in b.deaths.keys() - b.tasks.keys():
+        yield f"the deaths of {key!r} are left"
 
     yield from _payloads(b)
     yield from _places(b)
@@ -368,21 +381,16 @@ def _problems(b: StoredState, group_was_lost: bool) -> Iterator[str]:
 
 def _payloads(b: StoredState) -> Iterator[str]:
     owners = {f"task {key!r}": task.reference for key, task in b.tasks.items()}
+    owners |= {f"letter {id}": letter.task.reference for id, letter in b.letters.items()}
     owned = {reference.id for reference in owners.values() if reference is not None}
     for owner, reference in owners.items():
         if reference is not None and b.payloads.get(reference.id) != (reference.size, -1):
             yield f"{owner} refers to {reference}, and there is {b.payloads.get(reference.id)}"
     if len(owned) < len([reference for reference in owners.values() if reference is not None]):
-        yield "two tasks have one payload"
-    owned |= set(b.letter_payloads.values())
+        yield "two tasks or letters have one payload"
     for id, (_, ttl) in b.payloads.items():
         if ttl == -1 and id not in owned:
             yield f"payload {id} has no owner and no time to live"
-
-
-def _letter_payloads(letters: dict[bytes, bytes]) -> dict[str, str]:
-    found = {bytes_text(k): read_finished(v).task.reference for k, v in letters.items() if len(v) > 30}
-    return {key: reference.id for key, reference in found.items() if reference is not None}
 
 
 def _places(b: StoredState) -> Iterator[str]:
@@ -617,11 +625,17 @@ def _kind(suffix: bytes) -> str:
             | "unknown-functions"
             | "pauses"
             | "settings"
+            | "letter-records"
+            | "letter-kinds"
+            | "letter-counts"
+            | "deaths"
+            | "buried-chains"
+            | "keep-failures"
         ):
             return "hash"
-        case "dead-records":
-            return "hash"
-        case "scheduled" | "leases" | "lost" | "dead" | "waiters" | "offers" | "manual-leases" | "unknown" | "held":
+        case "scheduled" | "leases" | "lost" | "waiters" | "offers" | "manual-leases" | "unknown" | "held":
+            return "sorted set"
+        case "letters" | "letter-ends" | "letter-keys" | "letter-kind":
             return "sorted set"
         case "automatic" | "dying" | "stopping" | "slots" | "worker-tasks" | "task-workers":
             return "set"

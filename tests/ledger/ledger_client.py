@@ -22,6 +22,7 @@ from docket.ledger import (
     finish,
 )
 from docket.ledger.endings import Ending, ending_event
+from docket.ledger.letter_notes import LetterNote, Reason
 from docket.ledger.limits import Limits
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
@@ -34,6 +35,7 @@ from .invariants import GROUP, StoredState, problems, read_stored_state
 LEASE_MS = 600_000
 LATE_MS = LEASE_MS // 3
 TTL_MS = 900_000
+LETTER_MS = 7 * 86_400_000
 CALL = encode_call((), {})
 NO_EVENT = "{}"
 COUNTS = ("declared", "put_back", "buried", "cancelled")
@@ -59,8 +61,12 @@ def completed(run: Delivery, **options: Any) -> Settlement:
     return ended(run, ExecutionState.COMPLETED, **options)
 
 
-def ended(run: Delivery, state: ExecutionState, *, ttl_ms: int = TTL_MS, **options: Any) -> Settlement:
+def ended(
+    run: Delivery, state: ExecutionState, *, ttl_ms: int = TTL_MS, dead_letter: bool = False, **options: Any
+) -> Settlement:
     event = ending_event(state, '"w"', 0)
+    if dead_letter:
+        options["letter"] = LetterNote(Reason.FAILED, LETTER_MS, error="Oops", place="here")
     return finish(run.key, run.epoch, state, ttl_ms, Ending("w").pack(), event, **options)
 
 

@@ -84,7 +84,7 @@ async def test_what_is_no_automatic_task_leaves_no_mark(seeded: LedgerClient) ->
 
 
 async def test_a_dead_letter_is_not_scheduled_again(seeded: LedgerClient) -> None:
-    seeded.client.zadd(seeded.ledger.keys.dead, {"chain": 1})
+    seeded.client.zadd(seeded.ledger.keys.key("dead"), {"chain": 1})
     assert await seeded.ledger.seedable("first", ["chain", "other"]) == [BURIED, SCHEDULE]
 
 

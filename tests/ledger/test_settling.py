@@ -188,24 +188,6 @@ async def test_dead_letters_stay_when_the_finished_record_expires(ledger_client:
     assert stored_state.dead == {"k"}
 
 
-async def test_only_the_newest_dead_letters_are_kept(ledger_client: LedgerClient) -> None:
-    keys = ledger_client.ledger.keys
-    pipe = ledger_client.client.pipeline()
-    for number in range(10_000):
-        pipe.zadd(keys.dead, {f"old {number}": number})
-        pipe.hset(keys.dead_records, f"old {number}", b"x")
-    pipe.execute()
-    worker = await ledger_client.hire()
-    await ledger_client.add("a", "b")
-    await ledger_client.settle(
-        *(ended(run, ExecutionState.FAILED, dead_letter=True) for run in await ledger_client.take(worker))
-    )
-    stored_state = ledger_client.checked_state()
-    assert len(stored_state.dead) == 10_000
-    assert {"a", "b", "old 2"} <= stored_state.dead
-    assert "old 1" not in stored_state.dead
-
-
 def test_bytes_that_are_no_ending_are_told_apart() -> None:
     with pytest.raises(Undecodable):
         read_ending(b"\xc1")

@@ -9,7 +9,7 @@ import pytest
 
 from docket.codec.proofs import proven_body
 from docket.ledger import Delivery, SettleResult, WaitingFunctions, requeue, unknown_function
-from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
+from docket.ledger.endings import CANCELLED_EVENT, Ending
 from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
 from docket.storage.records import IN_STREAM, UNKNOWN_FUNCTION, read_task
@@ -168,9 +168,9 @@ async def test_tasks_fail_only_while_no_live_worker_knows_their_function(ledger_
     ignorant = await ledger_client.hire("g")
     await meet(ledger_client, ignorant, "a", "b")
     learned = await ledger_client.hire("f")
-    assert await fail_unknown(ledger_client.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 0
+    assert await fail_unknown(ledger_client.ledger, "f", Ending(), CANCELLED_EVENT) == 0
     ledger_client.bury(learned)
-    assert await fail_unknown(ledger_client.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 2
+    assert await fail_unknown(ledger_client.ledger, "f", Ending(), CANCELLED_EVENT) == 2
     stored_state = ledger_client.checked_state()
     assert {key: record.state for key, record in stored_state.finished.items()} == dict.fromkeys(
         "ab", ExecutionState.FAILED

@@ -11,8 +11,9 @@ from importlib.resources import files
 import pytest
 
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
-from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
+from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL, Ending
 from docket.ledger.facts import read_facts
+from docket.ledger.letters import Edited, Retried, discard_letters, edit_letter, retry_letters, trim_letters
 from docket.ledger.limits import Limits
 from docket.ledger.pauses import begin_resume, release, store_pause
 from docket.ledger.queries import Query, count_by_function, find
@@ -23,7 +24,7 @@ from docket.storage.records import TASK_HEADER
 from docket.storage.scripts import load
 from tests.waiting import SECONDS
 
-from .ledger_client import CALL, TTL_MS, LedgerClient, completed, order
+from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, order
 
 FOREIGN_PLACE = 99
 HOUR_MS = 3_600_000
@@ -248,13 +249,28 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
+@situation("retry_letters", "discard_letters", "edit_letter", "trim_letters")
+async def _(ledger_client: LedgerClient) -> bytes:
+    worker = await ledger_client.hire()
+    run = await ledger_client.start(worker, "k")
+    await ledger_client.settle(ended(run, ExecutionState.FAILED, dead_letter=True))
+    (id,) = ledger_client.checked_state().letters
+    record = await add_and_move_away(ledger_client)
+    ledger = ledger_client.ledger
+    assert await retry_letters(ledger, "batch", 1, [(id, 0)]) == [Retried.KEY_TAKEN]
+    assert await edit_letter(ledger, id, 0, CALL, None, b"") is Edited.DONE
+    trim_letters(ledger, ledger_client.client)
+    assert await discard_letters(ledger, "batch", 2, [id]) == 1
+    return record
+
+
 @situation("fail_unknown")
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire("g")
     run = await ledger_client.start(worker, "k")
     assert await ledger_client.settle(unknown_function("k", run.epoch)) == [SettleResult.WAITS]
     record = move_away(ledger_client, "k")
-    assert await fail_unknown(ledger_client.ledger, "f", CANCELLED_TAIL, CANCELLED_EVENT) == 0
+    assert await fail_unknown(ledger_client.ledger, "f", Ending(), CANCELLED_EVENT) == 0
     return record
 
 

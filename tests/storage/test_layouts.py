@@ -11,8 +11,9 @@ import pytest
 from docket.ledger import settlements
 from docket.ledger.deliveries import CLAIM_ROW
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
+from docket.ledger.letter_notes import LetterNote, Reason
 from docket.model.states import STATE_NUMBERS
-from docket.storage import records
+from docket.storage import letters, records
 from docket.storage.keys import GROUP, Keys
 from docket.storage.layouts import Layout
 
@@ -76,6 +77,45 @@ def test_a_failed_attempt_has_the_same_fields_in_the_same_order() -> None:
     assert "struct.pack(FAILED_ATTEMPT, run.started, now, #row)" in PARTS["failed_attempts"]
 
 
+def test_a_letter_has_the_same_fields_in_the_same_order() -> None:
+    assert constants("letters")["LETTER_HEADER"] == lua_format(letters.LETTER_HEADER)
+    assert constants("letters")["LETTER_HEADER_SIZE"] == letters.LETTER_HEADER.size
+    assert letters.LETTER_HEADER.fields in assigned("letters", "struct.unpack(LETTER_HEADER, bytes)")
+    assert [field for field in letters.LETTER_HEADER.fields if field.endswith("_size")] == [
+        f"{name}_size" for name in letters.TEXTS
+    ]
+    packed = re.search(r"#l\.task\) \.\. ([\w. \n]+?)\.\. l\.rest", PARTS["letters"])
+    assert packed is not None
+    assert re.findall(r"l\.(\w+)", packed[1]) == list(letters.TEXTS)
+
+
+def test_a_note_for_a_letter_has_the_same_fields_in_the_same_order() -> None:
+    (names,) = assigned("letters", "unpack(letter)")
+    note = LetterNote(Reason.FAILED, 1, 2, 3, "error", "place", b"arguments", "text", b"traceback", True, b"rest")
+    row = note.row()
+    assert names == [
+        "reason",
+        "age",
+        "most",
+        "most_bytes",
+        "flags",
+        "error",
+        "place",
+        "arguments",
+        "text",
+        "traceback",
+        "rest",
+    ]
+    assert row == (1, 1, 2, 3, 1, b"error", b"place", b"arguments", b"text", b"traceback", b"rest")
+    places = [int(constants("letters")[name]) - 1 for name in ("NOTE_AGE", "NOTE_TEXT")]
+    assert [names[place] for place in places] == ["age", "text"]
+    assert constants("letters")["FAILED_LETTER"] == Reason.FAILED
+    assert constants("letters")["BURIED_LETTER"] == Reason.BURIED
+    assert constants("letters")["NOT_RUN_LETTER"] == Reason.NOT_RUN
+    assert constants("letters")["SEALED_TRACEBACK"] == letters.SEALED_TRACEBACK
+    assert constants("records")["REVIVED"] == records.REVIVED
+
+
 @pytest.mark.parametrize("kind", ["TASK", "FINISHED"])
 def test_the_places_of_single_fields_are_those_of_the_layout(kind: str) -> None:
     layout = records.TASK_HEADER if kind == "TASK" else records.FINISHED_HEADER
@@ -99,13 +139,14 @@ def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
         "RUN": len(records.RUN.fields) + 2 * len(records.RUN.texts.split(", ")),
         "FINISHED_HEADER": len(records.FINISHED_HEADER.fields),
         "FAILED_ATTEMPT": len(records.FAILED_ATTEMPT.fields),
+        "LETTER_HEADER": len(letters.LETTER_HEADER.fields),
     }
     packed = 0
     for source in [*PARTS.values(), *(file.read_text() for file in LUA.iterdir() if file.name.endswith(".lua"))]:
         for layout, values in re.findall(r"struct\.pack\(([A-Z_]+), ([^()]+)\)", source):
             assert len(values.split(",")) == sizes[layout], values
             packed += 1
-    assert packed == 7
+    assert packed == 8
 
 
 def test_records_have_the_same_numbers_for_flags_and_locations() -> None:
@@ -135,8 +176,9 @@ def test_settlements_have_the_same_kinds_and_purposes() -> None:
 
 
 def test_settlements_have_the_same_fields_in_the_same_order() -> None:
+    assert settlements.LetterItem._fields[:-1] == settlements.FinishItem._fields
     items = [
-        settlements.FinishItem,
+        settlements.LetterItem,
         settlements.RescheduleItem,
         settlements.RequeueItem,
         settlements.BlockedItem,

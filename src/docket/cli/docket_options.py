@@ -47,6 +47,7 @@ class DocketOptions:
     missed_heartbeats: int | None = None
     max_payload: int | None = None
     max_losses: int | None = None
+    keep_failures: timedelta | None = None
     pickled_strikes: bool | None = None
     add_patience: timedelta | None = None
     durability: str | None = None
@@ -151,6 +152,7 @@ ENVIRONMENT = {
     "missed_heartbeats": "DOCKET_MISSED_HEARTBEATS",
     "max_payload": "DOCKET_MAX_PAYLOAD",
     "max_losses": "DOCKET_MAX_LOSSES",
+    "keep_failures": "DOCKET_KEEP_FAILURES",
     "pickled_strikes": "DOCKET_PICKLED_STRIKES",
     "add_patience": "DOCKET_ADD_PATIENCE",
     "durability": "DOCKET_DURABILITY",
@@ -238,6 +240,7 @@ def _settings(*, hidden: bool) -> dict[str, Any]:
             "max_payload", "The largest size of the arguments or of the result, in bytes.", "8388608"
         ),
         "max_losses": number("max_losses", "A task whose worker dies this many times becomes a dead letter.", "3"),
+        "keep_failures": length("keep_failures", "Keep tasks that failed for good for this long; 0 keeps none.", "7d"),
         "add_patience": length("add_patience", "Retry an add for this long while the server fails.", "2s"),
         "durability": Annotated[str | None, durability],
         "durability_timeout": length(

@@ -38,6 +38,8 @@ from .current import (
     TaskLogger,
 )
 from .debounce import Debounce
+from .keep_failures import KeepFailures, kept_age_ms, kept_ages
+from .logged_arguments import logged_fingerprints
 from .max_losses import MaxLosses, max_losses_of
 from .passed_behaviours import governing
 from .perpetual import Perpetual
@@ -75,6 +77,7 @@ __all__ = [
     "FailedDependency",
     "FailureHandler",
     "ForcedRetry",
+    "KeepFailures",
     "MaxLosses",
     "Perpetual",
     "Plan",
@@ -105,6 +108,9 @@ __all__ = [
     "get_single_dependency_of_type",
     "get_single_dependency_parameter_of_type",
     "governing",
+    "kept_age_ms",
+    "kept_ages",
+    "logged_fingerprints",
     "max_losses_of",
     "plan_for",
     "resolve",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from docket._version import __version__
 from docket.errors import LeaseLost, TaskFailed
 from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
-from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, ending_event, run_ending
+from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event, run_ending
+from docket.ledger.letter_notes import LetterNote, Reason, RunNote, class_name
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.workers import as_json
+from docket.model.keeping import Keep
 from docket.model.states import ExecutionState
 
 from .next_run import NextRun
@@ -36,7 +39,10 @@ async def end_manual_run(
         settlement = await _schedule_next(execution, next_run, run_ending(ending, state, worker, now_ms))
     else:
         event = ending_event(state, worker, now_ms, ending.error)
-        settlement = finish(execution.key, execution.epoch, state, docket.ledger.ttl_ms, ending.pack(), event)
+        letter = _letter(docket.ledger.keep, ending) if state is ExecutionState.FAILED else None
+        settlement = finish(
+            execution.key, execution.epoch, state, docket.ledger.ttl_ms, ending.pack(), event, letter=letter
+        )
     settlement.worker = docket.manual_runs.id_of(execution.epoch)
     (answer,) = await docket.ledger.settle([settlement])
     epoch, execution.epoch, execution.next_run = execution.epoch, 0, None
@@ -63,6 +69,21 @@ def _ending(
     if state is ExecutionState.COMPLETED and payloads.signs:
         return Ending(worker, kind=VALUE, payload=payloads.seal_result(*address, execution.function, None))
     return Ending(worker, error)
+
+
+def _letter(keep: Keep, ending: Ending) -> LetterNote | None:
+    if keep.is_off:
+        return None
+    rest = RunNote(ending.worker, __version__).pack()
+    return LetterNote(
+        Reason.FAILED,
+        keep.age_ms,
+        keep.letters,
+        keep.size,
+        class_name(TaskFailed()),
+        text=cut(ending.error) or "",
+        rest=rest,
+    )
 
 
 async def _schedule_next(execution: Execution[Any], next_run: NextRun, ending: RunEnding) -> Settlement:

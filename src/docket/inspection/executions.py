@@ -9,6 +9,7 @@ from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record
 from docket.execution.unregistered import unregistered_function
+from docket.ledger.letters import buried_record
 from docket.model.times import from_ms
 from docket.storage.records import TaskRecord
 
@@ -58,6 +59,14 @@ class StoredExecution(Execution):
                 self._problem = error
         self.__dict__.update(_args=args, _kwargs=kwargs, trace_context=trace_context)
 
+    async def fetch_call(self) -> None:
+        """Fetches arguments that are stored apart. If they are gone, `schedule_exception` says
+        so."""
+        try:
+            await self.docket.ledger.payloads.complete(self._sealed)
+        except Undecodable as error:
+            self._problem = error
+
     def _get_problem(self) -> BaseException | None:
         if "_args" not in self.__dict__:
             self._decode()
@@ -77,14 +86,13 @@ def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
 async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
     """The task of that key, finished or not, or None."""
     status = await docket.ledger.get(key)
+    if status.task is None and status.finished is None:
+        # An automatic task that was buried stays visible until it is retried.
+        status.finished = await buried_record(docket.ledger, key)
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         return None
-    problem = None
-    try:
-        await docket.ledger.payloads.complete(task)
-    except Undecodable as error:
-        problem = error
-    execution = StoredExecution(docket, key, task, problem)
+    execution = StoredExecution(docket, key, task)
+    await execution.fetch_call()
     execution.apply(status)
     return execution

@@ -223,10 +223,10 @@ class _Causes(LimitReasons):
     # What became of it
 
     def _ended(self) -> Iterator[Reason]:
-        facts, letter_ms = self._facts, self._facts.letter_ms
+        facts, buried = self._facts, self._facts.buried
         cancelled_ms = facts.chain_cancelled_ms
         try:
-            record = facts.read_finished()
+            record, is_letter = facts.read_finished()
             ending = read_ending(record.tail) if record is not None else Ending()
         except (Undecodable, UnknownVersion) as problem:
             yield self._reason(ReasonCode.UNREADABLE, f"The task has ended, and its record cannot be read: {problem}.")
@@ -240,13 +240,18 @@ class _Causes(LimitReasons):
                 "error": ending.error,
                 "since": from_ms(record.completed_ms),
             }
+        if buried is not None:
+            words = f"This automatic task was buried {self._ago(buried.since_ms)}: workers do not start it "
+            words += f"until it is retried (docket dead retry {self._common['key']})."
+            yield self._reason(ReasonCode.DEAD_LETTER, words, since=from_ms(buried.since_ms))
+        if record is not None:
             words = f"The task {_ended_words(record.state)} {self._ago(record.completed_ms)}"
             error = f": {ending.error}" if ending.error else ""
-            if letter_ms is not None:
+            if is_letter:
                 yield self._reason(ReasonCode.DEAD_LETTER, f"{words} and is kept as a dead letter{error}.")
             else:
                 yield self._reason(ReasonCode.FINISHED, f"{words}{error}.")
-        if cancelled_ms is not None:
+        if cancelled_ms is not None and buried is None:
             words = f"The chain of this automatic task was ended {self._ago(cancelled_ms)}: "
             words += "workers begin it again after a newer deploy, or when somebody adds it."
             yield self._reason(ReasonCode.CHAIN_CANCELLED, words, since=from_ms(cancelled_ms))

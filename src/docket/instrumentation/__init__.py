@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .instruments import (
     CACHE_SIZE,
     DEAD_LETTERS,
+    DEAD_LETTERS_DROPPED,
     FLEET_RUNNING,
     HELD_TASKS,
     OLDEST_WAITING_AGE,
@@ -68,6 +69,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CACHE_SIZE",
     "DEAD_LETTERS",
+    "DEAD_LETTERS_DROPPED",
     "FLEET_RUNNING",
     "HELD_TASKS",
     "OLDEST_WAITING_AGE",

@@ -168,8 +168,9 @@ QUEUE_DEPTH = Gauge("docket_queue_depth", "Tasks that are ready and wait for a w
 SCHEDULE_DEPTH = Gauge("docket_schedule_depth", "Tasks that wait for their due time")
 FLEET_RUNNING = Gauge("docket_fleet_running", "Running tasks of all workers")
 OLDEST_WAITING_AGE = Gauge("docket_oldest_waiting_age", "Waiting time of the oldest ready task", "s")
-DEAD_LETTERS = Gauge(
-    "docket_dead_letters", "Tasks that docket buried because they took their workers down or could not be read"
+DEAD_LETTERS = Gauge("docket_dead_letters", "Tasks that failed for good and are kept")
+DEAD_LETTERS_DROPPED = Gauge(
+    "docket_dead_letters_dropped", "Tasks that failed for good and did not fit, since the docket exists"
 )
 UNKNOWN_FUNCTION_TASKS = Gauge(
     "docket_unknown_function_tasks", "Tasks that wait for a worker that knows their function"

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.letters import read_letter
 from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished, read_run, read_task
 
 from .ledger import Ledger
+from .letters import BuriedChain, finished_record, read_buried_chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +150,20 @@ class TaskFacts:
         return (bytes_text(found[0]), float(found[1])) if found else None
 
     @property
-    def letter_ms(self) -> float | None:
-        """When the key got a dead letter."""
-        found = self.facts.get("letter")
-        return float(found[0]) if found else None
+    def buried(self) -> BuriedChain | None:
+        """An automatic task that workers do not start until it is retried. Its name is not read."""
+        note = self.facts.get("buried")
+        return read_buried_chain("", note) if note else None
 
-    def read_finished(self) -> FinishedRecord | None:
-        """The finished record, or that of the dead letter. Raises Undecodable."""
-        letter = self.facts.get("letter")
-        data = self.finished or (letter[1] if letter else None)
-        return read_finished(data) if data else None
+    def read_finished(self) -> tuple[FinishedRecord | None, bool]:
+        """The finished record, or that of the newest dead letter of the key, and whether this end
+        of the task is kept as a dead letter. Raises Undecodable."""
+        data = self.facts.get("letter")
+        letter = finished_record(read_letter(data)) if data else None
+        if not self.finished:
+            return letter, letter is not None
+        record = read_finished(self.finished)
+        return record, letter is not None and letter.completed_ms == record.completed_ms
 
 
 def _number(data: bytes) -> int:

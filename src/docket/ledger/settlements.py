@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import text_bytes
 
+from .letter_notes import LetterNote
 from .payloads import Payload
 from .values import Taken
 
 # lua/parts/settlements.lua has the same numbers and the
 # same fields of the items below. A test compares the two.
+# The purposes DEAD_LETTER and ENDS_CHAIN may be added.
 PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
 FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN, HOLD = range(6)
 
@@ -30,6 +32,22 @@ class FinishItem(NamedTuple):
     purpose: int
     has_progress: bool
     is_stored: bool
+
+
+class LetterItem(NamedTuple):
+    """A finish that also keeps the task as a dead letter."""
+
+    key: bytes
+    epoch: int
+    kind: int
+    state: int
+    ttl: int
+    tail: bytes
+    event: str
+    purpose: int
+    has_progress: bool
+    is_stored: bool
+    letter: tuple[Any, ...]
 
 
 class RescheduleItem(NamedTuple):
@@ -79,10 +97,10 @@ class BlockedItem(NamedTuple):
     epoch: int
     kind: int
     taken: Sequence[Taken]
-    settlement: FinishItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem
+    settlement: FinishItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem
 
 
-Item = FinishItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
+Item = FinishItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
 
 
 class SettleResult(enum.IntEnum):
@@ -145,11 +163,12 @@ def finish(
     tail: bytes,
     event: str,
     *,
-    dead_letter: bool = False,
+    letter: LetterNote | None = None,
     has_progress: bool = True,
     payload: Payload | None = None,
 ) -> Settlement:
-    """Finishes the task. The payload, if given, is its result."""
+    """Finishes the task. The payload, if given, is its result. With a letter the task is kept as a
+    dead letter."""
     item = FinishItem(
         text_bytes(key),
         epoch,
@@ -158,18 +177,22 @@ def finish(
         ttl_ms,
         tail,
         event,
-        DEAD_LETTER if dead_letter else PLAIN,
+        PLAIN,
         has_progress,
         payload is not None,
     )
-    return Settlement(key, epoch, item, len(key) + len(tail) + len(event) + 60, payload)
+    weight = len(key) + len(tail) + len(event) + 60
+    if letter is None:
+        return Settlement(key, epoch, item, weight, payload)
+    kept = LetterItem(*item._replace(purpose=DEAD_LETTER), letter.row())
+    return Settlement(key, epoch, kept, weight + letter.weight, payload)
 
 
 def as_chain_end(ending: Settlement) -> Settlement:
     """The same ending for an automatic task that workers must
     not schedule again until a newer deploy starts."""
-    if isinstance(ending.item, FinishItem) and ending.item.purpose == PLAIN:
-        ending.item = ending.item._replace(purpose=ENDS_CHAIN)
+    if isinstance(ending.item, FinishItem | LetterItem):
+        ending.item = ending.item._replace(purpose=ending.item.purpose | ENDS_CHAIN)
     return ending
 
 

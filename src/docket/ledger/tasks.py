@@ -121,11 +121,11 @@ class TaskVerbs(ScriptCalls):
         )
 
     async def count(self) -> TaskCounts:
-        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown, held = await self.ask(
-            "count", ()
-        )
+        counts = await self.ask("count", ())
+        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown, held, dropped = counts
         oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
-        return TaskCounts(now, unfinished, running, scheduled, parked, dead, limits, slots, oldest_ms, unknown, held)
+        waiting = (oldest_ms, unknown, held, dropped)
+        return TaskCounts(now, unfinished, running, scheduled, parked, dead, limits, slots, *waiting)
 
     async def unfinished(self) -> int:
         return (await self.count()).unfinished

@@ -107,6 +107,8 @@ class TaskCounts:
     oldest_waiting_ms: float | None
     unknown: int = 0
     held: int = 0
+    # Dead letters that did not fit (`Docket(keep_failures=…)`), since the docket exists.
+    dropped: int = 0
 
     @property
     def ready(self) -> int:

@@ -7,12 +7,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from docket.errors import WorkerLost
+from docket.model.keeping import Keep
 from docket.model.losses import MAX_LOSSES
 from docket.storage.consumers import consumers_without_lease
 from docket.storage.keys import GROUP, Keys, bytes_text, segment, text_bytes
 from docket.storage.server import Server
 
-from .endings import lost_endings
+from .endings import LOST_TEXT, lost_endings, own_ending
+from .letter_notes import WORKER_LOST, Reason, script_note
 from .rows import WorkerRow
 from .script_calls import ScriptCalls
 from .values import Delivery, Duty, Reclaimed, RegistrationReply, Renewal
@@ -25,19 +28,32 @@ _UNREAD = 100
 class WorkerVerbs(ScriptCalls):
     """The part of the ledger that deals with workers."""
 
-    def __init__(self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES) -> None:
+    def __init__(
+        self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES, keep: Keep | None = None
+    ) -> None:
         super().__init__(server, keys, ttl_ms)
+        # How tasks that failed for good are kept.
+        self.keep: Keep = keep or Keep()
         self._max_losses = max_losses
         self._lost_endings = lost_endings()
+        text = own_ending(WorkerLost(LOST_TEXT.format("#"))).error or ""
+        self._lost_note = script_note(self.keep, Reason.BURIED, WORKER_LOST, text)
 
     async def register(
-        self, worker: str, lease_ms: int, tasks: Sequence[str], max_losses: Mapping[str, int] | None = None
+        self,
+        worker: str,
+        lease_ms: int,
+        tasks: Sequence[str],
+        max_losses: Mapping[str, int] | None = None,
+        kept_ages: Mapping[str, int] | None = None,
     ) -> RegistrationReply:
         """Registers a worker. `max_losses` has the number of losses that buries a task, for the
-        functions that declare one."""
+        functions that declare one; `kept_ages` how long dead letters are kept (ms), for the
+        functions that declare it."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
+        kept = [(text_bytes(name), age) for name, age in (kept_ages or {}).items()]
         names = [text_bytes(name) for name in tasks]
-        terms = (worker.encode(), lease_ms, names, declared, self._fresh_secret)
+        terms = (worker.encode(), lease_ms, names, declared, self._fresh_secret, kept)
         now, duty, secret, *waiting = await self.ask("register", terms)
         return RegistrationReply(now, Duty(duty), secret, [bytes_text(name) for name in waiting])
 
@@ -120,7 +136,7 @@ class WorkerVerbs(ScriptCalls):
         consumers: Sequence[bytes] = (),
     ) -> Reclaimed:
         """One step of reclaiming. A worker that is `willing` gets a vacant duty."""
-        endings = (self._max_losses, self._lost_endings)
+        endings = (self._max_losses, self._lost_endings, self._lost_note.row())
         terms = (worker.encode(), lease_ms, late_ms, int(willing), list(consumers))
         reply: list[int] = self.ask_blocking(client, "reclaim", (*terms, self.ttl_ms, *endings))
         declared, put_back, buried, cancelled, left, look, duty = reply

@@ -30,13 +30,15 @@ class Role(enum.Enum):
 
 # Scripts that only read. What they would write is not necessary: an observer may not.
 _READING = (
-    *("count", "count_by_function", "count_foreign", "follow_strikes", "get", "list_finished"),
-    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "unknown_functions", "why"),
+    *("count", "count_by_function", "count_foreign", "count_letters", "follow_strikes", "get", "get_letter"),
+    *("list_finished", "list_letters", "list_scheduled", "list_unfinished", "list_workers", "next_due"),
+    *("pauses", "unknown_functions", "why"),
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (
-    *("cancel", "clear", "enqueue", "enqueue_new", "fail_unknown", "import_tasks", "pause", "progress", "resume"),
-    *("settings", "store_payload", "strike"),
+    *("cancel", "clear", "discard_letters", "edit_letter", "enqueue", "enqueue_new", "fail_unknown"),
+    *("import_tasks", "pause", "progress", "resume", "retry_letters", "revive_chains", "settings"),
+    *("store_payload", "strike"),
 )
 # Commands that docket sends without a script.
 _SENT_BY_OBSERVERS = (

@@ -55,6 +55,17 @@ _FIXED = (
     "debounce:=",
     "delay:=",
     "leads:=",
+    "letters",
+    "letter-ends",
+    "letter-records",
+    "letter-keys",
+    "letter-kinds",
+    "letter-kind:=",
+    "letter-counts",
+    "letter-batch:=",
+    "deaths",
+    "buried-chains",
+    "keep-failures",
     "strike-rules",
     "pauses",
     "held",
@@ -101,8 +112,9 @@ class Keys:
         self.leases: str = self.key("leases")
         self.offers: str = self.key("offers")
         self.tasks: str = self.key("tasks")
-        self.dead: str = self.key("dead")
-        self.dead_records: str = self.key("dead-records")
+        self.letters: str = self.key("letters")
+        self.buried_chains: str = self.key("buried-chains")
+        self.letter_records: str = self.key("letter-records")
         # Not "strikes": if another client has used a docket of that name, it keeps a stream there.
         self.strikes: str = self.key("strike-rules")
         self.results: str = self.key("results")

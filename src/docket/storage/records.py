@@ -33,6 +33,8 @@ SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = 0, 1,
 BEGUN = 128
 # A flag of task records: the call is the reference to a payload.
 STORED_APART = 1
+# A flag of task records: the task was retried after it had failed for good.
+REVIVED = 8
 # A flag of task records: the task was retried.
 RETRIED = 16
 # A bit of the state of a finished record: the result is a payload.
@@ -181,6 +183,11 @@ def _broken() -> TaskRecord:
 def is_stored_apart(data: bytes) -> bool:
     """Whether the call of this task record is a payload."""
     return len(data) >= _TASK.size and bool(data[_FLAGS_AT] & STORED_APART)
+
+
+def is_revived(data: bytes) -> bool:
+    """Whether the task was retried after it had failed for good."""
+    return len(data) >= _TASK.size and bool(data[_FLAGS_AT] & REVIVED)
 
 
 def read_due(data: bytes) -> float:

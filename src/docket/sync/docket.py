@@ -18,6 +18,7 @@ from docket.pending_call import check_when_and_key
 from docket.strikelist import LiteralOperator, Operator
 from docket.strikelist.pauses import Pause
 
+from .dead_letters import DeadLetters
 from .execution import Execution
 from .pending_call import PendingCall, ScheduledAtOnce
 from .prepared_execution import FoundExecution, PreparedExecution
@@ -49,6 +50,8 @@ class Docket:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._settings = args, kwargs
         self._producer = Producer(functools.partial(AsyncDocket, *args, **kwargs))
+        # The tasks that failed for good: to look at, to retry, to edit or to discard.
+        self.dead: DeadLetters = DeadLetters(self._producer)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A docket with the same settings, for a process that is not forked but spawned."""

@@ -103,7 +103,7 @@ class Decisions:
         cancelled = retried and cut_off
         execution.epoch = 0
         try:
-            settlement = await self._settlement(run, ended, next_run, retried=retried, cancelled=cancelled)
+            settlement = await self._settlement(run, ended, next_run, retried=retried, cut_off=cut_off)
         except asyncio.CancelledError:
             return self._leave_to_others(run, ended.exception)
         if next_run is None and _ends_chain(resolved.completion_handler):
@@ -120,18 +120,19 @@ class Decisions:
         return Outcome(settlement, execution, CANCELLED if cancelled else counters, where, ended.exception)
 
     async def _settlement(
-        self, run: Run, ended: TaskOutcome, next_run: NextRun | None, *, retried: bool, cancelled: bool
+        self, run: Run, ended: TaskOutcome, next_run: NextRun | None, *, retried: bool, cut_off: bool
     ) -> Settlement:
         has_progress = run.execution.has_used_progress()
         if next_run is not None:
             if retried:
                 return await self._next(run, next_run, failure=self._failure(run, ended))
             return await self._next(run, next_run, ending=await self._run_endings.of(run, ended))
-        if cancelled:
+        if retried and cut_off:
             return self._endings.cancelled(run, SPENT, has_progress)
         if ended.exception is None and ended.result is None:
             return self._endings.completed(run, has_progress)
-        return await self._endings.of(run, ended, has_progress)
+        # A chain that `run_at_most` has cut off would go on.
+        return await self._endings.of(run, ended, has_progress, keep=not cut_off)
 
     def _failure(self, run: Run, ended: TaskOutcome) -> Failure | None:
         """The failed attempt, for callers that ask while the task waits for its retry."""
@@ -158,7 +159,7 @@ class Decisions:
 
     def not_admitted(self, run: Run, reason: str) -> Outcome:
         """The task ends without a run."""
-        return Outcome(self._endings.cancelled(run, reason), run.execution, CANCELLED)
+        return Outcome(self._endings.not_run(run, reason), run.execution, CANCELLED)
 
     async def _blocked(self, run: Run, blocked: AdmissionBlocked) -> Outcome:
         execution = run.execution
@@ -194,7 +195,7 @@ class Decisions:
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
         if next_run is None:
-            return _blocked_outcome(execution, self._endings.cancelled(run, f"dropped: {blocked.reason}"), CANCELLED)
+            return _blocked_outcome(execution, self._endings.not_run(run, f"dropped: {blocked.reason}"), CANCELLED)
         if next_run.delay is not None:
             next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
         return _blocked_outcome(execution, await self._next(run, next_run))
@@ -232,7 +233,7 @@ class Decisions:
 
     def unreadable(self, run: Run, error: Exception) -> Outcome:
         """The task fails and is kept as a dead letter."""
-        return Outcome(self._endings.failed(run, error, dead_letter=True), error=error)
+        return Outcome(self._endings.unreadable(run, error), error=error)
 
     def without_function(self, run: Run, error: Exception) -> Outcome:
         """The task fails because no live worker knows its function."""

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from docket.dependencies import TaskOutcome
 from docket.ledger import Ending, Settlement, finish
 from docket.ledger.endings import ERROR, VALUE, ending_event
+from docket.ledger.letter_notes import LetterNote
 from docket.ledger.payloads import Payload
 from docket.model.states import ExecutionState
+from docket.storage.records import is_revived
 
+from .letter_notes import LetterNotes
 from .results import Results
 from .run_endings import RunEndings
 from .runs import Run
@@ -29,17 +32,19 @@ class Endings:
         self._max_payload = worker.docket.max_payload
         self._payloads = worker.docket.payloads
         self._nothing = Ending(worker.name).pack()
+        self._letters = LetterNotes(worker)
         self.results: Results = Results(worker.docket, write_patience)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 
-    async def of(self, run: Run, ended: TaskOutcome, has_progress: bool) -> Settlement:
+    async def of(self, run: Run, ended: TaskOutcome, has_progress: bool, *, keep: bool = True) -> Settlement:
         """COMPLETED or FAILED. A value that cannot be stored fails the task: then the error becomes
-        the exception of `ended`."""
+        the exception of `ended`. A task that failed is kept as a dead letter, if `keep` says so."""
         if not self._ttl_ms:
             ending, state = await self.run_endings.published(run, ended)
-            return self._settlement(run, state, ending, has_progress)
+            letter = self._letter(run, ended, ending, keep)
+            return self._settlement(run, state, ending, has_progress, letter=letter)
         if ended.exception is not None:
-            return await self._failed(run, ended.exception, has_progress)
+            return await self._failed(run, ended, has_progress, keep)
         if ended.result is None:
             return self.completed(run, has_progress)
         ending = Ending(self._worker.name)
@@ -47,7 +52,7 @@ class Endings:
             await self.results.put(run, ended.result, ending)
         except Exception as error:
             ended.exception = error
-            return await self._failed(run, error, has_progress)
+            return await self._failed(run, ended, has_progress, keep)
         payload = await self.results.store_apart(run, ending)
         return self._settlement(run, ExecutionState.COMPLETED, ending, has_progress, payload=payload)
 
@@ -67,13 +72,33 @@ class Endings:
     def cancelled(self, run: Run, reason: str | None = None, has_progress: bool = False) -> Settlement:
         return self._settlement(run, ExecutionState.CANCELLED, Ending(self._worker.name, reason), has_progress)
 
-    def failed(self, run: Run, error: BaseException, *, dead_letter: bool = False) -> Settlement:
-        return self._settlement(run, ExecutionState.FAILED, self._of_error(run, error), dead_letter=dead_letter)
+    def not_run(self, run: Run, reason: str) -> Settlement:
+        """CANCELLED before the body began. A task that was retried from a dead letter is a dead
+        letter again: nobody has asked for its end."""
+        letter = self._letters.of_not_run(run, reason) if is_revived(run.record) else None
+        return self._settlement(run, ExecutionState.CANCELLED, Ending(self._worker.name, reason), letter=letter)
 
-    async def _failed(self, run: Run, error: BaseException, has_progress: bool) -> Settlement:
+    def failed(self, run: Run, error: BaseException) -> Settlement:
         ending = self._of_error(run, error)
+        letter = self._letters.of_failure(run, error, ending)
+        return self._settlement(run, ExecutionState.FAILED, ending, letter=letter)
+
+    def unreadable(self, run: Run, error: BaseException) -> Settlement:
+        ending = self._of_error(run, error)
+        letter = self._letters.of_unreadable(run, error, ending)
+        return self._settlement(run, ExecutionState.FAILED, ending, letter=letter)
+
+    async def _failed(self, run: Run, ended: TaskOutcome, has_progress: bool, keep: bool) -> Settlement:
+        assert ended.exception is not None
+        ending = self._of_error(run, ended.exception)
+        letter = self._letter(run, ended, ending, keep)
         payload = await self.results.store_apart(run, ending)
-        return self._settlement(run, ExecutionState.FAILED, ending, has_progress, payload=payload)
+        return self._settlement(run, ExecutionState.FAILED, ending, has_progress, letter=letter, payload=payload)
+
+    def _letter(self, run: Run, ended: TaskOutcome, ending: Ending, keep: bool) -> LetterNote | None:
+        if ended.exception is None or not keep:
+            return None
+        return self._letters.of_failure(run, ended.exception, ending, ended.duration)
 
     def _of_error(self, run: Run, error: BaseException) -> Ending:
         payload = self._payloads.seal_error(run.key, run.epoch, ExecutionState.FAILED, error, self._max_payload)
@@ -86,7 +111,7 @@ class Endings:
         ending: Ending,
         has_progress: bool = False,
         *,
-        dead_letter: bool = False,
+        letter: LetterNote | None = None,
         payload: Payload | None = None,
     ) -> Settlement:
         event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
@@ -97,7 +122,7 @@ class Endings:
             self._ttl_ms,
             ending.pack(),
             event,
-            dead_letter=dead_letter,
+            letter=letter,
             has_progress=has_progress,
             payload=payload,
         )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from docket.dependencies import max_losses_of
+from docket.dependencies import kept_ages, max_losses_of
 from docket.ledger import Renewal
 
 from .activity import Activity
@@ -39,7 +39,7 @@ class LeaseEvents:
         staff.cancel_listener.cancel_runs(renewal.cancel_requests)
         staff.run_settler.requeue_given_up()
         if len(staff.registration.task_names) != len(tasks):
-            staff.registration.register_again(list(tasks), max_losses_of(tasks))
+            staff.registration.register_again(list(tasks), max_losses_of(tasks), kept_ages(tasks))
 
     def lost(self) -> None:
         """Other workers have this worker's tasks: cancels every run and writes nothing."""

@@ -81,7 +81,7 @@ class Registration:
         self._change: asyncio.Task[None] | None = None
         self._closed = False
         self.task_names: Sequence[str] = ()
-        self._max_losses: Mapping[str, int] = {}
+        self._declared: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
         # Proves the messages of scripts (docs/design/proofs.md).
         self.secret: bytes | None = None
         self.id: str = self._new_id()
@@ -108,10 +108,12 @@ class Registration:
         """Seconds since `server_ms`, a time by the server's clock."""
         return (self._server_clock.now_ms() - server_ms) / 1000
 
-    async def open(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
+    async def open(
+        self, task_names: Sequence[str], max_losses: Mapping[str, int], kept_ages: Mapping[str, int]
+    ) -> None:
         """Registers the worker with the functions that it knows. `max_losses` has the functions
         that declare how many losses bury their tasks."""
-        self.task_names, self._max_losses = task_names, max_losses
+        self.task_names, self._declared = task_names, (max_losses, kept_ages)
         try:
             # A worker can start while its server is unreachable, and
             # a registration can be repeated after a lost answer.
@@ -121,10 +123,12 @@ class Registration:
             await self.leave(LEAVE_SECONDS)
             raise
 
-    def register_again(self, task_names: Sequence[str], max_losses: Mapping[str, int]) -> None:
+    def register_again(
+        self, task_names: Sequence[str], max_losses: Mapping[str, int], kept_ages: Mapping[str, int]
+    ) -> None:
         """Registers again, because the worker's functions have changed."""
         if self._change is None:
-            self.task_names, self._max_losses = task_names, max_losses
+            self.task_names, self._declared = task_names, (max_losses, kept_ages)
             self._start_change(self.until_answered(self._register))
 
     def start(self) -> None:
@@ -175,7 +179,7 @@ class Registration:
 
     async def _register(self) -> None:
         sent_at = steady_seconds()
-        registration = await self._ledger.register(self.id, self._lease_ms, self.task_names, self._max_losses)
+        registration = await self._ledger.register(self.id, self._lease_ms, self.task_names, *self._declared)
         self._server_clock.note(registration.server_ms, steady_seconds() - sent_at)
         self._duties.assign(registration.duty)
         self.secret = registration.secret

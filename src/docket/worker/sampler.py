@@ -8,6 +8,7 @@ from docket.dependencies.plan import plan_count
 from docket.instrumentation import (
     CACHE_SIZE,
     DEAD_LETTERS,
+    DEAD_LETTERS_DROPPED,
     FLEET_RUNNING,
     HELD_TASKS,
     OLDEST_WAITING_AGE,
@@ -29,6 +30,7 @@ _GAUGES = (
     FLEET_RUNNING,
     OLDEST_WAITING_AGE,
     DEAD_LETTERS,
+    DEAD_LETTERS_DROPPED,
     SLOTS_IN_USE,
     UNKNOWN_FUNCTION_TASKS,
     HELD_TASKS,
@@ -71,6 +73,7 @@ class Sampler(Service):
             counts.running,
             max(waited, 0.0) / 1000,
             counts.dead,
+            counts.dropped,
             counts.slots_in_use,
             counts.unknown,
             counts.held,

@@ -118,7 +118,9 @@ class Seeder(Service):
         self._reported.add(name)
         if seed is Seed.BURIED:
             logger.error(
-                "automatic task %s is a dead letter and is not scheduled again until its dead letter is removed", name
+                "automatic task %s is buried and is not scheduled again until it is retried: docket dead retry %s",
+                name,
+                name,
             )
         else:
             logger.info(

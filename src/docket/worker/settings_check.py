@@ -21,7 +21,7 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 EVERY_SECONDS = 30.0
 # Only workers use these settings, so a client may have other values.
-_OF_WORKERS = frozenset({"max_losses"})
+_OF_WORKERS = frozenset({"keep_failures", "max_losses"})
 
 
 class SettingsCheck(Service):

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
-from docket.dependencies import max_losses_of
+from docket.dependencies import kept_ages, max_losses_of
 from docket.errors import NotOpen
 from docket.ledger import SlotOffer
 from docket.model.times import duration_ms
@@ -141,7 +141,7 @@ class Staff:
         """Starts the parts in this order. `stack` closes them
         in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
-        await registration.open(list(docket.tasks), max_losses_of(docket.tasks))
+        await registration.open(list(docket.tasks), max_losses_of(docket.tasks), kept_ages(docket.tasks))
         stack.callback(self.threads.close)
         stack.push_async_callback(self.children.close)
         # Renewal stops last: the parts below still write under the lease while they close.

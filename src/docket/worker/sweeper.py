@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from docket.ledger import Ledger
+from docket.ledger.letters import trim_letters
+from docket.model.sizes import show_size
 
 from .duties import Duties
 from .server_clock import steady_seconds
@@ -16,11 +18,13 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 PAGE = 200
 EVERY_SECONDS, EVERY_SECONDS_WHEN_EMPTY = 10.0, 30.0
+# While many dead letters have to be deleted.
+MORE_SECONDS = 1.0
 
 
 class Sweeper:
-    """Checks one page of tasks in each step, while
-    this worker leads. Runs in the renewal thread."""
+    """Checks one page of tasks in each step, while this worker leads, and trims the dead letters.
+    Runs in the renewal thread."""
 
     def __init__(self, ledger: Ledger, client: Callable[[], Any], duties: Duties) -> None:
         self._ledger = ledger
@@ -36,7 +40,22 @@ class Sweeper:
             return
         checked, repaired = self._ledger.sweep(self._client(), PAGE, int(EVERY_SECONDS * 900))
         self.due_at = steady_seconds() + (EVERY_SECONDS if checked else EVERY_SECONDS_WHEN_EMPTY)
+        self._trim_letters()
         if repaired:
             logger.warning(
                 "sweeping: %d task(s) were in neither the schedule nor a stream and have been put back", repaired
             )
+
+    def _trim_letters(self) -> None:
+        """Deletes dead letters whose time is over. Dropped letters are logged once, by whichever
+        worker finds them."""
+        trimmed = trim_letters(self._ledger, self._client())
+        if trimmed.has_more:
+            self.due_at = steady_seconds() + MORE_SECONDS
+        if trimmed.dropped:
+            keep = self._ledger.keep
+            logger.warning(
+                "%s dead letter(s) were dropped, because more failed than are kept (%s letters, %s); "
+                "Docket(keep_failures=Keep(letters=…, size=…)) keeps more",
+                f"{trimmed.dropped:,}", f"{keep.letters:,}", show_size(keep.size),
+            )  # fmt: skip

@@ -51,7 +51,7 @@ class UnknownFunctions:
         worker = self._worker
         ending = own_ending(not_registered(name), worker.name)
         event = ending_event(ExecutionState.FAILED, worker.name_json, worker.now_ms(), ending.error)
-        while failed := await fail_unknown(worker.docket.ledger, name, ending.pack(), event):
+        while failed := await fail_unknown(worker.docket.ledger, name, ending, event):
             self.failed(name)
             TASKS_FAILED.add(failed, worker.labels())
 

@@ -2,7 +2,7 @@
 -- No arguments.
 -- Returns: server ms, unfinished, running, scheduled, parked, dead letters, limits in use, limit
 --   slots in use, id of the oldest ready entry or false, tasks that wait for a worker that knows
---   their function, tasks that a pause holds.
+--   their function, tasks that a pause holds, dead letters that number or bytes have pushed out.
 -- uses: keys, placement
 local slots = 0
 for i, limit in ipairs(call('HKEYS', LIMITS)) do
@@ -23,5 +23,5 @@ for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
   unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
 end
 local now = server_ms()
-return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), call('ZCARD', DEAD),
-  call('HLEN', LIMITS), slots, oldest_waiting(), unknown, call('HLEN', HELD_BY)}
+return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), call('ZCARD', LETTERS) + call('ZCARD', DEAD),
+  call('HLEN', LIMITS), slots, oldest_waiting(), unknown, call('HLEN', HELD_BY), tonumber(call('HGET', LETTER_COUNTS, 'dropped') or '0')}

@@ -3,12 +3,12 @@
 -- ARGV[2]: msgpack {worker that asks, its lease ms, ms without any renewal that count as a gap,
 --   whether the worker may take a duty (0/1), list of consumers that seem to have no lease,
 --   execution ttl ms, number of losses that bury a task, {tail of a buried task, its event} for
---   loss counts of one, two and three digits (a # per digit)}.
+--   loss counts of one, two and three digits (a # per digit), how to keep a buried task}.
 -- Returns: workers declared dead, deliveries put back, buried, cancelled, number of workers left to
 --   declare and recover, whether the caller should search for consumers without a lease, duty of
 --   the worker that asks (1 leader, 2 deputy, 0 none).
--- uses: keys, records, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers
-local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings =
+-- uses: keys, records, letters, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers
+local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, letter =
   unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5
 local now = real_ms()
@@ -57,9 +57,11 @@ local function bury(key, run, task)
   local losses = string.format('%d', losses_of(task))
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
   local tail, event = string.gsub(ending[1], pattern, '%1' .. losses), string.gsub(ending[2], pattern, '%1' .. losses)
+  local note = {unpack(letter_for(task.name, letter))}
+  note[NOTE_TEXT] = string.gsub(note[NOTE_TEXT], pattern, '%1' .. losses)
   leave_waiters(key)
   buried = buried + 1
-  finish(key, FAILED_STATE, run, now, pack_task(task), ttl, tail, event, true)
+  finish(key, FAILED_STATE, run, now, pack_task(task), ttl, tail, event, note)
 end
 
 -- The cost of one step. A delivery costs 1, a suspect 1 more, because its groups are written, too.

@@ -35,17 +35,27 @@ local function was_added_again(name)
 end
 
 local appeared, answer = appeared_at(), {}
+
+-- A buried chain waits until an operator retries it, or a user adds it.
+local function is_buried(name)
+  if call('ZSCORE', DEAD, name) then return true end
+  if call('HEXISTS', BURIED_CHAINS, name) == 0 then return false end
+  if was_added_again(name) then
+    call('HDEL', BURIED_CHAINS, name)
+    call('HDEL', CANCELLED_CHAINS, name)
+    return false
+  end
+  return true
+end
+
 for i, name in ipairs(names) do
   call('SADD', AUTOMATIC, name)
+  local buried = is_buried(name)
   local cancelled = tonumber(call('HGET', CANCELLED_CHAINS, name) or '-1')
-  if cancelled >= 0 and (appeared > cancelled or was_added_again(name)) then
+  if not buried and cancelled >= 0 and (appeared > cancelled or was_added_again(name)) then
     call('HDEL', CANCELLED_CHAINS, name)
     cancelled = -1
   end
-  if cancelled >= 0 then
-    answer[i] = CANCELLED
-  else
-    answer[i] = call('ZSCORE', DEAD, name) and BURIED or TO_SCHEDULE
-  end
+  answer[i] = buried and BURIED or cancelled >= 0 and CANCELLED or TO_SCHEDULE
 end
 return answer

@@ -3,7 +3,8 @@
 --   the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
 --   of the offer}. An item is {key, epoch, kind, …}; parts/settlements.lua names all fields. Kinds:
 --   0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on
---     purpose, else 0), whether it has progress, whether its result is a stored payload
+--     purpose, 3 both, else 0), whether it has progress, whether its result is a stored payload; a
+--     dead letter also has how to keep it (parts/letters.lua)
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
 --     whether the next run is of the same submission, whether the call is the reference to a
 --     payload; for a run that ends, unlike a retried one: state, tail, event, else false; for a
@@ -46,11 +47,11 @@ local function make_full_settle()
       call('PEXPIRE', result, s.ttl + spread_ms(result, 30000))
       state = state + RESULT_APART
     end
-    if s.purpose == ENDS_CHAIN then keep_chain_cancelled(key) end
+    if s.purpose >= ENDS_CHAIN then keep_chain_cancelled(key) end
     finished_keys[#finished_keys + 1] = key
     if made_progress then progress_keys[#progress_keys + 1] = key end
     local record = pack_finished(state, run.epoch, run.started, now, task_bytes, progress, s.tail)
-    end_any_task(key, record, now, task_bytes, s.ttl, s.event, s.purpose == DEAD_LETTER)
+    end_any_task(key, record, now, task_bytes, s.ttl, s.event, s.letter)
   end
 
   -- Notifies the workers that know a function once per batch.
@@ -73,6 +74,10 @@ local function make_full_settle()
       -- This record is not stored: a waiter gets the result from this event.
       if s.state then
         publish_ending(key, s.event, 'g', pack_finished(s.state, run.epoch, run.started, now, task_bytes, '', s.tail))
+      end
+      if s.state == COMPLETED_STATE and is_revived(task.flags) then
+        forget_deaths(key, task_bytes)
+        task.flags = task.flags - REVIVED
       end
       task.due = s.is_relative and now + s.ms or s.ms
       task.attempt = s.attempt

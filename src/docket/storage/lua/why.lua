@@ -2,7 +2,7 @@
 -- ARGV[2]: msgpack {key}.
 -- Returns: server ms, task record without its call, run record, finished record; false for each
 --   that does not exist; then pairs: the name of a fact, and the fact.
--- uses: keys, records, placement, limit_slots, removal, suspects
+-- uses: keys, records, placement, limit_slots, removal, suspects, letters
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_BEFORE, MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 2000, 4194304, 100
 local MOST_RUNS, MOST_HOLDERS, MOST_MEMBERS = 5000, 20, 1000
@@ -213,8 +213,9 @@ end
 if call('SISMEMBER', AUTOMATIC, key) == 1 then note('automatic', call('HGET', CANCELLED_CHAINS, key) or '0') end
 if not bytes then
   answer[4] = call('GET', RUNS .. segment(key)) or false
-  local buried_at = call('ZSCORE', DEAD, key)
-  if buried_at then note('letter', {buried_at, not answer[4] and call('HGET', DEAD_RECORDS, key) or ''}) end
+  local id, buried = newest_letter(key), call('HGET', BURIED_CHAINS, key)
+  if id then note('letter', call('HGET', LETTER_RECORDS, id) or '') end
+  if buried then note('buried', buried) end
   return answer
 end
 local task = unpack_task(bytes)

@@ -1,6 +1,6 @@
 -- Ends a task. Every task ends in end_task, or in replace_task if a new task takes its key.
 -- Anything that must happen at the end of every task belongs in these two functions.
--- uses: keys, records, payloads, failed_attempts, suspects, removal, proofs
+-- uses: keys, records, payloads, letters, failed_attempts, suspects, removal, proofs
 
 -- A small record is published, so that a waiter need not read it. A record that is not stored is
 -- published whatever its size.
@@ -21,28 +21,6 @@ local function publish_ending(key, event, flag, record)
   end
 end
 
-local DEAD_LETTERS = 10000
-
--- A deleted or overwritten dead letter frees its payload.
-local function drop_letter_payload(key, needed)
-  local payload = letter_payload(key)
-  if payload and payload ~= needed then free_payload(payload) end
-end
-
-local function keep_dead_letter(key, now, record)
-  drop_letter_payload(key, payload_of(finished_task(record)))
-  call('ZADD', DEAD, now, key)
-  call('HSET', DEAD_RECORDS, key, record)
-  local excess = call('ZCARD', DEAD) - DEAD_LETTERS
-  if excess > 0 then
-    local oldest = call('ZPOPMIN', DEAD, excess)
-    for i = 1, #oldest, 2 do
-      drop_letter_payload(oldest[i])
-      call('HDEL', DEAD_RECORDS, oldest[i])
-    end
-  end
-end
-
 -- Stores the finished record, if it has a time to live, and publishes the event. The caller has
 -- ended the run, and deletes the task record.
 local function end_task(key, record, ttl, event)
@@ -50,10 +28,16 @@ local function end_task(key, record, ttl, event)
   publish_ending(key, event, 'e', (#record <= LARGEST_IN_EVENT or ttl <= 0) and record or '')
 end
 
--- The same for a task that may have a payload, or becomes a dead letter, which keeps its payload.
-local function end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
-  if is_dead_letter then keep_dead_letter(key, now, record) end
-  end_payload(key, task_bytes, ttl)
+-- The same for a task that may have a payload or may have been retried. `letter` says how to keep a
+-- task that has failed for good (parts/letters.lua); a kept letter owns the payload.
+local function end_any_task(key, record, now, task_bytes, ttl, event, letter)
+  local kept = false
+  if letter then
+    --- parts
+    kept = keep_letter(key, now, record, task_bytes, letter)
+  end
+  if not kept then end_payload(task_bytes, ttl) end
+  forget_deaths(key, task_bytes)
   if was_retried(flags_of(task_bytes)) then
     --- parts
     end_failed_attempts(key, ttl)
@@ -62,7 +46,7 @@ local function end_any_task(key, record, now, task_bytes, ttl, event, is_dead_le
 end
 
 -- Ends a task that waits (`run` is nil) or whose run is over, and deletes its record.
-local function finish(key, state, run, now, task_bytes, ttl, tail, event, is_dead_letter)
+local function finish(key, state, run, now, task_bytes, ttl, tail, event, letter)
   local progress = call('HGET', PROGRESS, key) or ''
   call('HDEL', TASKS, key)
   call('HDEL', PROGRESS, key)
@@ -72,7 +56,7 @@ local function finish(key, state, run, now, task_bytes, ttl, tail, event, is_dea
   end
   local epoch, started = run and run.epoch or 0, run and run.started or 0
   local record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
-  end_any_task(key, record, now, task_bytes, ttl, event, is_dead_letter)
+  end_any_task(key, record, now, task_bytes, ttl, event, letter)
 end
 
 -- ledger/endings.py packs the same bytes for a cancelled task; a test compares the two.
@@ -87,6 +71,7 @@ end
 -- the new task.
 local function replace_task(key, task_bytes, task, payload)
   drop_payload(task_bytes, payload)
+  forget_deaths(key, task_bytes)
   if has_progress(task.flags) then call('HDEL', PROGRESS, key) end
   if was_retried(task.flags) then
     --- parts

@@ -51,16 +51,10 @@ local function drop_payload(bytes, needed)
   if payload and payload ~= needed then free_payload(payload) end
 end
 
-local function letter_payload(key)
-  local letter = call('HGET', DEAD_RECORDS, key)
-  return letter and payload_of(finished_task(letter))
-end
-
--- The task has ended: its payload expires with its finished record. The dead letter is written
--- first, and keeps the payload.
-local function end_payload(key, bytes, ttl)
+-- The task has ended without a letter: its payload expires with its finished record.
+local function end_payload(bytes, ttl)
   local payload = payload_of(bytes)
-  if not payload or payload == letter_payload(key) then return end
+  if not payload then return end
   if ttl > 0 then call('PEXPIRE', payload, ttl + spread_ms(payload, 30000)) else free_payload(payload) end
 end
 
@@ -74,6 +68,8 @@ local function forget_payloads(key, head)
     call('PEXPIRE', result_payload((struct.unpack('<d', head, FINISHED_EPOCH_AT))), READING_MS)
   end
   if string.byte(head, FINISHED_HEADER_SIZE + TASK_FLAGS_AT) % 2 == 1 then
-    drop_payload(finished_task(call('GET', RUNS .. segment(key))), letter_payload(key))
+    local payload = payload_of(finished_task(call('GET', RUNS .. segment(key))))
+    -- A payload without a time to live belongs to a dead letter or to an unfinished task.
+    if payload and call('PTTL', payload) >= 0 then free_payload(payload) end
   end
 end

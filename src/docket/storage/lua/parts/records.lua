@@ -25,6 +25,13 @@ local function has_progress(flags)
   return math.floor(flags / HAS_PROGRESS) % 2 == 1
 end
 
+-- A flag of a task: it was retried after it had failed for good, and DEATHS has its number.
+local REVIVED = 8
+
+local function is_revived(flags)
+  return math.floor(flags / REVIVED) % 2 == 1
+end
+
 -- Bytes that are not a record become a task without a call: no script fails, and the worker that
 -- claims the task buries it.
 local function broken_task()
@@ -62,6 +69,11 @@ end
 
 local function flags_of(bytes)
   return string.byte(bytes, TASK_FLAGS_AT) or 0
+end
+
+-- The task is no longer one that was retried after it had failed for good.
+local function forget_deaths(key, task_bytes)
+  if is_revived(flags_of(task_bytes)) then call('HDEL', DEATHS, key) end
 end
 
 -- How many workers died or lost their lease while they ran the task.

@@ -1,0 +1,9 @@
+"""Dead letters: the tasks of a docket that failed for good (docs/dead-letters.md)."""
+
+from .dead_letters import DeadLetters
+from .filters import LetterFilter
+from .letter import Letter, LetterReason
+from .overview import BuriedTask, Kind, Overview
+from .reports import Report
+
+__all__ = ["BuriedTask", "DeadLetters", "Kind", "Letter", "LetterFilter", "LetterReason", "Overview", "Report"]

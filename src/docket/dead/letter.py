@@ -1,0 +1,153 @@
+"""One dead letter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from docket.errors import Undecodable
+from docket.inspection.executions import StoredExecution
+from docket.ledger.endings import cut
+from docket.ledger.letter_notes import Reason, RunNote, read_run_note
+from docket.ledger.letters import LetterRow
+from docket.model.states import ExecutionState
+from docket.model.times import from_ms
+from docket.storage.letters import SEALED_TRACEBACK, LetterRecord, read_letter
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+LetterReason = Literal["failed", "buried", "undecodable", "refused", "not run", "unknown"]
+_REASONS: dict[int, LetterReason] = {
+    Reason.FAILED: "failed",
+    Reason.BURIED: "buried",
+    Reason.UNDECODABLE: "undecodable",
+    Reason.REFUSED: "refused",
+    Reason.NOT_RUN: "not run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A task that failed for good, with all that is known about it.
+
+    `execution` is the task itself. Its arguments stay sealed until they are first used, since
+    decoding a pickle can run any code.
+    """
+
+    id: int
+    key: str
+    function: str
+    # Why it is here: its last attempt failed, it took its workers down, it could not be read, its
+    # payload was refused, or it was retried and a strike or a limit kept it from running.
+    reason: LetterReason
+    # The class of the error with its module, and its text.
+    error: str
+    text: str
+    traceback: str | None
+    place: str
+    kind: str
+    died_at: datetime
+    ends_at: datetime
+    started_at: datetime | None
+    # Seconds that the last run took.
+    duration: float | None
+    # How often the task has failed for good; how often its call was edited.
+    deaths: int
+    edits: int
+    attempts: int
+    # Workers that were lost while they ran the task.
+    losses: int
+    generation: int
+    size: int
+    worker: str | None
+    docket_version: str | None
+    python_version: str | None
+    # The fingerprint of the release that ran it.
+    deploy: str | None
+    # The trace context of the last run.
+    trace: dict[str, str] | None
+    execution: StoredExecution | None = field(repr=False, compare=False, default=None)
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the arguments, as JSON values."""
+        times = ("died_at", "ends_at", "started_at")
+        found = {name: getattr(self, name) for name in self.__slots__ if name != "execution"}
+        return {name: value.isoformat() if value and name in times else value for name, value in found.items()}
+
+
+def read_letter_row(docket: Docket, row: LetterRow) -> Letter:
+    """A letter that somebody has damaged is shown as undecodable."""
+    try:
+        record = read_letter(row.data)
+    except Undecodable as problem:
+        return _damaged(row, problem)
+    note = read_run_note(record.rest)
+    return Letter(
+        id=row.id,
+        key=record.key,
+        function=record.task.function_name,
+        reason=_REASONS.get(record.reason, "unknown"),
+        error=record.error,
+        text=record.text,
+        traceback=_traceback(docket, record),
+        place=record.place,
+        kind=record.kind,
+        died_at=from_ms(record.died_ms),
+        ends_at=from_ms(record.ends_ms),
+        started_at=from_ms(record.started_ms) if record.started_ms else None,
+        duration=note.duration,
+        deaths=record.deaths,
+        edits=record.edits,
+        attempts=record.task.attempt,
+        losses=record.task.losses,
+        generation=record.task.generation,
+        size=record.size,
+        **_run_fields(note),
+        execution=StoredExecution(docket, record.key, record.task),
+    )
+
+
+def _run_fields(note: RunNote) -> dict[str, Any]:
+    names = ("worker", "docket_version", "python_version", "deploy", "trace")
+    return {name: getattr(note, name) for name in names}
+
+
+def _traceback(docket: Docket, record: LetterRecord) -> str | None:
+    """The traceback, without decoding the exception. None if there is none, or if this process
+    cannot decrypt it."""
+    if not record.traceback:
+        return None
+    if not record.flags & SEALED_TRACEBACK:
+        return record.traceback.decode("utf-8", "backslashreplace")
+    try:
+        return docket.payloads.open_traceback(record.key, record.epoch, ExecutionState.FAILED, record.traceback)
+    except Undecodable:
+        return None
+
+
+def _damaged(row: LetterRow, problem: Undecodable) -> Letter:
+    nobody: dict[str, Any] = _run_fields(RunNote())
+    return Letter(
+        id=row.id,
+        key="",
+        function="",
+        reason="undecodable",
+        error="",
+        text=cut(str(problem)) or "",
+        traceback=None,
+        place="",
+        kind="",
+        died_at=from_ms(0),
+        ends_at=from_ms(0),
+        started_at=None,
+        duration=None,
+        deaths=0,
+        edits=0,
+        attempts=0,
+        losses=0,
+        generation=0,
+        size=len(row.data),
+        **nobody,
+    )

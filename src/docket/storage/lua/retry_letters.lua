@@ -1,0 +1,68 @@
+-- Makes tasks of dead letters. Each letter moves as a whole: it is a letter or a task.
+-- ARGV[2]: msgpack {id of the batch, number of the
+--   step, list of {letter id, due ms, or 0 for now}}.
+-- Returns: per letter: 1 retried, 0 there is no such
+--   letter, 2 its key has an unfinished task, 3 its
+--   payload is gone, 4 its record is damaged. A repeated step gets the answer of the first one.
+-- uses: keys, records, payloads, letters, suspects, placement, batches
+local RETRIED, GONE, TAKEN, PAYLOAD_GONE, DAMAGED = 1, 0, 2, 3, 4
+local batch, step, items = unpack(cmsgpack.unpack(ARGV[2]))
+local before = answer_of(batch, step)
+if before then return before end
+local now, now_us = server_ms()
+local submission = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
+if call('EXISTS', STREAM) == 0 then
+  --- parts
+  ensure_groups()
+end
+
+local ids = {}
+for i, item in ipairs(items) do ids[i] = item[1] end
+local records = call('HMGET', LETTER_RECORDS, unpack(ids))
+local answer, taken = {}, {}
+local moved_ids, moved_keys, moved, fields, deaths, finished = {}, {}, {}, {}, {}, {}
+
+local function generation_of(key, task)
+  local head = call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
+  local last = finished_generation(head)
+  if last > 0 then
+    --- parts
+    forget_payloads(key, head)
+    finished[#finished + 1] = RUNS .. segment(key)
+  end
+  return math.max(last, task.generation) + 1
+end
+
+local function retry(id, bytes, due)
+  local l = bytes and unpack_letter(bytes)
+  if not bytes then return GONE end
+  if not l then return DAMAGED end
+  local key, task_bytes = letter_text(bytes, l, 'key'), letter_text(bytes, l, 'task')
+  if taken[key] or call('HEXISTS', TASKS, key) == 1 then return TAKEN end
+  local task, payload = unpack_task(task_bytes), payload_of(task_bytes)
+  if task.broken then return DAMAGED end
+  if payload and not adopt_payload(payload) then return PAYLOAD_GONE end
+  task.flags, task.attempt, task.submission = (payload and APART or 0) + REVIVED, 1, submission
+  -- A task that took its workers down remains a suspect, so that it runs alone.
+  task.losses = l.reason == BURIED_LETTER and SUSPECT_AFTER or 0
+  task.generation = generation_of(key, task)
+  task.due = due > 0 and due or now
+  to_stream_or_schedule(key, task, now)
+  taken[key] = true
+  moved_ids[#moved_ids + 1], moved_keys[#moved_keys + 1], moved[#moved + 1] = id, key, bytes
+  fields[#fields + 1], fields[#fields + 2] = key, pack_task(task)
+  deaths[#deaths + 1], deaths[#deaths + 2] = key, string.format('%d ', l.deaths) .. id
+  publish(key, waiting_event(task))
+  return RETRIED
+end
+
+for i, item in ipairs(items) do answer[i] = retry(item[1], records[i], item[2]) end
+if #fields > 0 then
+  call('HSET', TASKS, unpack(fields))
+  call('HSET', DEATHS, unpack(deaths))
+  revive_chains(moved_keys)
+  remove_letters(moved_ids, moved)
+  if #finished > 0 then call('DEL', unpack(finished)) end
+end
+keep_answer(batch, step, answer)
+return answer
