@@ -1,7 +1,9 @@
 """Whether each run that was started is counted once as completed, however it ended."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from docket import ConcurrencyLimit, Docket, Perpetual, RateLimit, Retry, Worker
 from docket.dependencies import CompletionHandler, TaskOutcome
 from docket.execution import Execution
+from docket.instrumentation import instruments
+from docket.worker import reporter
 from tests.waiting import SECONDS
 
 from .metric_totals import MetricTotals
@@ -209,3 +213,29 @@ async def test_a_perpetual_that_gave_way_to_a_replacement_is_superseded_there(
     await _replace_while_it_runs(docket, work, begun, go_on)
 
     assert totals.superseded == {"on_complete": 1}
+
+
+async def test_metrics_do_not_grow_with_the_names_of_tasks(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fallback runs tasks of any name, and whoever writes to the server invents names."""
+    labels: set[str] = set()
+
+    def note(amount: float, attributes: Mapping[str, Any]) -> None:
+        if attributes.get("docket.name") == docket.name and "docket.task" in attributes:
+            labels.add(attributes["docket.task"])
+
+    async def fallback(*args: object, **kwargs: object) -> None: ...
+
+    async def work() -> None: ...
+
+    async with Docket(name=docket.name, url=docket.url) as producer:
+        for number in range(20):
+            producer.register(work, names=[f"invented {number}"])
+            await producer.add(f"invented {number}")()
+    monkeypatch.setattr(reporter, "MOST_FUNCTIONS", 5)
+    for instrument in instruments.instruments():
+        monkeypatch.setattr(instrument, "mirror", note)
+    async with asyncio.timeout(SECONDS), Worker(docket, fallback_task=fallback) as worker:
+        await worker.run_until_finished()
+
+    assert len(labels) == 6
+    assert "(others)" in labels

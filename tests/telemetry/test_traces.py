@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from docket import Docket, ExecutionState, Perpetual, Retry, Worker
+from docket import Docket, ExecutionState, Perpetual, Retry, TooLong, Worker
 from tests.conftest import ForWhoeverListens
 from tests.spans import context_of
 
@@ -146,3 +147,33 @@ async def test_a_cancelled_task_is_no_error(spans: InMemorySpanExporter) -> None
             await working
     (span,) = [s for s in spans.get_finished_spans() if s.name == "long"]
     assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_the_largest_baggage_that_w3c_permits_is_stored(docket: Docket) -> None:
+    async def work() -> None: ...
+
+    with tracer.start_as_current_span("request"):
+        token = attach(baggage.set_baggage("n0", "x" * 4_090, baggage.set_baggage("n1", "x" * 4_090)))
+        try:
+            execution = await docket.add(work)()
+        finally:
+            detach(token)
+
+    assert execution.trace_context is not None
+    assert len(execution.trace_context["baggage"]) > 8_180
+
+
+async def test_a_trace_context_that_is_too_long_is_refused_and_nothing_is_stored(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None: ...
+
+    # A propagator of the application's own has no limit.
+    monkeypatch.setattr(propagate, "inject", lambda carrier: carrier.update(note="x" * 20_000))
+    with tracer.start_as_current_span("request"):
+        with pytest.raises(TooLong, match="the trace context has 20,004 bytes"):
+            await docket.add(work)()
+        with pytest.raises(TooLong, match="the trace context has 20,004 bytes"):
+            await docket.add_many([docket.call(work)()])
+
+    assert (await docket.snapshot()).total_tasks == 0

@@ -253,6 +253,14 @@ def raises_oddly(process: Process = Process()) -> None:
     raise OddError("a", "b")
 
 
+def keeps_secret(secret: str, process: Process = Process()) -> str:
+    return f"kept {secret}"
+
+
+def loses_secret(secret: str, process: Process = Process()) -> None:
+    raise LookupError(f"lost {secret}")
+
+
 def opens_large(data: bytes, process: Process = Process()) -> bytes:
     return data[::-1]
 

@@ -119,6 +119,32 @@ async def test_signed_calls_and_results_travel(url: str) -> None:
         assert (await result_of(docket, tasks.where, 5))[0] == 5
 
 
+async def test_encrypted_calls_results_and_errors_travel(url: str) -> None:
+    """Nothing of them is readable on the server, and the child has the keys."""
+    async with Docket("hidden", url, signing=Keyring({"k1": os.urandom(32)}), encrypt=True) as docket:
+        stored: list[Any] = []
+
+        async def read_all() -> None:
+            client = docket.server.client
+            stored.append(await client.hgetall(docket.keys.tasks))
+            stored.extend([await client.get(name) for name in await client.keys("*:runs:=*")])
+
+        async with worker_at_work(docket, cpu_processes=1):
+            kept = await docket.add(tasks.keeps_secret)("swordfish")
+            await read_all()
+            assert await kept.get_result(timeout=WAIT_LIMIT) == "kept swordfish"
+            lost = await docket.add(tasks.loses_secret)("swordfish")
+            with pytest.raises(LookupError, match="lost swordfish") as raised:
+                await lost.get_result(timeout=WAIT_LIMIT)
+            await read_all()
+        await lost.sync()
+    assert "in loses_secret" in raised.value.__notes__[0]
+    assert lost.error == "LookupError (its text is encrypted)"
+    assert stored[-1] is not None
+    for hidden in ("swordfish", "loses_secret.py", "Traceback"):
+        assert hidden not in repr(stored)
+
+
 async def test_a_library_that_does_not_survive_a_fork_works(docket: Docket) -> None:
     assert await result_of(docket, tasks.uses_library) is True
 

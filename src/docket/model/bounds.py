@@ -7,7 +7,8 @@ from docket.errors import TooLong
 KEY_BYTES = 1_024
 NAME_BYTES = 1_024
 MESSAGE_BYTES = 8_192
-TRACE_BYTES = 8_192
+# The W3C permits 8,192 bytes of baggage, and there is more in a trace context.
+TRACE_BYTES = 16_384
 
 # A character has at most four bytes, so shorter texts need not be encoded.
 _SHORT = KEY_BYTES // 4
