@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from docket.codec import Payloads
-from docket.codec.packing import pack
+from docket.codec.call_headers import pack_headers, shown_arguments
+from docket.codec.packing import pack, pack_for_script
 from docket.codec.proofs import proof, proven_body
+from docket.codec.remote_tracebacks import append_traceback
 from docket.execution.events import announces_end, read_ending_message, read_event
 from docket.execution.progress import progress_event, read_progress
+from docket.ledger import failure, read_failed_attempts
 from docket.ledger.endings import own_error, read_ending
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -18,6 +21,7 @@ from docket.storage import records
 from docket.strikelist.instructions import Strike
 from docket.strikelist.stored import StoredRules
 from docket.strikelist.values import StrikeValues
+from docket.worker.direct_delivery import read_delivery
 
 from .forgeries import finished_record, task_record
 
@@ -28,6 +32,8 @@ TASK = task_record("work", CALL)
 RUN = records.RUN.struct.pack(7.0, 1.0, 1.0, 1, 0) + b"\x08\x00worker~1" + b"\x00\x00"
 FINISHED = finished_record(TASK, CALL)
 EVENT = b'{"type":"state","state":"running","worker":"w","started_at":1700000000000,"error":null}'
+FAILED = 2 * (records.FAILED_ATTEMPT.struct.pack(1.0, 2.0, len(ROW := failure(1, "w", "E: x").row)) + ROW)
+DELIVERY = pack_for_script((b"k", TASK, 7, 1.0, 2.0))
 PROGRESS = b'{"type":"progress","current":1,"total":100,"message":"half","updated_at":1700000000000}'
 
 
@@ -76,6 +82,29 @@ def _read_strike_value(data: bytes) -> None:
     StrikeValues().decode(b"\x01\x03\x00" + data)
 
 
+def _read_headers(data: bytes) -> None:
+    shown = shown_arguments(data)
+    assert shown is None or all(isinstance(text, str) for text in (*shown, *shown.values()))
+
+
+def _read_failed_attempts(data: bytes) -> None:
+    for attempt in read_failed_attempts(data):
+        assert isinstance(attempt.error, str)
+
+
+def _read_traceback(data: bytes) -> None:
+    for payloads in (Payloads(), Payloads("json")):
+        assert isinstance(payloads.open_traceback("k", 7, ExecutionState.FAILED, data), str | None)
+
+
+def _read_delivery(data: bytes) -> None:
+    delivery, sent_ms = read_delivery(data)
+    assert isinstance(delivery.key, str)
+    assert isinstance(delivery.record, bytes)
+    assert delivery.epoch > 0
+    assert from_ms(delivery.claimed_ms) <= from_ms(delivery.claimed_ms + abs(sent_ms))
+
+
 def _read_call(data: bytes) -> None:
     Payloads().open_call("k", "work", None, data)
 
@@ -111,6 +140,10 @@ PLACES = [
     Place("value of a strike", _read_strike_value, StrikeValues().encode({"a": (1, [2.5])})[3:]),
     Place("call", _read_call, TASK[-len(CALL) - 5 :]),
     Place("result", _read_result, b"\x01\x01\x00" + CALL),
+    Place("headers of a call", _read_headers, pack_headers({"traceparent": "00-1"}, {"customer": "7"}) + CALL),
+    Place("failed attempts", _read_failed_attempts, FAILED),
+    Place("traceback", _read_traceback, b"\x01\x01\x00" + append_traceback(CALL + b".", "Traceback")),
+    Place("direct delivery", _read_delivery, DELIVERY),
     Place("proof", _read_proven, b"C" + b"0" * 40 + b"7 k"),
 ]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hmac import compare_digest
 
 from docket.codec.packing import unpack_from_script
-from docket.errors import TRANSIENT
+from docket.errors import TRANSIENT, Undecodable
 from docket.ledger import Delivery, Ledger, ReservedSlot, SlotOffer
 from docket.storage.ignored_messages import Inquiry
 from docket.storage.keys import bytes_text
@@ -33,6 +33,10 @@ LATE_SECONDS = 1.0
 SECRET_SIZE = 16
 # Messages with one of these secrets are late, not forged.
 MOST_SPENT = 16
+
+# No epoch and no time is larger: epochs are microseconds, and a test may set the clock to the year
+# 9999.
+_MOST = 10**18
 
 # `receive` uses the slot that was reserved; `refuse` needs none.
 OnDelivery = Callable[[Delivery], None]
@@ -247,12 +251,11 @@ class DirectDelivery:
             return
         self._spend_secret()
         try:
-            key, record, epoch, claimed_ms, sent_ms = unpack_from_script(body)
-            delivery = Delivery(bytes_text(key), record, epoch, claimed_ms)
-        except (ValueError, TypeError, AttributeError):
+            delivery, sent_ms = read_delivery(body)
+        except Undecodable:
             self._ignore(secret)
             return
-        self._last_epoch = epoch
+        epoch = self._last_epoch = delivery.epoch
         if self._is_known(epoch):
             self._on_known(epoch)
         elif self._age(sent_ms) > LATE_SECONDS:
@@ -285,3 +288,21 @@ class DirectDelivery:
         if self.state is Offer.OFFERED:
             self.state, self.due_epoch = Offer.DUE, epoch
         self._on_late()
+
+
+def read_delivery(body: bytes) -> tuple[Delivery, float]:
+    """The delivery in a message, and when the server sent it. Raises Undecodable: whoever reads the
+    keys of the docket knows the secret, and may send anything."""
+    try:
+        key, record, epoch, claimed_ms, sent_ms = unpack_from_script(body)
+        name = bytes_text(key)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Undecodable(f"the message is not a delivery: {error}") from None
+    is_sound = isinstance(record, bytes) and isinstance(epoch, int) and 0 < epoch < _MOST
+    if not is_sound or not all(_is_time(ms) for ms in (claimed_ms, sent_ms)):
+        raise Undecodable("the message is not a delivery: its fields have other types")
+    return Delivery(name, record, epoch, claimed_ms), sent_ms
+
+
+def _is_time(ms: object) -> bool:
+    return isinstance(ms, int | float) and -_MOST < ms < _MOST
