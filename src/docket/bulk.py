@@ -9,6 +9,7 @@ from typing import Any
 
 from docket.errors import ServerUnreachable
 from docket.execution import Disposition, Execution, ExecutionState, TaskFunction
+from docket.execution.shown_arguments import shower
 from docket.instrumentation import TASKS_ADDED, TASKS_SCHEDULED, is_measured
 from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.batcher import BATCH_BYTES
@@ -107,7 +108,7 @@ class BulkScheduler(Scheduler):
             try:
                 if function is not last_function or name != last_name or context is not last_context:
                     beginning = name_in_record(name)
-                    seal = docket.payloads.call_sealer(name, function, context, beginning)
+                    seal = docket.payloads.call_sealer(name, function, context, beginning, shower(function))
                     size, last_function, last_name, last_context = largest + len(beginning), function, name, context
                 end = seal(key, execution.args, execution.kwargs)
             except Exception:

@@ -14,6 +14,7 @@ from docket.dependencies import validate_dependencies
 from docket.errors import TaskNotRegistered
 from docket.execution import TaskFunction
 from docket.execution.function_runtimes import LAMBDA, is_generator, underlying
+from docket.execution.shown_arguments import note_function
 from docket.model.bounds import check_name
 
 TaskCollection = Iterable[TaskFunction]
@@ -75,6 +76,7 @@ class Registry:
         check_function(function)
         given = list(names) if names else [own_name(function)]
         validate_dependencies(function)
+        note_function(function)
         for name in given:
             check_name(name)
             taken = self.tasks.get(name)

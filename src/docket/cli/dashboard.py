@@ -150,6 +150,8 @@ def _running(tasks: Sequence[Running], now: datetime) -> RenderableType | None:
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=3, style="dim")
     for task in tasks:
         name = Text(printable(task.function), style="bold")
+        if task.arguments:
+            name.append(f"({printable(task.arguments)})")
         if task.attempt > 1:
             name.append(f" (attempt {task.attempt})", style="yellow")
         took = format_duration(max((now - task.started).total_seconds(), 0))

@@ -17,7 +17,7 @@ from docket.cli.options import Json
 from docket.cli.output import ago, printable, write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket
-from docket.inspection.listing import STAGES, Cursor, read_cursor
+from docket.inspection.listing import STAGES, Cursor, arguments_in_words, read_cursor
 from docket.inspection.view import View, as_json, read_view
 from docket.ledger.queries import FunctionCount, TaskRow
 from docket.ledger.unknown_functions import UnknownFunction
@@ -97,7 +97,8 @@ def snapshot(
     """Show the tasks that wait and run, and the workers.
 
     Running tasks come first, then queued tasks, then scheduled tasks, each in the order of their
-    due times. Only the size of the arguments is shown: workers alone decode them.
+    due times. Of the arguments, those that the function marks as Logged are shown, else their size:
+    workers alone decode them.
     """
     states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
     cursor = _cursor(after)
@@ -186,7 +187,7 @@ def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:
         task.function_name,
         row.key,
         str(task.attempt),
-        _size(row.call_size),
+        arguments_in_words(row) or _size(row.call_size),
         worker,
         running_for,
     )

@@ -9,19 +9,17 @@ from docket.errors import PayloadRefused
 from docket.model.states import ExecutionState
 
 from .addresses import ERROR, RESULT, call_address, ending_address
+from .call_headers import NO_HEADERS, pack_headers, read_trace
 from .codecs import CODEC_IDS, PICKLE, Codec, codec_named
 from .envelope import HEADER_SIZE, STRIKE_CODEC, header, raise_newer
 from .envelopes import Envelopes
 from .error_texts import error_text
 from .keyring import Keyring
-from .packing import pack, unpack
 from .pickle_codec import Pickled
 from .signing import CALL, ENDING
 
 Function = Callable[..., Any]
 UNSIGNED = "unsigned"
-# The length of the trace headers of a call without any.
-_NO_TRACE = b"\0\0"
 
 
 class Payloads:
@@ -54,7 +52,7 @@ class Payloads:
         self._header = self._envelopes.header(self.codec.id)
         # Whether this docket may open calls that it would seal otherwise.
         self.reads_others: bool = self.signs or len(self._codecs) > 1
-        self._call_header = _NO_TRACE + self._header
+        self._call_header = NO_HEADERS + self._header
         # Plain envelopes of accepted codecs are opened without further checks.
         known = self._codecs.values() if self._envelopes.accepts_plain else ()
         self._plain_codecs = {header(codec.id): codec for codec in known}
@@ -82,10 +80,14 @@ class Payloads:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         trace_context: dict[str, str] | None = None,
+        shown: dict[str, str] | None = None,
     ) -> bytes:
-        """Raises Unserializable if the arguments cannot be stored."""
+        """Raises Unserializable if the arguments cannot be stored. `shown` has the arguments for
+        display."""
         body = self.codec.encode_call(function, args, kwargs)
-        head = _trace_headers(trace_context) + self._header if trace_context else self._call_header
+        if shown and self.encrypts:
+            shown = None
+        head = pack_headers(trace_context, shown) + self._header if trace_context or shown else self._call_header
         if self._sealer is None:
             return head + body
         return self._sealer.seal(CALL, call_address(key, function_name), head, body)
@@ -96,9 +98,16 @@ class Payloads:
         function: Function | None,
         trace_context: dict[str, str] | None,
         beginning: bytes = b"",
+        show: Callable[[tuple[Any, ...], dict[str, Any]], dict[str, str]] | None = None,
     ) -> Callable[[str, tuple[Any, ...], dict[str, Any]], bytes]:
-        """A function that seals calls of one function, each after the same bytes."""
-        head = _trace_headers(trace_context) + self._header if trace_context else self._call_header
+        """A function that seals calls of one function, each after the same bytes. `show` makes the
+        arguments for display."""
+        if show is not None:
+            return lambda key, args, kwargs: (
+                beginning
+                + self.seal_call(key, function_name, function, args, kwargs, trace_context, show(args, kwargs))
+            )
+        head = pack_headers(trace_context, None) + self._header if trace_context else self._call_header
         encode, sealer, whole = self.codec.encode_call, self._sealer, beginning + head
         if sealer is None:
             return lambda key, args, kwargs: whole + encode(function, args, kwargs)
@@ -114,7 +123,7 @@ class Payloads:
         """The call of a task whose arguments another program has pickled. They are not
         unpickled."""
         body = PICKLE.encode_result(None, (Pickled(args), Pickled(kwargs)))
-        head = _trace_headers(trace_context) + self._envelopes.header(PICKLE.id)
+        head = pack_headers(trace_context, None) + self._envelopes.header(PICKLE.id)
         return self._envelopes.seal(CALL, call_address(key, function_name), head, body)
 
     def open_call(
@@ -122,7 +131,7 @@ class Payloads:
     ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str]]:
         """The positional arguments, the keyword arguments and the trace context of a task. Raises
         Undecodable."""
-        at = 2 if data[:2] == _NO_TRACE else 2 + int.from_bytes(data[:2], "little")
+        at = 2 if data[:2] == NO_HEADERS else 2 + int.from_bytes(data[:2], "little")
         start = at + HEADER_SIZE
         codec = self._plain_codecs.get(data[at:start])
         if codec is not None:
@@ -130,7 +139,7 @@ class Payloads:
         else:
             codec, body = self._open(CALL, call_address(key, function_name), data, at)
         args, kwargs = codec.decode_call(function, body)
-        return args, kwargs, _read_trace(data[2:at]) if at > 2 else {}
+        return args, kwargs, read_trace(data[2:at]) if at > 2 else {}
 
     def is_outdated(self, call: bytes) -> bool:
         """Whether this docket would seal the call otherwise today: with another key or codec."""
@@ -211,18 +220,3 @@ class Payloads:
 
     def _names(self) -> list[str]:
         return [repr(codec.name) for codec in self._codecs.values()]
-
-
-def _trace_headers(trace_context: dict[str, str]) -> bytes:
-    if not trace_context:
-        return _NO_TRACE
-    headers = pack(trace_context)
-    return len(headers).to_bytes(2, "little") + headers
-
-
-def _read_trace(headers: bytes) -> dict[str, str]:
-    """Returns an empty context if it cannot be read, because it must not fail the task."""
-    try:
-        return dict(unpack(headers))
-    except (ValueError, TypeError):
-        return {}

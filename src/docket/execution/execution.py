@@ -24,6 +24,7 @@ from .manual_ending import end_manual_run
 from .next_run import NextRun
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
+from .shown_arguments import functions_with_logged, show_arguments_of
 from .stored_endings import StoredEnding, fetch_ending
 from .task_call import TaskFunction
 from .unregistered import unregistered_function
@@ -146,8 +147,9 @@ class Execution(TaskWithRecord, Generic[Result_co]):
 
     def encode(self) -> bytes:
         try:
+            shown = show_arguments_of(self) if self._function in functions_with_logged else None
             return self._docket.payloads.seal_call(
-                self._key, self._function_name, self._function, self._args, self._kwargs, self.trace_context
+                self._key, self._function_name, self._function, self._args, self._kwargs, self.trace_context, shown
             )
         except Unserializable as error:
             raise Unserializable(f"{self.function_name}: {error}") from error.__cause__
@@ -208,8 +210,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
         run. Raises ExecutionCancelled if the task was cancelled, TimeoutError if it does not end in
         time, and ResultExpired if its record does not exist or has expired.
         """
-        ending = await self._wait_for_ending(timeout, deadline)
-        return ending.open(self.docket, self.function)
+        return (await self._wait_for_ending(timeout, deadline)).open(self.docket, self.function)
 
     async def _wait_for_ending(self, timeout: timedelta | None, deadline: datetime | None) -> StoredEnding:
         """Waits as `get_result`, and leaves it to the caller to decode the value."""

@@ -49,6 +49,11 @@ class Listing:
     following: Cursor | None = None
 
 
+def arguments_in_words(row: TaskRow) -> str:
+    """The `Logged` arguments on one line, or an empty text. Nothing is decoded."""
+    return ", ".join(f"{name}={text}" for name, text in (row.shown_arguments or {}).items())
+
+
 async def list_tasks(
     ledger: Ledger,
     states: Sequence[ExecutionState],

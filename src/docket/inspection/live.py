@@ -25,7 +25,7 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.event_tap import tap_events
 
-from .listing import list_tasks
+from .listing import arguments_in_words, list_tasks
 from .snapshot import WorkerInfo, read_workers
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Running:
     current: int | None = None
     total: int = 100
     message: str | None = None
+    # The `Logged` arguments.
+    arguments: str = ""
 
 
 @dataclass
@@ -203,6 +205,7 @@ class Observer:
         task = Running(
             row.key, row.task.function_name, worker_name(row.run.worker), from_ms(row.run.started_ms), row.task.attempt
         )
+        task.arguments = arguments_in_words(row)
         task.current, task.total, task.message = self._progress.get(row.key, (None, 100, None))
         return task
 

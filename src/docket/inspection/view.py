@@ -109,6 +109,7 @@ def _task_json(row: TaskRow) -> dict[str, Any]:
         "state": row.state.value,
         "when": from_ms(row.due_ms).isoformat(),
         "attempt": task.attempt,
+        "arguments": row.shown_arguments,
         "arguments_bytes": row.call_size,
         "worker": worker_name(row.run.worker) if row.run else None,
         "started_at": from_ms(row.run.started_ms).isoformat() if row.run else None,

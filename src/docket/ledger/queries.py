@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from docket.codec.call_headers import shown_arguments
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, segment, text_bytes
 from docket.storage.records import (
@@ -78,6 +79,16 @@ class TaskRow:
     run: RunRecord | None
     # The arguments, if they are stored apart and were fetched.
     call: bytes | None = None
+    # The beginning of the call, if the caller did not ask for the arguments.
+    headers: bytes | None = None
+
+    @property
+    def shown_arguments(self) -> dict[str, str] | None:
+        """The `Logged` arguments as text, by parameter. Nothing is decoded."""
+        if self.headers is not None:
+            return shown_arguments(self.headers)
+        task = self.task
+        return None if task.flags & STORED_APART else shown_arguments(task.call)
 
     @property
     def task(self) -> TaskRecord:
@@ -214,8 +225,14 @@ def _read_upcoming(cursor: bytes | None) -> tuple[float, bytes | bool]:
 
 def _rows(reply: list[Any]) -> list[TaskRow]:
     return [
-        TaskRow(bytes_text(reply[i]), reply[i + 1], reply[i + 2], read_run(reply[i + 3]) if reply[i + 3] else None)
-        for i in range(2, len(reply), 4)
+        TaskRow(
+            bytes_text(reply[i]),
+            reply[i + 1],
+            reply[i + 2],
+            read_run(reply[i + 3]) if reply[i + 3] else None,
+            headers=reply[i + 4] or None,
+        )
+        for i in range(2, len(reply), 5)
     ]
 
 

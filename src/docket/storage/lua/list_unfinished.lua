@@ -2,7 +2,8 @@
 -- ARGV[2]: msgpack {source (0 all tasks, 1 running tasks), cursor, number of tasks to read, with
 --   calls (0/1), filter (parts/filters.lua)}.
 -- Returns: next cursor ('0' at the end), bytes read, then per task: key, task record, size of its
---   call (of the whole record if there is no filter and calls are included), run record or false.
+--   call (of the whole record if there is no filter and calls are included), run record or false,
+--   headers of its call or false (if calls are not included).
 -- uses: keys, filters
 local source, cursor, count, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('HSCAN', source == 1 and RUNNING or TASKS, cursor, 'COUNT', count)
