@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from docket.testing.servers import ServerProcess
 from docket.testing.servers.binaries import find_binaries
 from docket.testing.servers.certificates import make_certificates
+from tests.waiting import SECONDS
 
 from .programs import run
 from .workers import working
@@ -50,6 +54,40 @@ assert expected <= keys, keys
 """,
         server.url,
     )
+
+
+def test_the_first_use_imports_nothing_so_that_a_fork_can_come_at_any_moment() -> None:
+    """A fork during an import of another thread leaves the child with a module whose import never
+    ends."""
+    program = """
+import os, sys
+from datetime import timedelta
+from docket.sync import Docket
+
+def task(): ...
+
+docket = Docket("program", os.environ["PROGRAM_URL"])
+before = set(sys.modules)
+execution = docket.add(task)()
+docket.add_many([docket.call(task)()])
+docket.get_execution(execution.key)
+docket.cancel(execution.key)
+try:
+    docket.add(task)().get_result(timeout=timedelta(0))
+except TimeoutError:
+    pass
+print(*sorted(set(sys.modules) - before))
+"""
+    with ServerProcess(tcp=True) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PROGRAM_URL": server.url},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+    assert done.stdout.split() == []
 
 
 # The child closes every connection that it has inherited, as Python may do when it collects them.

@@ -10,7 +10,8 @@ import signal
 import threading
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from docket import (
     Depends,
     Docket,
     Execution,
+    ExecutionProgress,
     Perpetual,
     Process,
     Progress,
@@ -269,3 +271,21 @@ def traced(process: Process = Process()) -> str:
     from opentelemetry import trace
 
     return format(trace.get_current_span().get_span_context().trace_id, "032x")
+
+
+def cancels_itself(process: Process = Process()) -> None:
+    raise asyncio.CancelledError("enough")
+
+
+def reports_from_threads(count: int, process: Process = Process(), progress: ExecutionProgress = Progress()) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for report in [pool.submit(progress.increment) for _ in range(count)]:
+            report.result()
+
+
+def writes_garbage(process: Process = Process()) -> None:
+    """Writes to every descriptor of its process that it does not know."""
+    for descriptor in range(3, 64):
+        with suppress(OSError):
+            os.write(descriptor, b"\x00\x00\x00\x05hello")
+    time.sleep(1000)

@@ -184,6 +184,14 @@ async def test_progress_of_the_child_is_written(docket: Docket) -> None:
     assert (progress.current, progress.total, progress.message) == (25, 25, "done")
 
 
+async def test_progress_of_threads_of_the_function_is_written(docket: Docket) -> None:
+    execution = await docket.add(tasks.reports_from_threads)(20)
+    await run_with_defaults(docket)
+    await execution.get_result(timeout=WAIT_LIMIT)
+    await execution.progress.sync()
+    assert execution.progress.current == 20
+
+
 async def test_a_timeout_can_be_extended_from_the_child(docket: Docket) -> None:
     assert await result_of(docket, tasks.extends) == (True, True)
 
@@ -304,7 +312,32 @@ async def test_an_allocation_above_the_cap_is_a_memory_error(docket: Docket) -> 
         assert await (await docket.add(tasks.allocates)(100 * MIB)).get_result(timeout=WAIT_LIMIT) == 100 * MIB
 
 
+async def test_a_function_that_writes_into_the_pipe_fails_only_its_own_run(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with worker_at_work(docket, cpu_processes=1):
+        with pytest.raises(ProcessLost, match="while it ran writes_garbage"):
+            await (await docket.add(tasks.writes_garbage)()).get_result(timeout=WAIT_LIMIT)
+        assert (await (await docket.add(tasks.where)(1)).get_result(timeout=WAIT_LIMIT))[0] == 1
+    assert [line for line in caplog.messages if "sent what is not a message" in line]
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+async def test_the_memory_of_a_lost_child_is_its_own_and_not_that_of_its_worker(docket: Docket) -> None:
+    large = b"x" * 600 * MIB
+    del large
+    with pytest.raises(ProcessLost) as lost:
+        await result_of(docket, tasks.exits)
+    assert lost.value.peak_memory is not None
+    assert lost.value.peak_memory < 400 * MIB
+
+
 # Time-outs and cancels
+
+
+async def test_a_function_that_raises_cancelled_error_ends_cancelled(docket: Docket) -> None:
+    with pytest.raises(ExecutionCancelled):
+        await result_of(docket, tasks.cancels_itself)
 
 
 async def pid_in(file: Path) -> int:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -249,6 +250,19 @@ async def test_progress_is_written_by_the_call_itself(docket: Docket) -> None:
     await execution.sync()
     progress = execution.progress
     assert (progress.current, progress.total, progress.message) == (5, 10, "on it")
+
+
+async def test_progress_is_written_by_calls_in_threads_of_the_function(docket: Docket) -> None:
+    def task(progress: Progress = Progress()) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            for written in [pool.submit(progress.increment) for _ in range(20)]:
+                written.result()
+
+    docket.register(task)
+    execution = await docket.add(task)()
+    await run_with_defaults(docket)
+    await execution.progress.sync()
+    assert execution.progress.current == 20
 
 
 async def test_a_bad_progress_raises_in_the_function(docket: Docket) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docket.dependencies import Dependency
 from docket.execution import Execution, ExecutionProgress
-from docket.execution.plain_functions import close_unawaited
+from docket.execution.plain_functions import DONE, close_unawaited
 from docket.ledger import ProgressChange
 
 from .messages import Kind, RunRequest
@@ -64,9 +65,17 @@ class ChildProgress(ExecutionProgress):
         self._pipe = pipe
         self._open_docket = open_docket
 
+    def _now_or_later(self, coroutine: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        if self.caller is None or threading.current_thread() is threading.main_thread():
+            return super()._now_or_later(coroutine)
+        # Another thread has no event loop. A change needs none: it is one message on the pipe.
+        with suppress(StopIteration):
+            coroutine.send(None)
+        return DONE
+
     async def _change(self, change: ProgressChange) -> None:
         self.used = True
-        self._pipe.send(Kind.PROGRESS, change.add, change.current, change.total, change.message)
+        self._pipe.send(Kind.PROGRESS, self.epoch, change.add, change.current, change.total, change.message)
         self._apply_locally(change)
 
     async def sync(self) -> None:
@@ -78,10 +87,16 @@ class ChildCaller:
     """Runs coroutines for a plain function in a child. The function has the main thread, so the
     event loop runs only meanwhile."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pipe: Pipe) -> None:
         self._loop = loop
+        self._pipe = pipe
 
     def run(self, awaitable: Awaitable[T]) -> T:
+        try:
+            self._pipe.check_is_ours()
+        except RuntimeError:
+            close_unawaited(awaitable)
+            raise
         if threading.current_thread() is not threading.main_thread():
             close_unawaited(awaitable)
             raise RuntimeError("in a child, run_async() works only in the thread of the function itself")

@@ -3,6 +3,7 @@ four bytes. The first item is the kind."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any, Self
@@ -17,7 +18,8 @@ class Kind(IntEnum):
     SETUP = 0  # pickled ChildSettings
     RUN = 1  # the fields of a RunRequest
     TERMINATE = 2  # Precedes SIGTERM: a SIGTERM without it is not from the worker.
-    # To the worker.
+    # To the worker. PROGRESS, EXTEND, DONE and BEGUN have the epoch of their run first: a thread that
+    # outlives its run may still send.
     READY = 3  # peak memory so far
     PROGRESS = 4  # the fields of a ProgressChange
     LOG = 5  # the attributes of a log record
@@ -37,19 +39,21 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[list[Any]]:
+    def feed(self, data: bytes) -> Iterator[list[Any]]:
+        """Yields the messages that are complete. Raises an error at bytes that are not a message."""
         self._buffer += data
-        messages: list[list[Any]] = []
         at = 0
-        while len(self._buffer) - at >= _LENGTH:
-            start = at + _LENGTH
-            end = start + int.from_bytes(self._buffer[at:start], "big")
-            if len(self._buffer) < end:
-                break
-            messages.append(unpack(bytes(self._buffer[start:end])))
-            at = end
-        del self._buffer[:at]
-        return messages
+        try:
+            while len(self._buffer) - at >= _LENGTH:
+                start = at + _LENGTH
+                end = start + int.from_bytes(self._buffer[at:start], "big")
+                if len(self._buffer) < end:
+                    break
+                message = unpack(bytes(self._buffer[start:end]))
+                at = end
+                yield message
+        finally:
+            del self._buffer[:at]
 
 
 @dataclass(slots=True)
@@ -93,6 +97,8 @@ class RunResult:
     # The pickled exception with its traceback, and the function that raised it.
     error: bytes | None = None
     place: str = ""
+    # The text of a CancelledError that the function raised itself.
+    cancelled: str | None = None
     # The pickled behaviours that the body has changed, by parameter, and the next run that it has
     # scheduled.
     behaviours: bytes | None = None

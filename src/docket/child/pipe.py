@@ -27,7 +27,26 @@ class Pipe:
         self._received: list[list[Any]] = []
         self._lock = threading.Lock()
 
+        # Whether the function has forked this process (copies.py).
+        self.is_of_copy: bool = False
+
+    def let_go(self) -> None:
+        """In a process that the function has forked: the pipe belongs to the original."""
+        self.is_of_copy = True
+        # Another thread of the original may have held the lock during the fork.
+        self._lock = threading.Lock()
+        self._connection.close()
+
+    def check_is_ours(self) -> None:
+        """Raises RuntimeError in a process that the function has forked."""
+        if self.is_of_copy:
+            raise RuntimeError(
+                "this process was forked by the function of a task, so it has no connection to the worker: "
+                "use progress and run_async() in the process of the function itself"
+            )
+
     def send(self, kind: Kind, *fields: Any) -> None:
+        self.check_is_ours()
         data = frame(kind, *fields)
         with self._lock:
             self._connection.sendall(data)
@@ -44,17 +63,23 @@ class Pipe:
     def has_news(self) -> bool:
         """Whether the worker has sent something, or has closed the pipe. During a run it sends
         nothing but the order to end."""
-        return bool(select.select([self._connection], [], [], 0)[0])
+        return not self.is_of_copy and bool(select.select([self._connection], [], [], 0)[0])
 
 
 class PipeHandler(logging.Handler):
-    """Sends log records to the worker, whose handlers write them."""
+    """Sends log records to the worker, whose handlers write them. A process that the function has
+    forked has no worker, and writes to standard error."""
 
     def __init__(self, pipe: Pipe) -> None:
         super().__init__()
         self._pipe = pipe
+        self._without_worker = logging.StreamHandler()
+        self._without_worker.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self._pipe.is_of_copy:
+            self._without_worker.handle(record)
+            return
         try:
             fields = dict(vars(record), msg=record.getMessage(), args=None, exc_info=None)
             if record.exc_info and not record.exc_text:

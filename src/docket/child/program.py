@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import pickle
 import signal
 import socket
@@ -18,11 +19,12 @@ from docket.dependencies.current import needs_docket
 from docket.dependencies.shared_values import SharedValues
 from docket.docket import Docket
 
+from .copies import watch_forks
 from .limits import end_with_parent
 from .memory import memory_in_use, peak_memory
 from .messages import Kind, RunRequest
 from .pipe import Pipe, PipeHandler, WorkerGone
-from .run import ChildRun, Terminated
+from .run import ChildRun, Terminated, not_for_us
 from .settings import ChildSettings
 
 # Packages whose dependencies use the docket only if they say so. A dependency of another package
@@ -52,10 +54,11 @@ class Child:
                     # The function has ended in spite of the signal.
                     return
                 if kind == Kind.RUN:
-                    self.pipe.send(Kind.BEGUN)
-                    result = ChildRun(self, RunRequest.of(*fields)).run()
+                    request = RunRequest.of(*fields)
+                    self.pipe.send(Kind.BEGUN, request.epoch)
+                    result = ChildRun(self, request).run()
                     result.memory, result.peak_memory = memory_in_use(), peak_memory()
-                    self.pipe.send(Kind.DONE, result.as_fields())
+                    self.pipe.send(Kind.DONE, request.epoch, result.as_fields())
         finally:
             self.loop.run_until_complete(self._close())
 
@@ -94,9 +97,12 @@ def main(descriptor: int) -> None:
     """Serves the worker at the other end of the pipe."""
     # A signal to the whole process group, as Ctrl-C is, or to all processes of a service, is the
     # worker's business: it decides what happens to the runs.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, not_for_us)
+    # Programs that functions start must not have it.
+    os.set_inheritable(descriptor, False)
     pipe = Pipe(socket.socket(fileno=descriptor))
+    watch_forks(pipe)
     with contextlib.suppress(WorkerGone, ConnectionError, Terminated):
         settings: ChildSettings = pickle.loads(pipe.receive()[1])
         end_with_parent(settings.parent)

@@ -28,6 +28,7 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
 from .context import ChildCaller, ChildExecution, ChildProgress, ChildWorker
+from .copies import ending_copies
 from .limits import limit_memory
 from .messages import Kind, RunRequest, RunResult
 
@@ -55,6 +56,11 @@ def plan_in_child(function: Callable[..., Any]) -> Plan:
     return in_child(plan_for(function))
 
 
+def not_for_us(number: int, frame: object) -> None:
+    """Ignores a signal. Programs that the function starts do not inherit this handler, as they
+    would inherit SIG_IGN."""
+
+
 class ChildRun:
     """One run. `run` returns how it ended, and raises Terminated if the worker ends it."""
 
@@ -74,6 +80,9 @@ class ChildRun:
             result = RunResult(sealed)
         except Terminated:
             raise
+        except asyncio.CancelledError as error:
+            limit_memory(None)
+            result = RunResult(cancelled=str(error))
         except BaseException as error:
             limit_memory(None)
             result = RunResult(error=PICKLE.encode_error(error, None), place=failure_place(error))
@@ -117,9 +126,12 @@ class ChildRun:
             signal.signal(signal.SIGTERM, previous)
 
     def _call(self) -> Any:
-        sync_caller.set(ChildCaller(self._loop))
+        caller = ChildCaller(self._loop, self._child.pipe)
+        sync_caller.set(caller)
         assert self._execution is not None
-        return self._function()(*self._args(), **{**self._execution.kwargs, **self._resolved.values})
+        self._execution.serve_progress(caller)
+        with ending_copies(self._child.pipe):
+            return self._function()(*self._args(), **{**self._execution.kwargs, **self._resolved.values})
 
     def _args(self) -> tuple[Any, ...]:
         assert self._execution is not None
@@ -149,7 +161,7 @@ class ChildRun:
             raise
         finally:
             self._loop.remove_signal_handler(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, not_for_us)
 
     async def _open_and_close(self, opened: asyncio.Future[None], body_over: asyncio.Future[Any]) -> Any:
         function = self._function()
@@ -167,13 +179,16 @@ class ChildRun:
                 await resolve(self._resolved, stack, plan, execution, {})
             self._bind_behaviours()
             if is_async(function):
-                returned = self._call_async(function, execution)
-                return await returned
+                with ending_copies(self._child.pipe):
+                    return await self._call_async(function, execution)
             opened.set_result(None)
             result: Any = await body_over
             if isinstance(result, _Raised):
                 raise result.error
-            return await result if inspect.isawaitable(result) else result
+            if not inspect.isawaitable(result):
+                return result
+            with ending_copies(self._child.pipe):
+                return await result
 
     def _call_async(self, function: Callable[..., Any], execution: Execution) -> Awaitable[Any]:
         return function(*self._args(), **{**execution.kwargs, **self._resolved.values})
@@ -215,7 +230,7 @@ class ChildRun:
         return {name: value for name, value in self._resolved.values.items() if isinstance(value, _BEHAVIOURS)}
 
     def _extend(self, by: timedelta) -> None:
-        self._child.pipe.send(Kind.EXTEND, by.total_seconds())
+        self._child.pipe.send(Kind.EXTEND, self._request.epoch, by.total_seconds())
 
     def _changed_behaviours(self) -> bytes | None:
         """The handlers that the body has changed, for the worker to ask, and the next run that it

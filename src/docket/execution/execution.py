@@ -33,6 +33,8 @@ from .waiting import StateEvent, seconds_to_wait, wait_finished, watch
 if TYPE_CHECKING:
     from docket.docket import Docket
 
+    from .plain_functions import SyncCaller
+
 
 class Execution(TaskWithRecord, Generic[Result_co]):
     """A task: its call, its due time, its state and its progress. The function of an `Execution[R]`
@@ -94,6 +96,11 @@ class Execution(TaskWithRecord, Generic[Result_co]):
         if self._progress is None:
             self._progress = ExecutionProgress(self.docket, self.key, self.epoch)
         return self._progress
+
+    def serve_progress(self, caller: SyncCaller) -> None:
+        """The function is plain. Its progress is written by calls, in any thread."""
+        if self._progress is not None:
+            self._progress.caller = caller
 
     def has_used_progress(self) -> bool:
         return self._progress is not None and self._progress.used

@@ -70,16 +70,17 @@ class _Done:
         yield
 
 
-_DONE = _Done()
+DONE: Awaitable[None] = _Done()
 
 
-def awaitable_or_done(coroutine: Coroutine[Any, Any, None]) -> Awaitable[None]:
-    """The coroutine itself, for an async function to await. In a plain function, runs it now."""
-    caller = sync_caller.get()
+def awaitable_or_done(coroutine: Coroutine[Any, Any, None], caller: SyncCaller | None = None) -> Awaitable[None]:
+    """The coroutine itself, for an async function to await. In a plain function, runs it now. A
+    `caller` serves the threads that the function started: they do not have its context."""
+    caller = sync_caller.get() or caller
     if caller is None or _is_in_event_loop():
         return coroutine
     _run(caller, coroutine)
-    return _DONE
+    return DONE
 
 
 def _run(caller: SyncCaller, awaitable: Awaitable[T]) -> T:

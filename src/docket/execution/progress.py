@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
@@ -16,7 +16,7 @@ from docket.model.bounds import check_message
 from docket.model.times import from_ms
 
 from .events import read_event
-from .plain_functions import awaitable_or_done
+from .plain_functions import SyncCaller, awaitable_or_done
 
 if TYPE_CHECKING:
     from .docket_view import DocketView
@@ -61,6 +61,9 @@ class ExecutionProgress:
         self.updated_at: datetime | None = None
         self.used: bool = False
         self._unsent: ProgressChange | None = None
+        # Of the plain function whose run this is. Threads that the function starts do not have its
+        # context.
+        self.caller: SyncCaller | None = None
 
     @classmethod
     async def create(cls, docket: DocketView, key: str) -> Self:
@@ -76,7 +79,7 @@ class ExecutionProgress:
 
     def increment(self, amount: int = 1) -> Awaitable[None]:
         """Adds to the stored value, whichever process has written it."""
-        return awaitable_or_done(self._increment(amount))
+        return self._now_or_later(self._increment(amount))
 
     def set(self, current: int) -> Awaitable[None]:
         """Sets the current value, higher or lower than before."""
@@ -84,14 +87,17 @@ class ExecutionProgress:
 
     def set_message(self, message: str | None) -> Awaitable[None]:
         """Sets the message. None removes it."""
-        return awaitable_or_done(self._set_message(message))
+        return self._now_or_later(self._set_message(message))
 
     def update(
         self, *, current: int | None = None, total: int | None = None, message: str | None = None
     ) -> Awaitable[None]:
         """Sets several fields at once and publishes one
         event. Fields that are not given do not change."""
-        return awaitable_or_done(self._update(current, total, message))
+        return self._now_or_later(self._update(current, total, message))
+
+    def _now_or_later(self, coroutine: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        return awaitable_or_done(coroutine, self.caller)
 
     async def _increment(self, amount: int) -> None:
         _check("an increment", amount, 1)

@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -58,6 +59,12 @@ class ThisProcess:
             session.close_quietly()
         found.stop()
 
+
+# The first use imports these: the codec of host names, what redis-py needs to read its own version,
+# and what reads docket's scripts. If a process forks while one of its threads imports a module, that
+# import never ends in the child. So they are imported before there is a thread.
+for _module in ("email.parser", "encodings.idna", "importlib.readers"):
+    importlib.import_module(_module)
 
 this_process: ThisProcess = ThisProcess()
 if hasattr(os, "register_at_fork"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import pickle
 import signal
@@ -14,11 +15,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from docket.child.memory import RSS_UNIT
+from docket.child.memory import RSS_UNIT, peak_memory
 from docket.child.messages import FrameReader, Kind, RunRequest, RunResult, frame
 from docket.child.settings import ChildSettings
 from docket.errors import ProcessLost
 from docket.model.sizes import show_size
+
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # Between SIGTERM and SIGKILL.
 TERMINATE_SECONDS = 2.0
@@ -43,12 +46,14 @@ class ChildProcess:
         self._is_ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._result: asyncio.Future[RunResult] | None = None
+        # The epoch of the present run.
+        self._epoch = 0
         self._has_begun = False
         self._receive: Receive | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._killing: asyncio.Task[None] | None = None
         self._status = 0
-        self._peak_at_start = 0
+        self._inherited_peak = 0
         self._peak = 0
         self.pid: int = 0
         self.runs: int = 0
@@ -62,7 +67,7 @@ class ChildProcess:
     # The process
 
     async def start(self, settings: ChildSettings) -> None:
-        """Starts the process, and returns when it is ready for a run. Raises ProcessLost if it ends
+        """Starts the process, and returns when it is ready for a run. Raises NeverBegan if it ends
         before, OSError if the system cannot start it."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -72,6 +77,8 @@ class ChildProcess:
                 ours.close()
                 raise
         self.pid = process.pid
+        # `ru_maxrss` of the child begins with the peak of this process.
+        self._inherited_peak = peak_memory()
         # A thread, because only `wait4` tells how much memory the process had, and it blocks.
         threading.Thread(target=self._wait, args=(process,), name=f"docket - child:{process.pid}", daemon=True).start()
         ours.setblocking(False)
@@ -84,7 +91,7 @@ class ChildProcess:
             self.kill()
             raise
         if not self._is_ready.done():
-            raise self._lost("before it was ready")
+            raise self._lost("before it was ready", NeverBegan)
 
     def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
         # Not `multiprocessing`: it would import the main program again, and start one process more.
@@ -101,6 +108,10 @@ class ChildProcess:
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         """Waits for the end of the process, so that no zombie stays behind."""
         try:
+            if hasattr(os, "waitid"):
+                # Without reaping it, so that its number stays that of its group.
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                self._end_group(process.pid)
             _, status, usage = os.wait4(process.pid, 0)
             peak = usage.ru_maxrss * RSS_UNIT
         except ChildProcessError:
@@ -109,9 +120,16 @@ class ChildProcess:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._has_ended, process.returncode, peak)
 
+    def _end_group(self, pid: int) -> None:
+        """Ends the processes that the function has started, if the worker has ended the function.
+        Those in a session of their own go on."""
+        if self._killing is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+
     def _has_ended(self, status: int, peak: int) -> None:
         self._status = status
-        if peak > self._peak_at_start:
+        if peak > self._inherited_peak:
             self._peak = max(self._peak, peak)
         if self._transport is not None:
             self._transport.close()
@@ -130,20 +148,35 @@ class ChildProcess:
             self._transport.write(frame(kind, *fields))
 
     def _received(self, data: bytes) -> None:
+        try:
+            self._read(data)
+        except Exception as error:
+            # The function has written to a descriptor that is not its own.
+            logger.error("the child process %d sent what is not a message (%r), and is ended", self.pid, error)
+            self.kill()
+
+    def _read(self, data: bytes) -> None:
         for kind, *fields in self._frames.feed(data):
             if kind == Kind.READY:
-                self._peak_at_start = self._peak = fields[0]
+                self._peak = fields[0]
                 if not self._is_ready.done():
                     self._is_ready.set_result(None)
-            elif kind == Kind.BEGUN:
-                self._has_begun = True
-            elif kind == Kind.DONE:
-                result = RunResult.of(*fields)
-                self._peak = max(self._peak, result.peak_memory)
-                if self._result is not None and not self._result.done():
-                    self._result.set_result(result)
-            elif self._receive is not None:
-                self._receive(Kind(kind), fields)
+            elif kind == Kind.LOG:
+                if self._receive is not None:
+                    self._receive(Kind.LOG, fields)
+            elif fields.pop(0) == self._epoch:
+                self._received_of_run(Kind(kind), fields)
+
+    def _received_of_run(self, kind: Kind, fields: list[Any]) -> None:
+        if kind is Kind.BEGUN:
+            self._has_begun = True
+        elif kind is Kind.DONE:
+            result = RunResult.of(*fields)
+            self._peak = max(self._peak, result.peak_memory)
+            if self._result is not None and not self._result.done():
+                self._result.set_result(result)
+        elif self._receive is not None:
+            self._receive(kind, fields)
 
     # Runs
 
@@ -152,6 +185,7 @@ class ChildProcess:
         if it ends before the function begins. If the caller is cancelled, the process ends first:
         the function does not go on."""
         self._result, self._receive, self._has_begun = self._loop.create_future(), receive, False
+        self._epoch = request.epoch
         self.runs += 1
         self.last_function = request.function_name
         self._send(Kind.RUN, request.as_fields())
@@ -168,6 +202,7 @@ class ChildProcess:
             raise
         finally:
             self._result = self._receive = None
+            self._epoch = 0
 
     async def terminate(self) -> None:
         """Ends the process: SIGTERM, and SIGKILL two seconds later. Returns when it has ended,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 logger: logging.Logger = logging.getLogger("docket.worker")
+
+# A worker that could not start a child counts as unhealthy for this long, unless it starts one.
+PROBLEM_SECONDS = 60.0
 
 
 def available_processors() -> int:
@@ -43,11 +47,14 @@ class Children:
         self._all: set[ChildProcess] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._busy = 0
+        # Why the system could not start the last child, and when.
+        self._failure: str | None = None
+        self._failed_at = 0.0
         # Runs that wait for a child.
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self, function_name: str) -> ChildProcess:
-        """An idle child, if possible one that has run the function before. Raises ProcessLost or
+        """An idle child, if possible one that has run the function before. Raises NeverBegan or
         OSError if no child can be started."""
         if self._busy >= self.count:
             await self._wait_for_turn()
@@ -136,10 +143,19 @@ class Children:
         self._all.add(child)
         try:
             await child.start(self._settings)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError):
+                self._failure, self._failed_at = str(error), time.monotonic()
             self._retire(child)
             raise
+        self._failure = None
         return child
+
+    @property
+    def problem(self) -> str | None:
+        """Why no child could be started lately."""
+        failure = self._failure
+        return failure if failure is not None and time.monotonic() - self._failed_at < PROBLEM_SECONDS else None
 
     def _start_spare(self) -> None:
         spare = asyncio.get_running_loop().create_task(self._start(), name=f"{self._docket.name} - starting a child")

@@ -25,7 +25,8 @@ def health_problem(worker: Worker) -> str | None:
         return f"the event loop has been blocked for {lag:.0f} s"
     if registration.lapsed:
         return f"the lease has not been renewed for {registration.lease.age:.0f} s"
-    return _stuck_work(worker.staff) or _abandoned_threads(worker.staff) or _failing_service(worker.staff)
+    staff = worker.staff
+    return _stuck_work(staff) or _abandoned_threads(staff) or _no_children(staff) or _failing_service(staff)
 
 
 def _stuck_work(staff: Staff) -> str | None:
@@ -47,6 +48,11 @@ def _abandoned_threads(staff: Staff) -> str | None:
     if threads.abandoned * 2 > threads.count:
         return f"{threads.abandoned} of {threads.count} threads go on although their run was given up"
     return None
+
+
+def _no_children(staff: Staff) -> str | None:
+    problem = staff.children.problem
+    return None if problem is None else f"no child process can be started: {problem}"
 
 
 def _failing_service(staff: Staff) -> str | None:

@@ -1,5 +1,5 @@
-"""Tasks that this worker cannot read, but another worker may: of a newer release, or sealed with a
-key that this worker does not have."""
+"""Tasks that this worker cannot run, but another worker may: of a newer release, sealed with a key
+that this worker does not have, or for a child process that the system cannot start."""
 
 from __future__ import annotations
 

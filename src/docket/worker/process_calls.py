@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from docket.child.messages import Kind, RunRequest, RunResult
 from docket.codec.codecs import PICKLE
 from docket.codec.remote_tracebacks import RemoteTraceback, split_traceback
-from docket.dependencies import Plan, Process, Resolved, Timeout, resolve, resolve_immediately
+from docket.dependencies import (
+    AdmissionBlocked,
+    Plan,
+    Process,
+    Resolved,
+    Timeout,
+    resolve,
+    resolve_immediately,
+)
 from docket.errors import DocketError, ProcessLost
 from docket.execution import Execution
 from docket.instrumentation import PROCESSES_LOST, inject_context
@@ -82,12 +90,18 @@ class _ProcessCall:
                 return await self._call_once()
             except NeverBegan as error:
                 logger.warning("%s; another child process runs it", error, extra=self._worker.labels())
-        return await self._call_once()
+        try:
+            return await self._call_once()
+        except NeverBegan as error:
+            raise ProcessLost(*error.args) from None
 
     async def _call_once(self) -> Any:
         """The time-out begins when a child is ready for the run."""
         children, execution = self._worker.staff.children, self._execution
-        child = await children.take(execution.function_name)
+        try:
+            child = await children.take(execution.function_name)
+        except OSError as error:
+            raise self._no_child(error) from error
         memory = 0
         try:
 
@@ -104,6 +118,13 @@ class _ProcessCall:
             if self._writing is not None:
                 await self._writing
         return self._open(result)
+
+    def _no_child(self, error: OSError) -> AdmissionBlocked:
+        """The system lacks processes or descriptors. That is not the fault of the task: it waits,
+        longer each time, until this worker or another one has a child for it."""
+        key, reason = self._execution.key, f"no child process can be started: {error}"
+        delay_ms = self._worker.staff.left_tasks.delay_ms(key, reason)
+        return AdmissionBlocked(self._execution, reason, retry_delay=timedelta(milliseconds=delay_ms))
 
     async def _run(self, body: Callable[..., Any]) -> RunResult:
         if self._resolved.runtime is None:
@@ -167,6 +188,8 @@ class _ProcessCall:
                 self._resolved.note(behaviour)
             if next_run is not None:
                 self._execution.next_run = next_run
+        if result.cancelled is not None:
+            raise asyncio.CancelledError(result.cancelled)
         if result.error is not None:
             body, shown = split_traceback(result.error)
             raise PICKLE.decode_error(body) from RemoteTraceback(shown or "", result.place)

@@ -102,13 +102,14 @@ class Staff:
         self.settler: Settler = Settler(ledger, docket.name, self.write_patience, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
         run_counts, endings = RunCounts(worker.run_limits), endings_of(worker, self.write_patience)
+        self.left_tasks: LeftTasks = LeftTasks(self.slots)
         self.run_settler: RunSettler = RunSettler(self.runs, self.slots, self.settler, worker.reporter)
         self.runner: Runner = Runner(
             worker,
             self.registration,
             self.runs,
             self.slots,
-            Decisions(worker, endings, run_counts, LeftTasks(self.slots)),
+            Decisions(worker, endings, run_counts, self.left_tasks),
             run_counts,
             self.run_settler,
             self.unknown_functions,

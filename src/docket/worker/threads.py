@@ -54,6 +54,9 @@ class ThreadCall:
 
     def _call(self) -> Any:
         sync_caller.set(self)
+        execution = current_execution.get(None)
+        if execution is not None:
+            execution.serve_progress(self)
         return self._function(*self._args, **self._kwargs)
 
     def check(self) -> None:
