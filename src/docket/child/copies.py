@@ -14,8 +14,8 @@ from functools import partial
 
 from .pipe import Pipe
 
-# The child ignores these signals, because they are not meant for it. The processes that its function
-# forks do not ignore them.
+# The child ignores these signals, because they are not meant for it. The processes that its
+# function forks do not ignore them.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -69,7 +69,8 @@ def ending_copies(pipe: Pipe) -> Generator[None]:
 
 
 def _leave(error: BaseException | None) -> None:
-    """Ends this process as Python would, but without the handlers that it inherited for its exit."""
+    """Ends this process as Python would, but without
+    the handlers that it inherited for its exit."""
     code = 0
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)

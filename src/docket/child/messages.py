@@ -18,8 +18,8 @@ class Kind(IntEnum):
     SETUP = 0  # pickled ChildSettings
     RUN = 1  # the fields of a RunRequest
     TERMINATE = 2  # Precedes SIGTERM: a SIGTERM without it is not from the worker.
-    # To the worker. PROGRESS, EXTEND, DONE and BEGUN have the epoch of their run first: a thread that
-    # outlives its run may still send.
+    # To the worker. PROGRESS, EXTEND, DONE and BEGUN have the epoch of their run first: a thread
+    # that outlives its run may still send.
     READY = 3  # peak memory so far
     PROGRESS = 4  # the fields of a ProgressChange
     LOG = 5  # the attributes of a log record
@@ -40,7 +40,8 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
-        """Yields the messages that are complete. Raises an error at bytes that are not a message."""
+        """Yields the messages that are complete. Raises
+        an error at bytes that are not a message."""
         self._buffer += data
         at = 0
         try:

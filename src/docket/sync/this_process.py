@@ -61,8 +61,8 @@ class ThisProcess:
 
 
 # The first use imports these: the codec of host names, what redis-py needs to read its own version,
-# and what reads docket's scripts. If a process forks while one of its threads imports a module, that
-# import never ends in the child. So they are imported before there is a thread.
+# and what reads docket's scripts. If a process forks while one of its threads imports a module,
+# that import never ends in the child. So they are imported before there is a thread.
 for _module in ("email.parser", "encodings.idna", "importlib.readers"):
     importlib.import_module(_module)
 

@@ -81,7 +81,7 @@ class Staff:
         other way, through `self`."""
         docket, ledger, subscriptions = worker.docket, worker.docket.ledger, worker.docket.subscriptions
         labels, pause = worker.labels(), max(worker.reconnection_delay.total_seconds(), 0.05)
-        heartbeat_ms = duration_ms(docket.heartbeat_interval)
+        redelivery_ms, heartbeat_ms = duration_ms(worker.redelivery_timeout), duration_ms(docket.heartbeat_interval)
         self._worker, self._docket = worker, docket
         self.session: Session = session
         self.duties: Duties = Duties()
@@ -90,9 +90,7 @@ class Staff:
         self.threads: Threads = Threads(worker.threads, docket.name, labels, AbandonedRuns(self.runs, self.slots))
         self.children: Children = Children(worker.cpu_processes, docket, lambda: session.is_stopping)
         self.waiting_bodies: WaitingBodies = WaitingBodies(worker.name, self.slots)
-        self.lease_ms: int = lease_length_ms(
-            duration_ms(worker.redelivery_timeout), heartbeat_ms, docket.missed_heartbeats
-        )
+        self.lease_ms: int = lease_length_ms(redelivery_ms, heartbeat_ms, docket.missed_heartbeats)
         events = LeaseEvents(docket, worker.name, self)
         self.registration: Registration = Registration(
             ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
