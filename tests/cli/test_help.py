@@ -30,7 +30,10 @@ CONTRACT = {
         "--execution-ttl --heartbeat-interval --missed-heartbeats --max-payload --max-losses --add-patience "
         "--result-storage --credential-provider"
     ),
-    "strike": "--docket --url",
+    "strike": "--docket --url --dry-run",
+    "pause": "--docket --url --json --dry-run",
+    "resume": "--docket --url --json --id --all",
+    "held": "--docket --url --json",
     "restore": "--docket --url",
     "clear": "--docket --url",
     "acl": "--docket --url --role",

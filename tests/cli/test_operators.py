@@ -120,7 +120,8 @@ def test_snapshots_are_filtered(url: str, docket_command: Command) -> None:
     everything = snapshot(docket_command, url)
     assert [task["state"] for task in everything["tasks"]] == ["queued"] * 2 + ["scheduled"] * 5
     assert everything["counts"] == {
-        "running": 0, "queued": 2, "scheduled": 5, "waiting_for_a_limit": 0, "unknown_function": 0, "dead_letters": 0,
+        "running": 0, "queued": 2, "scheduled": 5, "waiting_for_a_limit": 0, "unknown_function": 0, "held": 0,
+        "dead_letters": 0,
     }  # fmt: skip
     assert {t["key"] for t in snapshot(docket_command, url, "--state", "queued")["tasks"]} == {"now-0", "now-1"}
     assert {t["function"] for t in snapshot(docket_command, url, "--function", "sleep")["tasks"]} == {"sleep"}
@@ -155,8 +156,8 @@ def test_statistics_count_by_function(url: str, docket_command: Command) -> None
     add_later(url, 3)
     add_now(url, 2)
     stats = snapshot(docket_command, url, "--stats")["stats"]
-    assert stats["trace"] == {"running": 0, "queued": 0, "scheduled": 3}
-    assert stats["fail"] == {"running": 0, "queued": 2, "scheduled": 0}
+    assert stats["trace"] == {"running": 0, "queued": 0, "scheduled": 3, "held": 0}
+    assert stats["fail"] == {"running": 0, "queued": 2, "scheduled": 0, "held": 0}
     assert "EARLIEST" in docket_command("snapshot", "--url", url, "--stats").stdout
 
 

@@ -18,6 +18,7 @@ from docket import (
     Disposition,
     ExecutionCancelled,
     ExecutionState,
+    NotPaused,
     PayloadTooLarge,
     TaskCall,
     TaskNotFound,
@@ -228,6 +229,20 @@ def test_clear_cancels_the_waiting_tasks(docket: Docket) -> None:
         docket.add(double, when=later())(1)
     assert docket.clear() == 3
     assert docket.snapshot().total_tasks == 0
+
+
+def test_a_pause_holds_tasks_until_they_are_resumed(docket: Docket, worker: None) -> None:
+    pause = docket.pause(double, "number", "==", 7)
+    execution = docket.add(double)(7)
+    assert docket.add(double)(8).get_result(timeout=WAIT_LIMIT) == 16
+    eventually_blocking(lambda: [found.held for found in docket.pauses()] == [1], "it is held")
+    execution.sync()
+    assert execution.is_held
+    assert (pause.function, pause.value, pause.held) == ("double", 7, 0)
+    assert docket.resume(double, "number", "==", 7) == 1
+    assert execution.get_result(timeout=WAIT_LIMIT) == 14
+    with pytest.raises(NotPaused, match="nothing is"):
+        docket.resume("*")
 
 
 def test_a_strike_holds_single_tasks_and_batches_back(docket: Docket) -> None:

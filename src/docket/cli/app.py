@@ -30,6 +30,11 @@ COMMANDS = {
     ),
     "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", OPERATE),
     "strikes": CommandEntry("docket.cli.strike_rules:app", "List and remove strikes.", OPERATE),
+    "pause": CommandEntry(
+        "docket.cli.pauses:pause_app", "Hold tasks by function, by argument, or by both, until you resume.", OPERATE
+    ),
+    "resume": CommandEntry("docket.cli.pauses:resume_app", "Lift a pause: its tasks go on in order.", OPERATE),
+    "held": CommandEntry("docket.cli.pauses:held_app", "List the pauses, and how many tasks they hold.", OPERATE),
     "clear": CommandEntry("docket.cli.clear:app", "Cancel every waiting task. Running tasks continue.", OPERATE),
     "acl": CommandEntry("docket.cli.acl:app", "Print the ACL rules that limit users to this docket.", OPERATE),
     "import": CommandEntry(

@@ -75,6 +75,8 @@ def _counts(state: LiveState) -> RenderableType:
     ]
     if census.parked:
         parts.insert(2, ("waiting for a limit", census.parked, "yellow"))
+    if census.held:
+        parts.append(("held", census.held, "yellow"))
     if census.unknown:
         parts.append(("with an unknown function", census.unknown, "red"))
     if census.dead:

@@ -133,6 +133,8 @@ def _show(name: str, view: View) -> None:
     typer.echo(f"Docket {name!r} at {view.taken.astimezone():%Y-%m-%d %H:%M:%S}: {_in_words(view)}")
     if view.strikes:
         typer.echo(f"Struck: {', '.join(view.strikes)}")
+    if view.pauses:
+        typer.echo(printable(f"Paused: {', '.join(f'{pause} ({pause.held:,} held)' for pause in view.pauses)}"))
     for function in view.unknown:
         typer.echo(printable(_unknown(function, view.taken)))
     if view.listing.rows:
@@ -164,6 +166,8 @@ def _in_words(view: View) -> str:
         parts[1] += f" ({census.parked:,} waiting for a limit)"
     if census.unknown:
         parts[1] += f" ({census.unknown:,} with an unknown function)"
+    if census.held:
+        parts[1] += f" ({census.held:,} held)"
     if census.dead:
         parts.append(f"{census.dead:,} dead letters")
     parts.append(f"{len(view.workers)} {'worker' if len(view.workers) == 1 else 'workers'}")
@@ -182,7 +186,7 @@ def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:
     worker = worker_name(row.run.worker) if row.run else ""
     running_for = format_duration((now - from_ms(row.run.started_ms)).total_seconds()) if row.run else ""
     return (
-        row.state.value,
+        "held" if row.is_held else row.state.value,
         ago(due, now),
         task.function_name,
         row.key,

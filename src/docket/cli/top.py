@@ -120,6 +120,7 @@ def _facts(state: LiveState) -> dict[str, Any]:
     if census is not None:
         facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
         facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}
+        facts |= {"held": census.held}
         facts |= {"unknown_functions": [function.name for function in state.unknown]}
     facts["refused"] = state.refused
     if state.refused is not None:
@@ -134,12 +135,13 @@ def _line(state: LiveState) -> str:
     census, rates = state.census, state.rates
     assert census is not None
     unknown = f"  unknown {census.unknown:,} ({_names(state)})" if census.unknown else ""
+    held = f"  held {census.held:,}" if census.held else ""
     measured = f"done {rates.ended:,.0f}/s  failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"
     if state.refused is not None:
         measured = f"no rates: {state.refused}"
     return printable(
         f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
-        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{unknown}"
+        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{held}{unknown}"
     )
 
 

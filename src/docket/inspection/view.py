@@ -1,4 +1,4 @@
-"""One view of a docket: counts, a page of tasks, workers and strikes."""
+"""One view of a docket: counts, a page of tasks, workers, strikes and pauses."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+from docket.strikelist.pauses import Pause
 
 from .listing import Cursor, Listing, list_tasks
 from .snapshot import WorkerInfo, read_workers
@@ -34,6 +35,7 @@ class View:
     strikes: list[str]
     stats: dict[str, FunctionCount] | None
     unknown: list[UnknownFunction]
+    pauses: list[Pause]
 
 
 async def read_view(
@@ -47,17 +49,18 @@ async def read_view(
     stats: bool = False,
 ) -> View:
     """Reads a page of about `limit` tasks (all tasks without
-    a limit), the counts, the workers and the strikes."""
+    a limit), the counts, the workers, the strikes and the pauses."""
     ledger = docket.ledger
-    listing, census, workers = await asyncio.gather(
+    listing, census, workers, pauses = await asyncio.gather(
         list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),
         ledger.count(),
         read_workers(ledger),
+        docket.pauses(),
     )
     counts = await count_by_function(ledger) if stats else None
     unknown = await unknown_functions(ledger) if census.unknown else []
     strikes = sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
-    return View(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown)
+    return View(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown, pauses)
 
 
 def as_json(name: str, view: View) -> dict[str, Any]:
@@ -72,9 +75,11 @@ def as_json(name: str, view: View) -> dict[str, Any]:
             "scheduled": census.scheduled,
             "waiting_for_a_limit": census.parked,
             "unknown_function": census.unknown,
+            "held": census.held,
             "dead_letters": census.dead,
         },
         "strikes": view.strikes,
+        "pauses": [_pause_json(pause) for pause in view.pauses],
         "unknown_functions": [_unknown_json(function) for function in view.unknown],
         "tasks": [_task_json(row) for row in view.listing.rows],
         "next": view.listing.following.text() if view.listing.following is not None else None,
@@ -82,7 +87,12 @@ def as_json(name: str, view: View) -> dict[str, Any]:
     }
     if view.stats is not None:
         found["stats"] = {
-            function: {"running": counts.running, "queued": counts.queued, "scheduled": counts.scheduled}
+            function: {
+                "running": counts.running,
+                "queued": counts.queued,
+                "scheduled": counts.scheduled,
+                "held": counts.held,
+            }
             for function, counts in view.stats.items()
         }
     return found
@@ -97,6 +107,10 @@ def _unknown_json(function: UnknownFunction) -> dict[str, Any]:
     }
 
 
+def _pause_json(pause: Pause) -> dict[str, Any]:
+    return {"id": pause.id, "pause": str(pause), "held": pause.held, "resuming": pause.is_resuming}
+
+
 def _worker_json(worker: WorkerInfo) -> dict[str, Any]:
     return {"name": worker.name, "last_seen": worker.last_seen.isoformat(), "tasks": sorted(worker.tasks)}
 
@@ -107,6 +121,7 @@ def _task_json(row: TaskRow) -> dict[str, Any]:
         "key": row.key,
         "function": task.function_name,
         "state": row.state.value,
+        "held": row.is_held,
         "when": from_ms(row.due_ms).isoformat(),
         "attempt": task.attempt,
         "arguments": row.shown_arguments,

@@ -107,6 +107,11 @@ class TaskRow:
         return self.task.call_size or self.size
 
     @property
+    def is_held(self) -> bool:
+        """Whether a pause holds the task."""
+        return self.run is None and self.task.is_held
+
+    @property
     def state(self) -> ExecutionState:
         return ExecutionState.RUNNING if self.run is not None else self.task.state
 
