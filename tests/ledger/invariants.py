@@ -42,6 +42,8 @@ SUSPECT_AFTER = 2
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
 _WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"delay", b"letter-batch"}
+# Counts of what has ended. test_statistics looks at them.
+_STATISTICS = {b"stats-minute", b"stats-hour", b"stats-open", b"stats-functions", b"history"}
 _STAYS = {
     "streams",
     "finished",
@@ -270,6 +272,8 @@ def read_stored_state(ledger: Ledger, client: Any) -> StoredState:
         if family == b"failed-attempts":
             assert ttl > 0, f"{name!r} stays for ever"
             failed_attempts[_unsegment(rest)] = tuple(row.attempt for row in read_failed_attempts(value))
+            continue
+        if family in _STATISTICS:
             continue
         if family == b"payload":
             payloads[rest.decode()] = (len(value), ttl)
@@ -565,7 +569,7 @@ def _suspects(b: StoredState, group_was_lost: bool) -> Iterator[str]:
 
 
 def _ask(pipe: Any, name: bytes, suffix: bytes) -> None:
-    if suffix.partition(b":=")[0] in _WINDOWS:
+    if suffix.partition(b":=")[0] in _WINDOWS | _STATISTICS:
         pipe.exists(name)
         return
     match _kind(suffix):

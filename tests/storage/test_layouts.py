@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from docket.ledger import settlements
+from docket.ledger import settlements, statistics
 from docket.ledger.deliveries import CLAIM_ROW
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.letter_notes import LetterNote, Reason
+from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.states import STATE_NUMBERS
 from docket.storage import letters, records
 from docket.storage.keys import GROUP, Keys
@@ -233,3 +234,17 @@ def test_every_key_is_documented_and_every_documented_key_exists() -> None:
 
 def test_the_group_of_the_streams_has_one_name() -> None:
     assert constants("keys")["GROUP"] == GROUP
+
+
+def test_statistics_mean_the_same() -> None:
+    numbers = constants("statistics")
+    for kind in ("SUCCEEDED", "CANCELLED", "BURIED", "UNKNOWN_FUNCTION", "LOST"):
+        assert numbers[f"{kind}_KIND"] == KIND_NUMBERS[EndingKind[kind]]
+    shared = ("KIND_CELL", "RUN_CELL", "NO_TIME", "NO_TIMES", "RUN_SECONDS", "KINDS", "WAITING_TIMES")
+    for name in (*shared, "SUCCEEDED_RUNS", "OTHER_RUNS", "MINUTE_MS", "HOUR_MINUTES", "LONGEST_NAME"):
+        assert numbers[name] == getattr(statistics, name)
+    assert numbers["MOST_COUNTED"] == statistics.MOST_COUNTED
+    assert numbers["MOST_UNKNOWN_COUNTED"] == statistics.MOST_UNKNOWN_COUNTED
+    assert (numbers["MARK"], numbers["OTHERS"], numbers["FUNCTION"]) == ("m", "o", "f")
+    offset = records.TASK_HEADER.at("name_length") + 1
+    assert numbers["NAME_SIZE_AT"] == offset

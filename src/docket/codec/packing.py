@@ -17,6 +17,8 @@ pack: Callable[[Any], bytes] = _library.packb
 unpack: Callable[[bytes], Any] = _library.unpackb
 # Reads data that was packed for scripts. Strings become bytes.
 unpack_from_script: Callable[[bytes], Any] = partial(_library.unpackb, raw=True)
+# Reads a map of numbers that a script has packed.
+unpack_row: Callable[[bytes], Any] = partial(_library.unpackb, raw=True, strict_map_key=False)
 
 
 def script_packer() -> Callable[[Any], bytes]:

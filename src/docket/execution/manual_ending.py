@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from docket._version import __version__
@@ -10,7 +11,9 @@ from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event, run_ending
 from docket.ledger.letter_notes import LetterNote, Reason, RunNote, class_name
 from docket.ledger.payloads import LARGEST_CALL, call_payload
+from docket.ledger.statistics import cell_of
 from docket.ledger.workers import as_json
+from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.keeping import Keep
 from docket.model.states import ExecutionState
 
@@ -18,6 +21,13 @@ from .next_run import NextRun
 
 if TYPE_CHECKING:
     from .execution import Execution
+
+
+_KINDS = {
+    ExecutionState.COMPLETED: KIND_NUMBERS[EndingKind.SUCCEEDED],
+    ExecutionState.FAILED: KIND_NUMBERS[EndingKind.FAILED],
+    ExecutionState.CANCELLED: KIND_NUMBERS[EndingKind.CANCELLED],
+}
 
 
 async def end_manual_run(
@@ -44,6 +54,7 @@ async def end_manual_run(
             execution.key, execution.epoch, state, docket.ledger.ttl_ms, ending.pack(), event, letter=letter
         )
     settlement.worker = docket.manual_runs.id_of(execution.epoch)
+    _count(execution, state, now, settlement)
     (answer,) = await docket.ledger.settle([settlement])
     epoch, execution.epoch, execution.next_run = execution.epoch, 0, None
     docket.manual_runs.release(epoch)
@@ -54,6 +65,14 @@ async def end_manual_run(
     execution.state, execution.completed_at, execution.error = state, now, ending.error
     if next_run is not None:
         await execution.sync()
+
+
+def _count(execution: Execution[Any], state: ExecutionState, now: datetime, settlement: Settlement) -> None:
+    """What statistics count if the settlement is accepted."""
+    started = execution.started_at or now
+    settlement.seconds = max((now - started).total_seconds(), 0.0)
+    waited_ms = (started - execution.when).total_seconds() * 1000
+    settlement.cell = cell_of(_KINDS[state], settlement.seconds, waited_ms)
 
 
 def _ending(

@@ -130,6 +130,9 @@ class Settlement:
     # Needed because two runs of a key may have the same
     # epoch after a failover to a replica with a slow clock.
     worker: str | None = None
+    # What statistics count if the settlement is accepted (ledger/statistics.py), and the run time.
+    cell: int = 0
+    seconds: float = 0.0
 
     def item_of_another(self) -> list[Any]:
         """The item for a batch whose other settlements have another worker id."""

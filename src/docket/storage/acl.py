@@ -32,7 +32,7 @@ class Role(enum.Enum):
 _READING = (
     *("count", "count_by_function", "count_foreign", "count_letters", "follow_strikes", "get", "get_letter"),
     *("list_finished", "list_letters", "list_scheduled", "list_unfinished", "list_workers", "next_due"),
-    *("pauses", "unknown_functions", "why"),
+    *("pauses", "read_statistics", "unknown_functions", "why"),
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (

@@ -71,6 +71,10 @@ _FIXED = (
     "held",
     "held:=",
     "secret",
+    "stats-minute:=",
+    "stats-hour:=",
+    "stats-open",
+    "stats-functions",
 )
 
 

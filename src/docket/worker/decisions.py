@@ -19,6 +19,7 @@ from docket.dependencies import (
     Retry,
     SettledByLimit,
     TaskOutcome,
+    Timeout,
     governing,
     plan_for,
 )
@@ -29,7 +30,24 @@ from docket.model.times import duration_ms
 
 from .endings import Endings
 from .left_tasks import LeftTasks
-from .outcome import CANCELLED, CLOSED, GIVEN_UP, SUCCEEDED, Counters, Outcome, counters_of
+from .outcome import (
+    CANCELLED,
+    CANCELLED_KIND,
+    CLOSED,
+    DROPPED_KIND,
+    FAILED_KIND,
+    GIVEN_UP,
+    INTERRUPTED_KIND,
+    RETRIED_KIND,
+    SUCCEEDED,
+    SUCCEEDED_KIND,
+    TIMED_OUT_KIND,
+    UNKNOWN_FUNCTION_KIND,
+    UNREADABLE_KIND,
+    Counters,
+    Outcome,
+    counters_of,
+)
 from .redelivery_delays import RedeliveryDelays
 from .run_counts import SPENT, RunCounts
 from .runs import CancelReason, Run
@@ -68,7 +86,9 @@ class Decisions:
         """The short path: a plain run that returned None has nothing to decide or to store."""
         execution = run.execution
         self._report.log_success(execution, seconds)
-        return Outcome(self._endings.completed(run, execution.has_used_progress()), execution, SUCCEEDED)
+        return Outcome(
+            self._endings.completed(run, execution.has_used_progress()), execution, SUCCEEDED, SUCCEEDED_KIND
+        )
 
     async def decide(self, run: Run) -> Outcome:
         """Decides after any other call."""
@@ -94,7 +114,8 @@ class Decisions:
                 execution.call_repr(),
             )
             delay_ms = self._redelivery.next_ms(run.key)
-            return Outcome(requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True), execution, error=ended.exception)
+            again_later = requeue(run.key, run.epoch, delay_ms=delay_ms, begun=True)
+            return Outcome(again_later, execution, kind=INTERRUPTED_KIND, error=ended.exception)
         # The next run that the behaviours want. If they want none, the body may have asked for one
         # with `execution.schedule()`.
         cut_off = execution.next_run is not None and self._run_counts.is_spent(run.key)
@@ -117,7 +138,10 @@ class Decisions:
             self._report.log_end(execution, ended, goes_on or again or (retried and not cut_off))
         where = "retry" if retried else "worker" if resolved.completion_handler is None else "on_complete"
         counters = counters_of(ended, retried=goes_on and retried, perpetuated=goes_on and not retried)
-        return Outcome(settlement, execution, CANCELLED if cancelled else counters, where, ended.exception)
+        if cancelled:
+            return Outcome(settlement, execution, CANCELLED, CANCELLED_KIND, where, ended.exception)
+        kind = RETRIED_KIND if goes_on and retried else _kind_of(ended, resolved)
+        return Outcome(settlement, execution, counters, kind, where, ended.exception)
 
     async def _settlement(
         self, run: Run, ended: TaskOutcome, next_run: NextRun | None, *, retried: bool, cut_off: bool
@@ -157,9 +181,9 @@ class Decisions:
 
     # Runs that were not admitted
 
-    def not_admitted(self, run: Run, reason: str) -> Outcome:
+    def not_admitted(self, run: Run, reason: str, kind: int = CANCELLED_KIND) -> Outcome:
         """The task ends without a run."""
-        return Outcome(self._endings.not_run(run, reason), run.execution, CANCELLED)
+        return Outcome(self._endings.not_run(run, reason), run.execution, CANCELLED, kind)
 
     async def _blocked(self, run: Run, blocked: AdmissionBlocked) -> Outcome:
         execution = run.execution
@@ -176,7 +200,7 @@ class Decisions:
             # If the task was replaced or cancelled, this changes nothing. A task for which the
             # dependency did nothing must not stay RUNNING.
             ended = self._endings.cancelled(run, f"left waiting by {blocked.reason}")
-            return Outcome(as_blocked(ended, execution.taken))
+            return Outcome(as_blocked(ended, execution.taken), kind=DROPPED_KIND)
         if blocked.reschedule:
             delay = blocked.retry_delay if blocked.retry_delay is not None else BLOCKED_DELAY
             self._report.blocked(execution, blocked.reason, f"delayed by {delay.total_seconds():g} s")
@@ -195,10 +219,11 @@ class Decisions:
             await perpetual.provide(execution, self._worker).on_complete(execution, TaskOutcome(timedelta(0)))
         next_run = execution.next_run
         if next_run is None:
-            return _blocked_outcome(execution, self._endings.not_run(run, f"dropped: {blocked.reason}"), CANCELLED)
+            ended = self._endings.not_run(run, f"dropped: {blocked.reason}")
+            return _blocked_outcome(execution, ended, CANCELLED, DROPPED_KIND)
         if next_run.delay is not None:
             next_run.delay = max(next_run.delay, blocked.retry_delay or BLOCKED_DELAY)
-        return _blocked_outcome(execution, await self._next(run, next_run))
+        return _blocked_outcome(execution, await self._next(run, next_run), kind=DROPPED_KIND)
 
     # Runs that were cancelled
 
@@ -206,20 +231,20 @@ class Decisions:
         """Decides by the source of the cancel. If the worker or the event loop stops the run, the
         task goes to another worker. If a user cancels the task, or the body raises CancelledError
         itself, the task ends."""
-        execution = run.execution
+        execution, run.seconds = run.execution, seconds
         self._report.over(execution, seconds)
         if run.is_lost or run.reason is CancelReason.SHUTDOWN or (run.reason is None and _is_cancelled(run)):
             return self._leave_to_others(run)
         self._report.cancelled(execution, seconds)
         ended = self._endings.cancelled(run, has_progress=execution.has_used_progress())
-        return Outcome(ended, execution, CANCELLED)
+        return Outcome(ended, execution, CANCELLED, CANCELLED_KIND)
 
     def _leave_to_others(self, run: Run, error: BaseException | None = None) -> Outcome:
         """The body has begun, and another worker runs the task again."""
         if run.is_lost:
             self._report.superseded(run.execution)
             return GIVEN_UP
-        return Outcome(requeue(run.key, run.epoch, begun=True), run.execution, error=error)
+        return Outcome(requeue(run.key, run.epoch, begun=True), run.execution, kind=INTERRUPTED_KIND, error=error)
 
     # Runs that could not begin
 
@@ -233,17 +258,26 @@ class Decisions:
 
     def unreadable(self, run: Run, error: Exception) -> Outcome:
         """The task fails and is kept as a dead letter."""
-        return Outcome(self._endings.unreadable(run, error), error=error)
+        return Outcome(self._endings.unreadable(run, error), kind=UNREADABLE_KIND, error=error)
 
     def without_function(self, run: Run, error: Exception) -> Outcome:
         """The task fails because no live worker knows its function."""
         counters = counters_of(TaskOutcome(timedelta(0), None, error))
-        return Outcome(self._endings.failed(run, error), run.execution, counters, error=error)
+        return Outcome(self._endings.failed(run, error), run.execution, counters, UNKNOWN_FUNCTION_KIND, error=error)
 
 
-def _blocked_outcome(execution: Execution, settlement: Settlement, counters: Counters = ()) -> Outcome:
+def _blocked_outcome(execution: Execution, settlement: Settlement, counters: Counters = (), kind: int = 0) -> Outcome:
     """The body has not begun, so the settlement gives back what the run took of its limits."""
-    return Outcome(as_blocked(settlement, execution.taken), execution, counters)
+    return Outcome(as_blocked(settlement, execution.taken), execution, counters, kind)
+
+
+def _kind_of(ended: TaskOutcome, resolved: Resolved) -> int:
+    """How a run ended that no retry follows."""
+    if ended.exception is None:
+        return SUCCEEDED_KIND
+    runtime = resolved.runtime
+    is_too_long = isinstance(ended.exception, TimeoutError) and isinstance(runtime, Timeout) and runtime.expired()
+    return TIMED_OUT_KIND if is_too_long else FAILED_KIND
 
 
 def _ends_chain(handler: CompletionHandler[Any] | None) -> bool:

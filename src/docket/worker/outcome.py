@@ -15,8 +15,25 @@ from docket.instrumentation import (
     TASKS_SUCCEEDED,
 )
 from docket.ledger import Settlement
+from docket.model.ending_kinds import KINDS_BY_NUMBER
 
 Counters = tuple[Any, ...]
+
+# The numbers of ending kinds (model/ending_kinds.py).
+(
+    SUCCEEDED_KIND,
+    FAILED_KIND,
+    TIMED_OUT_KIND,
+    RETRIED_KIND,
+    CANCELLED_KIND,
+    STRUCK_KIND,
+    DROPPED_KIND,
+    _,
+    UNREADABLE_KIND,
+    UNKNOWN_FUNCTION_KIND,
+    INTERRUPTED_KIND,
+    _,
+) = KINDS_BY_NUMBER
 
 SUCCEEDED: Counters = (TASKS_SUCCEEDED,)
 CANCELLED: Counters = (TASKS_CANCELLED,)
@@ -32,6 +49,8 @@ class Outcome:
     execution: Execution | None = None
     # Counted only if the settlement is accepted.
     counters: Counters = ()
+    # The ending kind that statistics count, likewise; 0 if the run is not counted.
+    kind: int = 0
     # The part of the task that is reported if the run was superseded.
     where: str = "worker"
     # The error of a run that failed. Without an execution, the task could not be read.

@@ -7,8 +7,9 @@ import logging
 from functools import partial
 
 from docket.ledger import Settlement, SettleResult, requeue
+from docket.ledger.statistics import cell_of, cell_without_times
 
-from .outcome import CANCELLED, GIVEN_UP, Outcome
+from .outcome import CANCELLED, GIVEN_UP, INTERRUPTED_KIND, Outcome
 from .reporter import Reporter
 from .runs import CancelReason, Run, Runs
 from .settler import Settler
@@ -47,6 +48,8 @@ class RunSettler:
             # another run any more.
             outcome.execution.epoch = 0
         settlement.worker = run.worker
+        if outcome.kind:
+            _count(run, outcome.kind, settlement)
         self._settler.submit(settlement, partial(self._settled, run, outcome))
 
     def requeue(self, run: Run) -> None:
@@ -70,7 +73,8 @@ class RunSettler:
         still belong to this worker, unless they were replaced."""
         given_up, self._given_up = self._given_up, []
         for run, begun in given_up:
-            self.settle(run, Outcome(requeue(run.key, run.epoch, begun=begun)))
+            kind = INTERRUPTED_KIND if begun else 0
+            self.settle(run, Outcome(requeue(run.key, run.epoch, begun=begun), kind=kind))
 
     def forget_given_up(self) -> None:
         """The lease is lost: other workers have these runs, and nothing is written."""
@@ -118,3 +122,14 @@ class RunSettler:
                 logger.error("task %r cannot be read and is buried: %s", run.key, outcome.error)
         elif answer is SettleResult.CANCELLED:
             self._report.never_began()
+
+
+def _count(run: Run, kind: int, settlement: Settlement) -> None:
+    """What statistics count if the settlement is accepted."""
+    seconds = run.seconds
+    if seconds is None:
+        settlement.cell = cell_without_times(kind)
+        return
+    task = run.execution.record
+    assert task is not None
+    settlement.cell, settlement.seconds = cell_of(kind, seconds, run.claimed_ms - task.due_ms), seconds

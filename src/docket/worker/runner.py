@@ -31,7 +31,7 @@ from .calling import call
 from .decisions import Decisions
 from .holder import Holder
 from .loader import Loader
-from .outcome import CLOSED, Outcome
+from .outcome import CLOSED, STRUCK_KIND, Outcome
 from .pause_rules import PauseRules
 from .run_counts import SPENT, RunCounts
 from .run_settler import RunSettler
@@ -196,7 +196,7 @@ class Runner:
         strikes = self._docket.strike_list
         if not strikes.is_empty and strikes.is_stricken(run.execution):
             self._report.struck(run.execution)
-            return self._decisions.not_admitted(run, "struck")
+            return self._decisions.not_admitted(run, "struck", STRUCK_KIND)
         if self._run_counts.is_spent(run.key):
             return self._decisions.not_admitted(run, SPENT)
         return None
@@ -248,7 +248,7 @@ class Runner:
             error = raised
         except BaseException as raised:
             error = raised
-        seconds = time.perf_counter() - began
+        run.seconds = seconds = time.perf_counter() - began
         self._report.over(execution, seconds)
         if resolved is None and error is None and result is None and execution.next_run is None:
             return self._decisions.succeeded(run, seconds)

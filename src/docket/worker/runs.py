@@ -47,6 +47,8 @@ class Run:
     call: bytes | None = None
     # When it began to store a large result (monotonic).
     storing_since: float | None = None
+    # How long the body ran. None if it did not begin, or has not ended.
+    seconds: float | None = None
     # Set by the steps of the runner: `open`, and `call` unless that step makes the outcome itself.
     execution: Execution = field(init=False, repr=False)
     resolved: Resolved | None = field(init=False, repr=False)

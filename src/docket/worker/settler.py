@@ -13,9 +13,11 @@ from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
 from docket.ledger import Ledger, Settlement, SettleResult, SlotOffer, requeue
 from docket.ledger.batcher import BATCH_BYTES, batch_end
+from docket.ledger.statistics import with_kind
 from docket.ledger.tasks import BATCH
 from docket.storage.server import ANSWER_SECONDS
 
+from .outcome import INTERRUPTED_KIND
 from .write_patience import StuckClock, WritePatience
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -204,6 +206,8 @@ class Settler:
         )
         small = requeue(key, item.settlement.epoch, begun=True)
         small.worker = item.settlement.worker
+        if item.settlement.cell:
+            small.cell, small.seconds = with_kind(item.settlement.cell, INTERRUPTED_KIND), item.settlement.seconds
         return [Item(small, lambda _: _report(item, SettleResult.LOST), item.since, is_last_resort=True)]
 
     def _give_up(self, batch: list[Item], error: NotOpen) -> None:

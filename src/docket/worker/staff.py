@@ -44,6 +44,7 @@ from .settings_check import SettingsCheck
 from .settler import Settler
 from .slots import Slots
 from .stager import Stager
+from .statistics_fold import StatisticsFold
 from .threads import Threads
 from .unknown_functions import UnknownFunctions
 from .waiting_bodies import WaitingBodies
@@ -123,6 +124,7 @@ class Staff:
         )
         self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
         self.settings_check: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
+        self.statistics_fold: StatisticsFold = StatisticsFold(ledger, self.duties, labels, pause)
         self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)
         self._services: list[Service] = [
             self.fetcher,
@@ -132,6 +134,7 @@ class Staff:
             self.sampler,
             self.settings_check,
             Releaser(ledger, self.runner.pauses, self.registration, labels, pause),
+            self.statistics_fold,
         ]
         if worker.schedule_automatic_tasks:
             self._services.append(self.seeder)

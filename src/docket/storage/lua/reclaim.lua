@@ -7,7 +7,7 @@
 -- Returns: workers declared dead, deliveries put back, buried, cancelled, number of workers left to
 --   declare and recover, whether the caller should search for consumers without a lease, duty of
 --   the worker that asks (1 leader, 2 deputy, 0 none).
--- uses: keys, records, letters, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers
+-- uses: keys, records, letters, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers, statistics
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, letter =
   unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5
@@ -61,7 +61,7 @@ local function bury(key, run, task)
   note[NOTE_TEXT] = string.gsub(note[NOTE_TEXT], pattern, '%1' .. losses)
   leave_waiters(key)
   buried = buried + 1
-  finish(key, FAILED_STATE, run, now, pack_task(task), ttl, tail, event, note)
+  finish(key, FAILED_STATE, BURIED_KIND, run, now, pack_task(task), ttl, tail, event, note)
 end
 
 -- The cost of one step. A delivery costs 1, a suspect 1 more, because its groups are written, too.
@@ -114,6 +114,10 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
       if task.losses < BEGUN then task.losses = task.losses + BEGUN end
     elseif count_loss(key, task, run, had_one_run) then
       return bury(key, run, task)
+    end
+    do
+      --- parts
+      count_ending(bytes, LOST_KIND, now)
     end
   end
   to_front(key, task)

@@ -1,7 +1,8 @@
 -- Settles a batch of runs. The epoch and the worker id fence each of them.
 -- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, ms for which
 --   the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
---   of the offer}. An item is {key, epoch, kind, …}; parts/settlements.lua names all fields. Kinds:
+--   of the offer, list with the cell of each item (0: not counted), list with the run time of each
+--   item in seconds}. An item is {key, epoch, kind, …}; parts/settlements.lua names all fields. Kinds:
 --   0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on
 --     purpose, 3 both, else 0), whether it has progress, whether its result is a stored payload; a
 --     dead letter also has how to keep it (parts/letters.lua)
@@ -16,9 +17,9 @@
 -- Returns: per run: 1 done, 0 lost (the run no longer counts), 2 kept (no other live worker knows
 --   its function, or the pause no longer holds it), 3 cancelled instead, 4 the payload is missing
 --   (the script changed nothing), 5 done, and no other live worker knows its function.
--- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission
-local DONE = 1
-local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret = unpack(cmsgpack.unpack(ARGV[2]))
+-- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission, statistics
+local DONE, CANCELLED = 1, 3
+local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
 if #items == 0 then return {} end
@@ -34,7 +35,7 @@ local full_settle
 -- so the server makes these functions only then.
 local function make_full_settle()
   --- parts
-  local LOST_ANSWER, KEPT, CANCELLED, MISSING, WAITS = 0, 2, 3, 4, 5
+  local LOST_ANSWER, KEPT, MISSING, WAITS = 0, 2, 4, 5
   local notified = {}
 
   local function add_ending(s, run, task_bytes)
@@ -211,6 +212,26 @@ for i, item in ipairs(items) do
     full_settle = full_settle or make_full_settle()
     answer[i] = full_settle(item, run_bytes, task_bytes)
   end
+end
+
+-- Counts what was accepted.
+do
+  --- parts
+  local counts, is_counted = {}, false
+  for i, cell in ipairs(cells) do
+    local result = answer[i]
+    if result == CANCELLED then cell = CANCELLED_KIND * KIND_CELL + (cell > 0 and cell % KIND_CELL or NO_TIMES) end
+    if cell > 0 and (result == DONE or result == CANCELLED) then
+      local name = name_in(tasks[i])
+      local counted = counts[name]
+      if not counted then
+        counted, is_counted = {[0] = 0}, true
+        counts[name] = counted
+      end
+      counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + seconds[i]
+    end
+  end
+  if is_counted then count_cells(counts, now) end
 end
 
 if #ended_keys > 0 then call('HDEL', RUNNING, unpack(ended_keys)) end

@@ -1,7 +1,7 @@
 -- Repairs a page of unfinished tasks that no ordinary path reaches (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: number of tasks read, number of tasks repaired.
--- uses: keys, records, unknown_functions, placement, limit_slots, holds, removal, endings
+-- uses: keys, records, unknown_functions, placement, limit_slots, holds, removal, endings, statistics
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEEP_CURSOR, 'at', 'cursor')
@@ -52,7 +52,11 @@ for i = 1, #page[2], 2 do
     if run and has_flag(run, CANCEL_ASKED) then
       finish_cancelled(key, run, now, bytes, ttl)
     else
-      if run then remember_admission(task, run) end
+      if run then
+        --- parts
+        remember_admission(task, run)
+        count_ending(bytes, LOST_KIND, now)
+      end
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))
     end

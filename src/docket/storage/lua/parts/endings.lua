@@ -1,6 +1,6 @@
 -- Ends a task. Every task ends in end_task, or in replace_task if a new task takes its key.
 -- Anything that must happen at the end of every task belongs in these two functions.
--- uses: keys, records, payloads, letters, failed_attempts, suspects, removal, proofs
+-- uses: keys, records, payloads, letters, failed_attempts, suspects, removal, proofs, statistics
 
 -- A small record is published, so that a waiter need not read it. A record that is not stored is
 -- published whatever its size.
@@ -45,8 +45,9 @@ local function end_any_task(key, record, now, task_bytes, ttl, event, letter)
   end_task(key, record, ttl, event)
 end
 
--- Ends a task that waits (`run` is nil) or whose run is over, and deletes its record.
-local function finish(key, state, run, now, task_bytes, ttl, tail, event, letter)
+-- Ends a task that waits (`run` is nil) or whose run is over, deletes its record, and counts its
+-- ending.
+local function finish(key, state, kind, run, now, task_bytes, ttl, tail, event, letter)
   local progress = call('HGET', PROGRESS, key) or ''
   call('HDEL', TASKS, key)
   call('HDEL', PROGRESS, key)
@@ -57,6 +58,10 @@ local function finish(key, state, run, now, task_bytes, ttl, tail, event, letter
   local epoch, started = run and run.epoch or 0, run and run.started or 0
   local record = pack_finished(state, epoch, started, now, task_bytes, progress, tail)
   end_any_task(key, record, now, task_bytes, ttl, event, letter)
+  do
+    --- parts
+    count_ending(task_bytes, kind, now)
+  end
 end
 
 -- ledger/endings.py packs the same bytes for a cancelled task; a test compares the two.
@@ -64,7 +69,7 @@ local CANCELLED_TAIL = '\148\196\0\192\0\196\0'
 local CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
 local function finish_cancelled(key, run, now, task_bytes, ttl)
-  finish(key, CANCELLED_STATE, run, now, task_bytes, ttl, CANCELLED_TAIL, CANCELLED_EVENT)
+  finish(key, CANCELLED_STATE, CANCELLED_KIND, run, now, task_bytes, ttl, CANCELLED_TAIL, CANCELLED_EVENT)
 end
 
 -- A new task takes the key, and the old task ends without a finished record. `payload` belongs to

@@ -60,6 +60,10 @@ local SECRET = P .. 'secret'
 local PAUSES = P .. 'pauses'
 local HELD_BY = P .. 'held'
 local HELD_TASKS = P .. 'held:='
+local STATS_MINUTE = P .. 'stats-minute:='
+local STATS_HOUR = P .. 'stats-hour:='
+local STATS_OPEN = P .. 'stats-open'
+local STATS_FUNCTIONS = P .. 'stats-functions'
 local GROUP = 'docket-workers'
 -- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
 -- ended.

@@ -1,0 +1,128 @@
+"""Counts of endings per function and minute: how a settlement carries its count, and how counts
+are read (docs/design/statistics.md)."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from docket.codec.packing import unpack_row
+from docket.model.ending_kinds import KINDS_BY_NUMBER, EndingKind
+from docket.model.histograms import BOUNDS, BUCKETS, Histogram
+from docket.storage.keys import bytes_text, text_bytes
+
+from .ledger import Ledger
+
+# lua/parts/statistics.lua has the same numbers. A test compares the two.
+KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
+NO_TIMES = NO_TIME * RUN_CELL + NO_TIME
+RUN_SECONDS, KINDS, WAITING_TIMES, SUCCEEDED_RUNS, OTHER_RUNS = 2, 16, 64, 128, 192
+MINUTE_MS, HOUR_MINUTES = 60_000, 60
+MOST_COUNTED, MOST_UNKNOWN_COUNTED, LONGEST_NAME = 256, 64, 256
+MARK, OTHERS_FIELD, FUNCTION_FIELD = b"m", b"o", b"f"
+
+# The name of all functions that have no row of their own.
+OTHERS = "(others)"
+# One script call stops after this many rows.
+_MOST_ROWS = 2_000
+
+_BOUNDS_MS = tuple(bound * 1000 for bound in BOUNDS)
+
+
+def cell_of(kind: int, seconds: float, waited_ms: float) -> int:
+    """The cell of a run: how it ended, how long it ran, how long its task had waited."""
+    return kind << 12 | bisect_right(BOUNDS, seconds) << 6 | bisect_right(_BOUNDS_MS, waited_ms)
+
+
+def cell_without_times(kind: int) -> int:
+    """The cell of a task that ended without a run."""
+    return kind << 12 | NO_TIMES
+
+
+def with_kind(cell: int, kind: int) -> int:
+    """The same times with another kind."""
+    return kind << 12 | cell % KIND_CELL
+
+
+@dataclass(slots=True)
+class Row:
+    """The counts of one function in one minute or hour, or the sum of several rows."""
+
+    endings: dict[EndingKind, int] = field(default_factory=dict[EndingKind, int])
+    waits: dict[int, int] = field(default_factory=dict[int, int])
+    succeeded: dict[int, int] = field(default_factory=dict[int, int])
+    others: dict[int, int] = field(default_factory=dict[int, int])
+    run_seconds: float = 0.0
+
+    def add(self, stored: Mapping[int, float]) -> None:
+        """Adds a stored row. Numbers that this release does not know are left out."""
+        for at, number in stored.items():
+            if at == RUN_SECONDS:
+                self.run_seconds += number
+            elif (kind := KINDS_BY_NUMBER.get(at - KINDS)) is not None:
+                self.endings[kind] = self.endings.get(kind, 0) + int(number)
+            else:
+                for begin, counts in (
+                    (OTHER_RUNS, self.others),
+                    (SUCCEEDED_RUNS, self.succeeded),
+                    (WAITING_TIMES, self.waits),
+                ):
+                    if begin <= at < begin + BUCKETS:
+                        counts[at - begin] = counts.get(at - begin, 0) + int(number)
+                        break
+
+    @property
+    def waiting_time(self) -> Histogram:
+        return Histogram(self.waits)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row of one minute or hour. `number` counts minutes or hours since 1970."""
+
+    number: int
+    function: str
+    row: Mapping[int, float]
+
+
+async def read_rows(
+    ledger: Ledger, first: int, last: int, *, by_hours: bool = False, function: str | None = None
+) -> AsyncIterator[StoredRow]:
+    """The rows of these minutes or hours, page by page. An hour may have several rows of one
+    function."""
+    name = text_bytes(function) if function is not None else False
+    while first >= 0:
+        terms = (b"h" if by_hours else b"m", first, last, name, _MOST_ROWS)
+        _, first, *found = await ledger.ask("read_statistics", terms)
+        for number, fields in zip(found[::2], found[1::2], strict=True):
+            for stored, data in zip(fields[::2], fields[1::2], strict=True):
+                if stored != MARK and (row := _read_row(data)):
+                    yield StoredRow(number, _function(stored), row)
+
+
+async def fold_minute(ledger: Ledger) -> int:
+    """Adds one minute that is over to its hour. Returns how many such minutes are left."""
+    return await ledger.ask("fold_statistics", ())
+
+
+def _function(stored: bytes) -> str:
+    return OTHERS if stored == OTHERS_FIELD else bytes_text(stored[len(FUNCTION_FIELD) :])
+
+
+def _read_row(data: bytes) -> dict[int, float]:
+    """The numbers of a row. Bytes that are not a row count as an empty one."""
+    try:
+        found: Any = unpack_row(data)
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    row = cast("dict[Any, Any]", found)
+    return {
+        at: number
+        for at, number in row.items()
+        if isinstance(at, int) and isinstance(number, int | float) and math.isfinite(number) and number > 0
+    }

@@ -1,0 +1,176 @@
+-- Counts endings per function and minute (docs/design/statistics.md). ledger/statistics.py has the
+-- same numbers; a test compares the two.
+-- uses: keys, records
+
+-- Ending kinds (model/ending_kinds.py). Scripts count these themselves; all others come from
+-- workers.
+local CANCELLED_KIND, BURIED_KIND, UNKNOWN_FUNCTION_KIND, LOST_KIND = 5, 8, 10, 12
+local SUCCEEDED_KIND = 1
+
+-- A cell is kind * KIND_CELL + bucket of the run time * RUN_CELL + bucket of the waiting time.
+local KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
+local NO_TIMES = 4095
+
+-- The keys of a row.
+local MOST_SECONDS = 1e12
+local RUN_SECONDS, KINDS, WAITING_TIMES, SUCCEEDED_RUNS, OTHER_RUNS = 2, 16, 64, 128, 192
+
+-- At most so many functions have rows: of those that a live worker knows, and of all others. Names
+-- that have not been counted for so many minutes make room.
+local MOST_COUNTED, MOST_UNKNOWN_COUNTED, FORGOTTEN_MINUTES = 256, 64, 43200
+local LONGEST_NAME = 256
+local MINUTE_MS, HOUR_MINUTES = 60000, 60
+-- How long a minute lives before and after it is folded, and how long an hour lives.
+local OPEN_MS, FOLDED_MS, HOUR_MS = 2678400000, 10800000, 2592000000
+-- If there are more open minutes, the script that opens another one folds the oldest.
+local MOST_OPEN = 120
+-- Fields: the mark, all functions without rows of their own, and the prefix of a function.
+local MARK, OTHERS, FUNCTION = 'm', 'o', 'f'
+local IS_OPEN, IS_FOLDED = '0', '1'
+
+-- Position of the size of the function's name in a task record, counted from 1.
+local NAME_SIZE_AT = 37
+
+-- The function's name in a task record. Bytes that are not a record may give any name.
+local function name_in(task_bytes)
+  local low, high = string.byte(task_bytes, NAME_SIZE_AT, NAME_SIZE_AT + 1)
+  return string.sub(task_bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + (low or 0) + 256 * (high or 0))
+end
+
+local function function_field(name)
+  return #name <= LONGEST_NAME and FUNCTION .. name or OTHERS
+end
+
+-- Bytes that are not a row count as an empty one: a script that ends runs must not fail because of
+-- statistics.
+local function read_row(bytes)
+  local is_read, row = pcall(cmsgpack.unpack, bytes)
+  return is_read and type(row) == 'table' and row or {}
+end
+
+local function add_to_row(row, added)
+  for at, number in pairs(added) do
+    local before = row[at]
+    row[at] = (type(before) == 'number' and before or 0) + number
+  end
+  return row
+end
+
+-- Whether a function has rows of its own. The answer stays the same from minute to minute, so that
+-- all counts of a function are in its rows, or none.
+local function has_rows(name, minute)
+  if not call('ZSCORE', STATS_FUNCTIONS, name) then
+    local most = call('EXISTS', TASK_WORKERS .. segment(name)) == 1 and MOST_COUNTED or MOST_UNKNOWN_COUNTED
+    if call('ZCARD', STATS_FUNCTIONS) >= most then
+      call('ZREMRANGEBYSCORE', STATS_FUNCTIONS, '-inf', minute - FORGOTTEN_MINUTES)
+      if call('ZCARD', STATS_FUNCTIONS) >= most then return false end
+    end
+  end
+  call('ZADD', STATS_FUNCTIONS, minute, name)
+  call('PEXPIRE', STATS_FUNCTIONS, OPEN_MS)
+  return true
+end
+
+-- Adds rows (field → row) to a hash. Rows of functions that have none are moved to the others, if
+-- the hash is a `minute`. Returns the mark of the hash, or false if the hash is new.
+local function add_rows(hash, rows, minute)
+  local fields, n = {MARK, OTHERS}, 2
+  for field in pairs(rows) do
+    if field ~= OTHERS then
+      n = n + 1
+      fields[n] = field
+    end
+  end
+  local found = call('HMGET', hash, unpack(fields))
+  local values, size = {}, 0
+  for i = 3, n do
+    local field, bytes = fields[i], found[i]
+    if bytes or not minute or has_rows(string.sub(field, 2), minute) then
+      values[size + 1], values[size + 2] = field, cmsgpack.pack(bytes and add_to_row(read_row(bytes), rows[field]) or rows[field])
+      size = size + 2
+    else
+      rows[OTHERS], rows[field] = add_to_row(rows[OTHERS] or {}, rows[field]), nil
+    end
+  end
+  local others = rows[OTHERS]
+  if others then
+    values[size + 1], values[size + 2] = OTHERS, cmsgpack.pack(found[2] and add_to_row(read_row(found[2]), others) or others)
+    size = size + 2
+  end
+  if not found[1] then values[size + 1], values[size + 2] = MARK, IS_OPEN end
+  call('HSET', hash, unpack(values))
+  return found[1]
+end
+
+local function add_to_hour(minute, rows)
+  local hash = STATS_HOUR .. string.format('%.0f', math.floor(minute / HOUR_MINUTES))
+  if not add_rows(hash, rows) then call('PEXPIRE', hash, HOUR_MS) end
+end
+
+-- Adds the rows of a minute to its hour, unless that was done before.
+local function fold_minute(minute)
+  local hash, rows, mark = STATS_MINUTE .. minute, {}, nil
+  local fields = call('HGETALL', hash)
+  for i = 1, #fields, 2 do
+    if fields[i] == MARK then mark = fields[i + 1] else rows[fields[i]] = read_row(fields[i + 1]) end
+  end
+  if mark ~= IS_FOLDED and next(rows) then
+    add_to_hour(minute, rows)
+    call('HSET', hash, MARK, IS_FOLDED)
+    call('PEXPIRE', hash, FOLDED_MS)
+  end
+end
+
+-- Adds rows to the minute of `now`, and to its hour if the minute is folded already.
+local function count_rows(rows, now)
+  local minute = math.floor(now / MINUTE_MS)
+  local hash = STATS_MINUTE .. string.format('%.0f', minute)
+  local mark = add_rows(hash, rows, minute)
+  if mark == IS_FOLDED then
+    --- parts
+    add_to_hour(minute, rows)
+  elseif not mark then
+    --- parts
+    call('PEXPIRE', hash, OPEN_MS)
+    call('ZADD', STATS_OPEN, minute, string.format('%.0f', minute))
+    if call('ZCARD', STATS_OPEN) > MOST_OPEN then fold_minute(call('ZPOPMIN', STATS_OPEN)[1]) end
+  end
+end
+
+-- A script that ends tasks must not fail because of statistics. If somebody else has written to
+-- their keys, the ending is not counted.
+local function count_safely(count, rows, now)
+  local is_counted, problem = pcall(count, rows, now)
+  if not is_counted then
+    redis.log(redis.LOG_WARNING, 'docket: endings were not counted: ' .. tostring(type(problem) == 'table' and problem.err or problem))
+  end
+end
+
+-- Counts one ending that no settlement tells of.
+local function count_ending(task_bytes, kind, now)
+  count_safely(count_rows, {[function_field(name_in(task_bytes))] = {[KINDS + kind] = 1}}, now)
+end
+
+-- Counts cells: function → {cell → number, 0 → total run time in seconds}.
+local function count_cells(cells_of, now)
+  local rows, floor = {}, math.floor
+  for name, cells in pairs(cells_of) do
+    local field = function_field(name)
+    local row = rows[field] or {}
+    rows[field] = row
+    for cell, number in pairs(cells) do
+      if cell == 0 then
+        if number > 0 and number < MOST_SECONDS then row[RUN_SECONDS] = (row[RUN_SECONDS] or 0) + number end
+      else
+        local kind, run, wait = floor(cell / KIND_CELL), floor(cell / RUN_CELL) % RUN_CELL, cell % RUN_CELL
+        row[KINDS + kind] = (row[KINDS + kind] or 0) + number
+        if run ~= NO_TIME then
+          local at = (kind == SUCCEEDED_KIND and SUCCEEDED_RUNS or OTHER_RUNS) + run
+          row[at] = (row[at] or 0) + number
+        end
+        if wait ~= NO_TIME then row[WAITING_TIMES + wait] = (row[WAITING_TIMES + wait] or 0) + number end
+      end
+    end
+  end
+  count_safely(count_rows, rows, now)
+end

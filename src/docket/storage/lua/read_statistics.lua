@@ -1,0 +1,41 @@
+-- Reads the counts of some minutes or hours. An hour is answered together with its minutes that are
+-- not folded yet.
+-- ARGV[2]: msgpack {unit ('m' or 'h'), number of the first one, number of the last one, function or
+--   false for all, most rows}.
+-- Returns: server ms, number of the next minute or hour to read or -1, then per hash that has any:
+--   number of its minute or hour, list of fields and rows.
+-- uses: keys, statistics
+local unit, first, last, name, most = unpack(cmsgpack.unpack(ARGV[2]))
+local answer, rows = {(server_ms()), -1}, 0
+
+local function read_hash(number, hash)
+  local found
+  if name then
+    local field = function_field(name)
+    local row = call('HGET', hash, field)
+    found = row and {field, row} or {}
+  else
+    found = call('HGETALL', hash)
+  end
+  if #found > 0 then
+    answer[#answer + 1], answer[#answer + 2] = number, found
+    rows = rows + #found / 2
+  end
+end
+
+for number = first, last do
+  if rows >= most then
+    answer[2] = number
+    break
+  end
+  if unit == 'm' then
+    read_hash(number, STATS_MINUTE .. string.format('%.0f', number))
+  else
+    read_hash(number, STATS_HOUR .. string.format('%.0f', number))
+    local begin = number * HOUR_MINUTES
+    for _, minute in ipairs(call('ZRANGE', STATS_OPEN, begin, begin + HOUR_MINUTES - 1, 'BYSCORE')) do
+      read_hash(number, STATS_MINUTE .. minute)
+    end
+  end
+end
+return answer

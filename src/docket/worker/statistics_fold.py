@@ -1,0 +1,32 @@
+"""Adds the counts of past minutes to their hours (docs/design/statistics.md)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from docket.ledger import Ledger
+from docket.ledger.statistics import fold_minute
+
+from .duties import Duties
+from .service import Service
+
+EVERY_SECONDS = 60.0
+
+
+class StatisticsFold(Service):
+    """Folds while this worker leads, one minute in each call. A minute waits if there is no leader,
+    so nothing is lost."""
+
+    name = "folding statistics"
+
+    def __init__(self, ledger: Ledger, duties: Duties, labels: dict[str, str], most_pause: float) -> None:
+        super().__init__(labels, most_pause)
+        self._ledger = ledger
+        self._duties = duties
+
+    async def step(self) -> None:
+        # First of all: a worker that runs until all tasks are finished may live for seconds only.
+        while self._duties.leads and await fold_minute(self._ledger):
+            pass
+        self.clear_problem()
+        await asyncio.sleep(EVERY_SECONDS)
