@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     )
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.model.keeping import Keep
+    from docket.inspection.statistics import FunctionStats, Period, Stats
+    from docket.model.ending_kinds import EndingKind
+    from docket.model.histograms import Histogram
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause
     from docket.worker import Worker
@@ -103,12 +106,15 @@ __all__ = [
     "Docket",
     "DocketError",
     "EmptyFilter",
+    "EndingKind",
     "Execution",
     "ExecutionCancelled",
     "ExecutionProgress",
     "ExecutionState",
     "ExponentialRetry",
     "FailedAttempt",
+    "FunctionStats",
+    "Histogram",
     "Keep",
     "KeepFailures",
     "Keyring",
@@ -125,6 +131,7 @@ __all__ = [
     "Pause",
     "PayloadRefused",
     "PayloadTooLarge",
+    "Period",
     "Perpetual",
     "Process",
     "ProcessLost",
@@ -139,6 +146,7 @@ __all__ = [
     "ServerUnsuitable",
     "Shared",
     "SlotHolder",
+    "Stats",
     "StrikeList",
     "TaskArgument",
     "TaskCall",
@@ -181,6 +189,9 @@ _HOMES = {
     "StrikeList": "strikelist",
     "TaskCall": "execution",
     "Worker": "worker",
+    **dict.fromkeys(("FunctionStats", "Period", "Stats"), "inspection.statistics"),
+    "EndingKind": "model.ending_kinds",
+    "Histogram": "model.histograms",
     **dict.fromkeys(("BlockingLimit", "Reason", "ReasonCode", "SlotHolder"), "inspection.reasons"),
     "check_cancelled": "execution",
     "run_async": "execution",

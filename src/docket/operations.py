@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from docket.dead import DeadLetters
 from docket.execution import TaskFunction
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
+from docket.inspection.statistics import Stats, read_statistics
 from docket.inspection.why import find_reason
 from docket.pausing import DocketPauses
 from docket.registry import name_of
@@ -83,6 +85,21 @@ class DocketOperations(DocketPauses):
     async def task_workers(self, task_name: str) -> list[WorkerInfo]:
         """The live workers that know a task function."""
         return await read_workers(self.ledger, task_name)
+
+    async def stats(
+        self,
+        function: TaskFunction | str | None = None,
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+    ) -> Stats:
+        """How runs ended, how long they took and how long their tasks had waited, per function:
+        from `since`, a time or a duration before `until`, by default an hour, until now.
+
+        The counts are exact, in whole minutes for the last three hours and in whole hours for the
+        last 30 days. Raises ValueError if `since` is after `until`.
+        """
+        return await read_statistics(self._itself, _name_or_none(function), since, until)
 
     async def why(self, key: str) -> Reason:
         """Why the task of that key is not running, as data and as one sentence. For a task that

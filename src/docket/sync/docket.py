@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
@@ -14,6 +14,7 @@ from docket.docket import Docket as AsyncDocket
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
+from docket.inspection.statistics import Stats
 from docket.pending_call import check_when_and_key
 from docket.strikelist import LiteralOperator, Operator
 from docket.strikelist.pauses import Pause
@@ -210,6 +211,17 @@ class Docket:
         """Why the task of that key is not running, as data and as one sentence. For a task that
         runs or has ended it says that; an unknown key is not an error."""
         return self._producer.run(lambda docket: docket.why(key))
+
+    def stats(
+        self,
+        function: TaskFunction | str | None = None,
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+    ) -> Stats:
+        """How runs ended, how long they took and how long their tasks had waited, per function:
+        from `since`, a time or a duration before `until`, by default an hour, until now."""
+        return self._producer.run(lambda docket: docket.stats(function, since=since, until=until))
 
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event until it has ended."""

@@ -8,15 +8,17 @@
 local unit, first, last, name, most = unpack(cmsgpack.unpack(ARGV[2]))
 local answer, rows = {(server_ms()), -1}, 0
 
+-- The counts of one function and of the others, in the form of HGETALL.
+local function read_function(hash)
+  local field, found = function_field(name), {}
+  local read = call('HMGET', hash, field, OTHERS)
+  if read[1] and field ~= OTHERS then found = {field, read[1]} end
+  if read[2] then found[#found + 1], found[#found + 2] = OTHERS, read[2] end
+  return found
+end
+
 local function read_hash(number, hash)
-  local found
-  if name then
-    local field = function_field(name)
-    local row = call('HGET', hash, field)
-    found = row and {field, row} or {}
-  else
-    found = call('HGETALL', hash)
-  end
+  local found = name and read_function(hash) or call('HGETALL', hash)
   if #found > 0 then
     answer[#answer + 1], answer[#answer + 2] = number, found
     rows = rows + #found / 2

@@ -1,0 +1,172 @@
+"""How runs ended, how long they took and how long their tasks waited, per function and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from docket.ledger.statistics import HOUR_MINUTES, MINUTE_MS, OTHERS, Row, read_rows
+from docket.model.ending_kinds import EndingKind
+from docket.model.histograms import Histogram
+from docket.model.times import duration_ms, from_ms, to_ms
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+# Minutes are kept for three hours, hours for 30 days.
+MINUTES_KEPT, HOURS_KEPT = timedelta(hours=3), timedelta(days=30)
+DEFAULT_LENGTH = timedelta(hours=1)
+# The name of the sum of all functions.
+ALL = "*"
+_HOUR_MS = MINUTE_MS * HOUR_MINUTES
+_FAILURES = (
+    *(EndingKind.FAILED, EndingKind.TIMED_OUT, EndingKind.RETRIED, EndingKind.BURIED),
+    *(EndingKind.UNREADABLE, EndingKind.UNKNOWN_FUNCTION),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStats:
+    """The counts of one function, or of several."""
+
+    function: str
+    endings: Mapping[EndingKind, int] = field(default_factory=dict[EndingKind, int])
+    # From the due time of a task to the claim of the run that ended.
+    waiting_time: Histogram = field(default_factory=Histogram)
+    # Of all runs whose body began, and of those that succeeded.
+    run_time: Histogram = field(default_factory=Histogram)
+    succeeded_run_time: Histogram = field(default_factory=Histogram)
+    # The sum of all run times.
+    total_run_time: timedelta = timedelta(0)
+
+    def count(self, *kinds: EndingKind) -> int:
+        """How many runs or tasks ended in one of these ways."""
+        return sum(self.endings.get(kind, 0) for kind in kinds)
+
+    @property
+    def ended(self) -> int:
+        """All that ended."""
+        return sum(self.endings.values())
+
+    @property
+    def succeeded(self) -> int:
+        return self.count(EndingKind.SUCCEEDED)
+
+    @property
+    def failed(self) -> int:
+        """Runs that failed and were not retried, those that took too long included."""
+        return self.count(EndingKind.FAILED, EndingKind.TIMED_OUT)
+
+    @property
+    def timed_out(self) -> int:
+        return self.count(EndingKind.TIMED_OUT)
+
+    @property
+    def retried(self) -> int:
+        return self.count(EndingKind.RETRIED)
+
+    @property
+    def cancelled(self) -> int:
+        return self.count(EndingKind.CANCELLED)
+
+    @property
+    def failures(self) -> int:
+        """Everything that went wrong by itself: failed, timed out, retried, buried, unreadable, or
+        of a function that no worker knows."""
+        return self.count(*_FAILURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One minute or hour of the statistics."""
+
+    since: datetime
+    until: datetime
+    counts: FunctionStats
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The statistics of a docket from `since` to `until`, in whole minutes or hours."""
+
+    since: datetime
+    until: datetime
+    resolution: timedelta
+    # Those that ended most often come first.
+    functions: tuple[FunctionStats, ...]
+    total: FunctionStats
+    # Only those in which anything ended, the earliest first.
+    periods: tuple[Period, ...]
+    # Endings of functions that have no counts of their own. If the statistics are about one
+    # function, some of these may be its endings.
+    others: int = 0
+
+    def of(self, function: str) -> FunctionStats:
+        """The counts of one function. They are empty if nothing of it ended."""
+        return next((found for found in self.functions if found.function == function), FunctionStats(function))
+
+
+async def read_statistics(
+    docket: Docket, function: str | None, since: datetime | timedelta | None, until: datetime | None
+) -> Stats:
+    """The statistics of one function or of all. Raises ValueError if the range is empty."""
+    now_ms = to_ms(docket.now())
+    begin, end = _range(now_ms, since, until)
+    by_hours = begin < now_ms - duration_ms(MINUTES_KEPT)
+    length = _HOUR_MS if by_hours else MINUTE_MS
+    first, last = int(begin // length), int(end // length)
+    functions: dict[str, Row] = {}
+    periods: dict[int, Row] = {}
+    total, others = Row(), Row()
+    async for stored in read_rows(docket.ledger, first, last, by_hours=by_hours, function=function):
+        if stored.function == OTHERS:
+            others.add(stored.row)
+            if function not in (None, OTHERS):
+                continue
+        for row in (
+            functions.setdefault(stored.function, Row()),
+            periods.setdefault(stored.number, Row()),
+            total,
+        ):
+            row.add(stored.row)
+    found = [_function_stats(name, row) for name, row in functions.items()]
+    found.sort(key=lambda one: (-one.ended, one.function))
+    name = function if function is not None else ALL
+    return Stats(
+        from_ms(first * length),
+        from_ms((last + 1) * length),
+        timedelta(milliseconds=length),
+        tuple(found),
+        _function_stats(name, total),
+        tuple(
+            Period(from_ms(number * length), from_ms((number + 1) * length), _function_stats(name, periods[number]))
+            for number in sorted(periods)
+        ),
+        sum(others.endings.values()),
+    )
+
+
+def _range(now_ms: float, since: datetime | timedelta | None, until: datetime | None) -> tuple[float, float]:
+    """Begin and end in ms, inside of what is kept."""
+    if not isinstance(since, datetime | timedelta | None):
+        raise TypeError(f"since={since!r}: it is a datetime or a timedelta")
+    if not isinstance(until, datetime | None):
+        raise TypeError(f"until={until!r}: it is a datetime")
+    end = now_ms if until is None else to_ms(until)
+    length = since if isinstance(since, timedelta) else DEFAULT_LENGTH
+    begin = to_ms(since) if isinstance(since, datetime) else end - duration_ms(length)
+    if begin > end:
+        raise ValueError(
+            f"since={since!r} is after until={until!r}" if until is not None else f"since={since!r} is in the future"
+        )
+    oldest = now_ms - duration_ms(HOURS_KEPT)
+    return min(max(begin, oldest), now_ms), min(max(end, oldest), now_ms)
+
+
+def _function_stats(name: str, row: Row) -> FunctionStats:
+    succeeded = Histogram(row.succeeded)
+    run_time = succeeded + Histogram(row.others)
+    seconds = timedelta(seconds=row.run_seconds)
+    return FunctionStats(name, row.endings, Histogram(row.waits), run_time, succeeded, seconds)
