@@ -245,6 +245,6 @@ def test_statistics_mean_the_same() -> None:
         assert numbers[name] == getattr(statistics, name)
     assert numbers["MOST_COUNTED"] == statistics.MOST_COUNTED
     assert numbers["MOST_UNKNOWN_COUNTED"] == statistics.MOST_UNKNOWN_COUNTED
-    assert (numbers["MARK"], numbers["OTHERS"], numbers["FUNCTION"]) == ("m", "o", "f")
+    assert (numbers["MARK"], numbers["OTHERS"], numbers["FUNCTION_FIELD"]) == ("m", "o", "f")
     offset = records.TASK_HEADER.at("name_length") + 1
     assert numbers["NAME_SIZE_AT"] == offset

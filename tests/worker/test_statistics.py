@@ -191,7 +191,7 @@ async def test_a_task_that_cannot_be_read_and_one_that_nobody_knows(docket: Dock
 
     unreadable = await docket.add(known)()
     async with docket.redis() as client:
-        record: bytes = await client.hget(docket.keys.tasks, unreadable.key)
+        record: Any = await client.hget(docket.keys.tasks, unreadable.key)
         await client.hset(docket.keys.tasks, unreadable.key, record[:-4] + b"\0\0\0\0")
     await docket.add(forgotten)()
     docket.tasks.pop("forgotten")

@@ -150,9 +150,10 @@ async def read_statistics(
 
 def _range(now_ms: float, since: datetime | timedelta | None, until: datetime | None) -> tuple[float, float]:
     """Begin and end in ms, inside of what is kept."""
-    if not isinstance(since, datetime | timedelta | None):
+    given: tuple[object, object] = (since, until)
+    if not isinstance(given[0], datetime | timedelta | None):
         raise TypeError(f"since={since!r}: it is a datetime or a timedelta")
-    if not isinstance(until, datetime | None):
+    if not isinstance(given[1], datetime | None):
         raise TypeError(f"until={until!r}: it is a datetime")
     end = now_ms if until is None else to_ms(until)
     length = since if isinstance(since, timedelta) else DEFAULT_LENGTH

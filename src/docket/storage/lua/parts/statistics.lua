@@ -25,7 +25,7 @@ local OPEN_MS, FOLDED_MS, HOUR_MS = 2678400000, 10800000, 2592000000
 -- If there are more open minutes, the script that opens another one folds the oldest.
 local MOST_OPEN = 120
 -- Fields: the mark, all functions without rows of their own, and the prefix of a function.
-local MARK, OTHERS, FUNCTION = 'm', 'o', 'f'
+local MARK, OTHERS, FUNCTION_FIELD = 'm', 'o', 'f'
 local IS_OPEN, IS_FOLDED = '0', '1'
 
 -- Position of the size of the function's name in a task record, counted from 1.
@@ -38,7 +38,7 @@ local function name_in(task_bytes)
 end
 
 local function function_field(name)
-  return #name <= LONGEST_NAME and FUNCTION .. name or OTHERS
+  return #name <= LONGEST_NAME and FUNCTION_FIELD .. name or OTHERS
 end
 
 -- Bytes that are not a row count as an empty one: a script that ends runs must not fail because of
