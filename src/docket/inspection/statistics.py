@@ -148,13 +148,15 @@ async def read_statistics(
     )
 
 
+def _check_type(name: str, value: object, types: tuple[type, ...]) -> None:
+    if value is not None and not isinstance(value, types):
+        raise TypeError(f"{name}={value!r}: it is a {' or a '.join(one.__name__ for one in types)}")
+
+
 def _range(now_ms: float, since: datetime | timedelta | None, until: datetime | None) -> tuple[float, float]:
     """Begin and end in ms, inside of what is kept."""
-    given: tuple[object, object] = (since, until)
-    if not isinstance(given[0], datetime | timedelta | None):
-        raise TypeError(f"since={since!r}: it is a datetime or a timedelta")
-    if not isinstance(given[1], datetime | None):
-        raise TypeError(f"until={until!r}: it is a datetime")
+    _check_type("since", since, (datetime, timedelta))
+    _check_type("until", until, (datetime,))
     end = now_ms if until is None else to_ms(until)
     length = since if isinstance(since, timedelta) else DEFAULT_LENGTH
     begin = to_ms(since) if isinstance(since, datetime) else end - duration_ms(length)
