@@ -81,10 +81,10 @@ if TYPE_CHECKING:
         run_async,
     )
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
-    from docket.model.keeping import Keep
     from docket.inspection.statistics import FunctionStats, Period, Stats
     from docket.model.ending_kinds import EndingKind
     from docket.model.histograms import Histogram
+    from docket.model.keeping import Keep
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause
     from docket.worker import Worker

@@ -9,6 +9,7 @@ import pytest
 from docket.codec.packing import pack_for_script
 from docket.ledger import Delivery, Ledger, Settlement, SettleResult, requeue, reschedule, unknown_function
 from docket.ledger import statistics as counts
+from docket.ledger.endings import Ending
 from docket.ledger.statistics import OTHERS, Row, cell_of, cell_without_times, fold_minute, read_rows
 from docket.ledger.unknown_functions import fail_unknown
 from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
@@ -118,7 +119,7 @@ async def test_a_task_whose_function_nobody_knows_is_counted(ledger_client: Ledg
     ledger, worker = ledger_client.ledger, await ledger_client.hire("other")
     run = await ledger_client.start(worker, "k", function="f")
     await ledger_client.settle(unknown_function("k", run.epoch))
-    assert await fail_unknown(ledger, "f", b"", "{}") == 1
+    assert await fail_unknown(ledger, "f", Ending("w"), "{}") == 1
     assert await endings(ledger) == {"f": {"unknown_function": 1}}
 
 

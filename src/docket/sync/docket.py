@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
@@ -13,14 +13,11 @@ from docket.dependencies import argument_check
 from docket.docket import Docket as AsyncDocket
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.inspection.reasons import Reason
-from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
-from docket.inspection.statistics import Stats
 from docket.pending_call import check_when_and_key
-from docket.strikelist import LiteralOperator, Operator
-from docket.strikelist.pauses import Pause
 
 from .dead_letters import DeadLetters
 from .execution import Execution
+from .operations import DocketOperations
 from .pending_call import PendingCall, ScheduledAtOnce
 from .prepared_execution import FoundExecution, PreparedExecution
 from .producer import Producer
@@ -36,7 +33,7 @@ def _with_parameters_of(
     return lambda own: functools.wraps(init)(own)
 
 
-class Docket:
+class Docket(DocketOperations):
     """Schedules tasks and finds them again, from any thread. It takes the settings of the async
     `docket.Docket`.
 
@@ -212,17 +209,6 @@ class Docket:
         runs or has ended it says that; an unknown key is not an error."""
         return self._producer.run(lambda docket: docket.why(key))
 
-    def stats(
-        self,
-        function: TaskFunction | str | None = None,
-        *,
-        since: datetime | timedelta | None = None,
-        until: datetime | None = None,
-    ) -> Stats:
-        """How runs ended, how long they took and how long their tasks had waited, per function:
-        from `since`, a time or a duration before `until`, by default an hour, until now."""
-        return self._producer.run(lambda docket: docket.stats(function, since=since, until=until))
-
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event until it has ended."""
         return self._producer.watch(key)
@@ -230,69 +216,3 @@ class Docket:
     def clear(self) -> int:
         """Cancels all waiting tasks; running tasks go on. Returns how many tasks were removed."""
         return self._producer.run(lambda docket: docket.clear())
-
-    # Strikes
-
-    def strike(
-        self,
-        function: TaskFunction | str | None = None,
-        parameter: str | None = None,
-        operator: Operator | LiteralOperator = "==",
-        value: Any = None,
-    ) -> None:
-        """Blocks tasks by function, by the value of a parameter, or by both, before they are
-        scheduled and before they run. Raises as `strike` of the async docket."""
-        self._producer.run(lambda docket: docket.strike(function, parameter, operator, value))
-
-    def restore(
-        self,
-        function: TaskFunction | str | None = None,
-        parameter: str | None = None,
-        operator: Operator | LiteralOperator = "==",
-        value: Any = None,
-    ) -> None:
-        """Removes the strike with equal arguments. Without such a strike, nothing happens."""
-        self._producer.run(lambda docket: docket.restore(function, parameter, operator, value))
-
-    # Pauses
-
-    def pause(
-        self,
-        function: TaskFunction | str,
-        parameter: str | None = None,
-        operator: Operator | LiteralOperator = "==",
-        value: Any = None,
-    ) -> Pause:
-        """Holds the tasks of a function, or those with such an argument, until `resume`. `"*"` is
-        every function. Raises as `pause` of the async docket."""
-        return self._producer.run(lambda docket: docket.pause(function, parameter, operator, value))
-
-    def resume(
-        self,
-        function: TaskFunction | str | Pause,
-        parameter: str | None = None,
-        operator: Operator | LiteralOperator = "==",
-        value: Any = None,
-    ) -> int:
-        """Removes the pause with equal arguments, or one of `pauses()`, and lets its tasks go on in
-        order. Returns how many it held. Raises NotPaused if there is none."""
-        return self._producer.run(lambda docket: docket.resume(function, parameter, operator, value))
-
-    def pauses(self) -> list[Pause]:
-        """The pauses, oldest first, with the number of tasks that each one holds."""
-        return self._producer.run(lambda docket: docket.pauses())
-
-    # Queries
-
-    def snapshot(self) -> DocketSnapshot:
-        """All waiting and running tasks, and the workers. Its executions are those of the async
-        docket: `get_execution(key)` has the handle to wait on."""
-        return self._producer.run(lambda docket: docket.snapshot())
-
-    def workers(self) -> list[WorkerInfo]:
-        """The live workers."""
-        return self._producer.run(lambda docket: docket.workers())
-
-    def task_workers(self, task_name: str) -> list[WorkerInfo]:
-        """The live workers that know a task function."""
-        return self._producer.run(lambda docket: docket.task_workers(task_name))

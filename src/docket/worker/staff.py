@@ -124,7 +124,6 @@ class Staff:
         )
         self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
         self.settings_check: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
-        self.statistics_fold: StatisticsFold = StatisticsFold(ledger, self.duties, labels, pause)
         self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)
         self._services: list[Service] = [
             self.fetcher,
@@ -134,7 +133,7 @@ class Staff:
             self.sampler,
             self.settings_check,
             Releaser(ledger, self.runner.pauses, self.registration, labels, pause),
-            self.statistics_fold,
+            StatisticsFold(ledger, self.duties, labels, pause),
         ]
         if worker.schedule_automatic_tasks:
             self._services.append(self.seeder)

@@ -1,0 +1,96 @@
+"""What operators do with a sync docket: strikes, pauses, and questions about tasks and workers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from docket.execution import TaskFunction
+from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
+from docket.inspection.statistics import Stats
+from docket.strikelist import LiteralOperator, Operator
+from docket.strikelist.pauses import Pause
+
+from .producer import Producer
+
+
+class DocketOperations:
+    """The part of a sync docket that operators use."""
+
+    _producer: Producer
+
+    # Strikes
+
+    def strike(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Blocks tasks by function, by the value of a parameter, or by both, before they are
+        scheduled and before they run. Raises as `strike` of the async docket."""
+        self._producer.run(lambda docket: docket.strike(function, parameter, operator, value))
+
+    def restore(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Removes the strike with equal arguments. Without such a strike, nothing happens."""
+        self._producer.run(lambda docket: docket.restore(function, parameter, operator, value))
+
+    # Pauses
+
+    def pause(
+        self,
+        function: TaskFunction | str,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> Pause:
+        """Holds the tasks of a function, or those with such an argument, until `resume`. `"*"` is
+        every function. Raises as `pause` of the async docket."""
+        return self._producer.run(lambda docket: docket.pause(function, parameter, operator, value))
+
+    def resume(
+        self,
+        function: TaskFunction | str | Pause,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> int:
+        """Removes the pause with equal arguments, or one of `pauses()`, and lets its tasks go on in
+        order. Returns how many it held. Raises NotPaused if there is none."""
+        return self._producer.run(lambda docket: docket.resume(function, parameter, operator, value))
+
+    def pauses(self) -> list[Pause]:
+        """The pauses, oldest first, with the number of tasks that each one holds."""
+        return self._producer.run(lambda docket: docket.pauses())
+
+    # Queries
+
+    def snapshot(self) -> DocketSnapshot:
+        """All waiting and running tasks, and the workers. Its executions are those of the async
+        docket: `get_execution(key)` has the handle to wait on."""
+        return self._producer.run(lambda docket: docket.snapshot())
+
+    def stats(
+        self,
+        function: TaskFunction | str | None = None,
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+    ) -> Stats:
+        """How runs ended, from `since`, a time or a duration before `until`, until now."""
+        return self._producer.run(lambda docket: docket.stats(function, since=since, until=until))
+
+    def workers(self) -> list[WorkerInfo]:
+        """The live workers."""
+        return self._producer.run(lambda docket: docket.workers())
+
+    def task_workers(self, task_name: str) -> list[WorkerInfo]:
+        """The live workers that know a task function."""
+        return self._producer.run(lambda docket: docket.task_workers(task_name))
