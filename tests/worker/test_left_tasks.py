@@ -7,16 +7,17 @@ import asyncio
 import itertools
 import logging
 import time
+from datetime import timedelta
 
 import pytest
 
-from docket import Docket, Keyring
+from docket import Docket, Keyring, Worker
 from docket.storage.records import TASK_HEADER, read_task
 from docket.worker import redelivery_delays
 from docket.worker.left_tasks import LONGEST_PACE_MS, MOST_REASONS, LeftTasks
 from docket.worker.slots import Slots
 from tests.running import worker_at_work
-from tests.waiting import WAIT_LIMIT, eventually, within
+from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 KEYS = Keyring({"new": b"n" * 32})
 
@@ -83,6 +84,57 @@ async def test_a_worker_without_the_key_leaves_a_task_to_a_worker_that_has_it(
     assert sorted(ran) == list(range(20))
     assert caplog.text.count("left for other workers: the payload is sealed with key 'new'") == 1
     assert (await docket.ledger.count()).dead == 0
+
+
+@pytest.mark.parametrize("problem", ["an unknown key", "a newer release"])
+@pytest.mark.parametrize("how", ["run_until_finished", "run_at_most"])
+async def test_a_worker_that_has_to_end_says_what_it_cannot_read_and_ends(
+    docket: Docket, caplog: pytest.LogCaptureFixture, how: str, problem: str
+) -> None:
+    ran.clear()
+    docket.register(work)
+    keys = KEYS if problem == "an unknown key" else None
+    async with Docket(docket.name, docket.url, signing=keys) as other:
+        executions = [await other.add(work)(number) for number in range(3)]
+    if keys is None:
+        for execution in executions:
+            await set_version(docket, execution.key, 9)
+    readable = await docket.add(work)(7)
+    async with Worker(docket) as worker:
+        with caplog.at_level(logging.WARNING, "docket.worker"):
+            await ends(worker.run_until_finished() if how == "run_until_finished" else worker.run_at_most({}))
+    await readable.get_result(timeout=WAIT_LIMIT)
+    assert ran == [7]
+    (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert error.startswith("3 tasks are left that this worker cannot read")
+    # They are not lost: a worker that can read them runs them.
+    assert (await docket.ledger.count()).unfinished == 3
+
+
+async def test_a_worker_that_has_to_end_waits_for_tasks_that_it_can_read(docket: Docket) -> None:
+    ran.clear()
+    docket.register(work)
+    async with Docket(docket.name, docket.url, signing=KEYS) as signing:
+        unreadable = await signing.add(work)(1)
+    readable = await docket.add(work, when=docket.now() + timedelta(seconds=3))(2)
+    async with Worker(docket) as worker:
+        await ends(worker.run_until_finished())
+    assert ran == [2]
+    assert await readable.get_result(timeout=WAIT_LIMIT) is None
+    assert unreadable.key
+
+
+async def test_a_worker_that_has_to_end_leaves_what_it_cannot_read_to_a_worker_that_can(docket: Docket) -> None:
+    ran.clear()
+    docket.register(work)
+    async with Docket(docket.name, docket.url, signing=KEYS) as signing:
+        signing.register(work)
+        executions = [await signing.add(work)(number) for number in range(5)]
+        async with worker_at_work(signing), Worker(docket) as worker:
+            await ends(worker.run_until_finished())
+        assert sorted(ran) == list(range(5))
+        for execution in executions:
+            await execution.get_result(timeout=WAIT_LIMIT)
 
 
 def test_the_delay_of_a_task_doubles_up_to_a_minute() -> None:

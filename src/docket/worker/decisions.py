@@ -254,6 +254,7 @@ class Decisions:
 
     def left_for_others(self, run: Run, error: Exception) -> Outcome:
         """A worker of a newer release, or with other keys, may run the task."""
+        self._left_tasks.note_unreadable(run.key)
         return Outcome(requeue(run.key, run.epoch, delay_ms=self._left_tasks.delay_ms(run.key, str(error))))
 
     def unreadable(self, run: Run, error: Exception) -> Outcome:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from docket.errors import TRANSIENT
+from docket.ledger.queries import Query, find_all
+from docket.ledger.values import TaskCounts
 
 if TYPE_CHECKING:
     from docket.docket import Docket
 
     from .staff import Staff
 
+logger: logging.Logger = logging.getLogger("docket.worker")
+
 # While this worker is idle, it asks this often whether the other workers are done, too.
 LONGEST_PAUSE = 0.1
 # Right after a run it asks sooner.
 SHORTEST_PAUSE = 0.002
+# A task that this worker cannot read may be for another live worker. After it was left so many
+# times, which takes about a minute, it is for none of them.
+TIMES_LEFT_BESIDE_OTHERS = 6
 
 
 async def wait_until_finished(docket: Docket, staff: Staff) -> None:
     """Returns when no task of the docket is waiting or running, here or elsewhere. Tasks that a
-    pause holds do not count."""
+    pause holds do not count, nor do tasks that no live worker can read."""
     runs, pause = staff.runs, SHORTEST_PAUSE
     while True:
         if len(runs):
@@ -46,7 +54,33 @@ async def _nothing_is_left(docket: Docket, staff: Staff) -> bool:
         counts = await docket.ledger.count()
         if counts.unknown:
             await staff.unknown_functions.fail_waiting()
-        return counts.unfinished == 0 or (counts.unfinished == counts.held and await _stays_held(docket))
+        if counts.unfinished == counts.held:
+            return counts.unfinished == 0 or await _stays_held(docket)
+        return await _only_unreadable_are_left(docket, staff, counts)
     except TRANSIENT:
         # The server cannot be reached: the worker asks again. The services log the reason.
         return False
+
+
+async def _only_unreadable_are_left(docket: Docket, staff: Staff, counts: TaskCounts) -> bool:
+    """Whether nothing runs, and this worker could not read any of the tasks that wait: they are of
+    a newer release, or sealed with a key that it does not have. They are not failed, because a
+    worker that can read them may start."""
+    left = staff.left_tasks
+    if counts.running or left.count < counts.unfinished - counts.held:
+        return False
+    keys: set[str] = set()
+    async for page in find_all(docket.ledger, Query()):
+        if any(row.run is not None for row in page):
+            return False
+        keys.update(row.key for row in page if not row.task.is_held)
+    left.forget_except(keys)
+    others = any(row.id != staff.registration.id for row in await docket.ledger.list_workers())
+    if not keys or not left.has_left(keys, TIMES_LEFT_BESIDE_OTHERS if others else 1):
+        return False
+    logger.error(
+        "%s %s left that this worker cannot read, and nothing else: it ends, and they wait for a worker that can",
+        f"{len(keys):,}",
+        "task is" if len(keys) == 1 else "tasks are",
+    )
+    return True

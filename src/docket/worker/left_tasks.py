@@ -19,6 +19,8 @@ LONGEST_PACE_MS = 600_000
 # The server delivers a task to the worker that offered a slot last. A worker that cannot read the
 # task is ready again at once, so it would get the task again and again.
 NO_OFFERS_SECONDS = 5.0
+# How many keys are remembered for a worker that has to end.
+MOST_KEYS = 100_000
 # How many different reasons are logged. Whoever writes records could invent any number.
 MOST_REASONS = 100
 
@@ -29,6 +31,8 @@ class LeftTasks:
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
+        # How often each task was left that this worker cannot read.
+        self._times: dict[str, int] = {}
         self._delays = RedeliveryDelays(LONGEST_MS)
         self._reasons: set[str] = set()
         self._paced_until = 0.0
@@ -45,3 +49,21 @@ class LeftTasks:
         self._paced_until = max(self._paced_until, now) + PACE_SECONDS
         pace_ms = min((self._paced_until - now) * 1000, LONGEST_PACE_MS)
         return max(self._delays.next_ms(key) * random.uniform(0.5, 1), pace_ms)
+
+    def note_unreadable(self, key: str) -> None:
+        """This worker can never run the task."""
+        if key in self._times or len(self._times) < MOST_KEYS:
+            self._times[key] = self._times.get(key, 0) + 1
+
+    @property
+    def count(self) -> int:
+        """How many tasks this worker could not read, those that have ended since included."""
+        return len(self._times)
+
+    def forget_except(self, keys: set[str]) -> None:
+        """The tasks of all other keys have ended."""
+        self._times = {key: times for key, times in self._times.items() if key in keys}
+
+    def has_left(self, keys: set[str], times: int) -> bool:
+        """Whether each of these tasks was left so many times."""
+        return all(self._times.get(key, 0) >= times for key in keys)
