@@ -232,13 +232,6 @@ class Docket(DocketOperations, PydocketKeys):
         here."""
         return await find_execution(self, key)
 
-    async def clear(self) -> int:
-        """Cancels all waiting tasks; running tasks go on. Returns how many tasks were removed."""
-        with request_span(self, "clear"):
-            removed = await self.ledger.clear()
-        TASKS_CANCELLED.add(removed, self.labels())
-        return removed
-
     # Queries
 
     def watch(self, key: str, ready: asyncio.Event | None = None) -> AsyncGenerator[StateEvent | ProgressEvent]:

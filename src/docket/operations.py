@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from docket.dead import DeadLetters
-from docket.execution import TaskFunction
+from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
 from docket.inspection.statistics import Stats, read_statistics
 from docket.inspection.why import find_reason
+from docket.instrumentation import TASKS_CANCELLED
+from docket.ledger.queries import Query
 from docket.pausing import DocketPauses
 from docket.registry import name_of
 from docket.spans import request_span
@@ -71,6 +73,28 @@ class DocketOperations(DocketPauses):
     def dead(self) -> DeadLetters:
         """The tasks that failed for good: to look at, to retry, to edit or to discard."""
         return DeadLetters(self._itself)
+
+    # Waiting tasks
+
+    async def clear(
+        self,
+        *,
+        function: TaskFunction | str | None = None,
+        key_prefix: str | None = None,
+        state: ExecutionState | None = None,
+    ) -> int:
+        """Cancels all waiting tasks, or those of a function, with keys that begin with a prefix, or
+        in the state SCHEDULED or QUEUED. Running tasks go on. Returns how many tasks were removed.
+
+        Raises ValueError for another state.
+        """
+        if state not in (None, ExecutionState.SCHEDULED, ExecutionState.QUEUED):
+            raise ValueError(f"clear(state={state.value}): only waiting tasks are cleared: scheduled or queued")
+        query = Query(state, _name_or_none(function), key_prefix)
+        with request_span(self._itself, "clear"):
+            removed = await self.ledger.clear(query.filter)
+        TASKS_CANCELLED.add(removed, self.labels())
+        return removed
 
     # Queries
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import Field, fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ import docket
 from docket.cli import app
 from docket.cli.app import COMMANDS
 from docket.cli.worker_options import WorkerOptions
+from docket.inspection.details import TaskDetails
+from docket.inspection.reasons import BlockingLimit, Reason
 from docket.worker import options
 
 from .conftest import Command
@@ -35,10 +38,13 @@ CONTRACT = {
     "resume": "--docket --url --json --id --all",
     "held": "--docket --url --json",
     "restore": "--docket --url",
-    "clear": "--docket --url",
+    "clear": "--docket --url --function --key --state --yes --json",
     "acl": "--docket --url --role",
     "snapshot": "--docket --url --stats",
+    "add": "--docket --url --key --in --at --tasks --json",
+    "show": "--docket --url --json",
     "why": "--docket --url --json",
+    "cancel": "--docket --url --function --yes --json",
     "watch": "--docket --url -d -u",
     "workers ls": "--docket --url",
     "workers for-task": "--docket --url",
@@ -108,6 +114,30 @@ def test_every_option_can_be_given_by_an_environment_variable(path: str) -> None
         names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or [])
         assert names, f"{path} {option.opts}"
         assert all(name.startswith("DOCKET_") for name in names), f"{path} {option.opts}: {names}"
+
+
+def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
+    """The commands of a group, or the command itself."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        return [(path, command)]
+    return [leaf for name, part in inner.items() for leaf in leaves(part, f"{path} {name}")]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("worker", "demo")])
+def test_every_command_writes_json_and_the_page_says_what(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    table = page[page.index("## JSON") :]
+    for path, command in leaves(find(name), name):
+        assert "--json" in all_flags(command), path
+        assert f"`{name}" in table, path
+
+
+@pytest.mark.parametrize(("command", "type"), [("show", TaskDetails), ("why", Reason), ("why", BlockingLimit)])
+def test_the_page_names_all_fields_of_the_json(command: str, type: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{command}` |"))
+    assert not [field.name for field in fields(type) if f"`{field.name}`" not in row]
 
 
 @pytest.mark.parametrize("path", CONTRACT)

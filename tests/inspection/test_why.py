@@ -25,6 +25,7 @@ from docket import (
     sync,
 )
 from docket.codec.packing import pack_for_script
+from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 from docket.ledger import requeue
 from docket.storage.keys import text_bytes
 from docket.storage.records import TASK_HEADER
@@ -143,8 +144,48 @@ async def test_a_task_that_was_buried_is_a_dead_letter(docket: Docket, worker: W
     reason = await docket.why("broken")
     assert (reason.code, reason.state) == (ReasonCode.DEAD_LETTER, ExecutionState.FAILED)
     assert "dead letter" in reason.sentence
+    # The key is used again. What it did last counts.
+    await docket.add(scan, key="broken")()
+    await worker.run_until_finished()
+    again = await docket.why("broken")
+    assert (again.code, again.state) == (ReasonCode.FINISHED, ExecutionState.COMPLETED)
+    assert [other.code for other in again.also] == [ReasonCode.DEAD_LETTER]
     await docket.server.client.delete(docket.keys.run("broken"))
     assert await codes(docket, "broken") == [ReasonCode.DEAD_LETTER]
+
+
+@pytest.mark.one_server
+async def test_an_automatic_task_that_was_buried(docket: Docket, ledger_client: LedgerClient) -> None:
+    await docket.server.client.sadd(docket.keys.key("automatic"), "nightly")
+    await ledger_client.add("nightly", function="nightly")
+    for _ in range(3):
+        worker = await ledger_client.hire("nightly")
+        assert [run.key for run in await ledger_client.take(worker)] == ["nightly"]
+        ledger_client.bury(worker)
+    reason = await docket.why("nightly")
+    assert (reason.code, reason.state) == (ReasonCode.BURIED, ExecutionState.FAILED)
+    assert [other.code for other in reason.also] == [ReasonCode.DEAD_LETTER]
+    assert reason.also[0].error is not None
+
+
+async def test_a_task_that_pydocket_left(docket: Docket) -> None:
+    await docket.server.client.zadd(docket.keys.key("queue"), {"old": 1})
+    assert await codes(docket, "old") == [ReasonCode.LEFT_BY_PYDOCKET]
+    # Another program may keep anything under that name.
+    await docket.server.client.delete(docket.keys.key("queue"))
+    await docket.server.client.set(docket.keys.key("queue"), "text")
+    assert await codes(docket, "old") == [ReasonCode.NEVER_HEARD_OF]
+
+
+async def test_how_long_records_are_kept_is_what_the_processes_have_declared(docket: Docket) -> None:
+    assert "are kept" not in (await docket.why("nothing")).sentence
+    async with Docket(docket.name, docket.url, execution_ttl=2 * HOUR) as producer:
+        await producer.add(scan, key="scan")()
+
+        async def says_so() -> bool:
+            return "are kept for 2h" in (await docket.why("nothing")).sentence
+
+        await eventually(says_so, "the producer has declared its settings")
 
 
 async def test_an_automatic_task_whose_chain_was_cancelled(docket: Docket, worker: Worker) -> None:
@@ -194,7 +235,8 @@ async def test_a_retry_that_is_pending(docket: Docket, worker: Worker) -> None:
     assert reason.attempt == 2
     assert reason.wait is not None
     assert reason.wait > timedelta(minutes=50)
-    assert "attempt 2" in reason.sentence
+    assert "Attempt 1 failed (ValueError: not today)" in reason.sentence
+    assert reason.error == "ValueError: not today"
 
 
 async def test_a_task_that_is_due_and_not_yet_staged(docket: Docket) -> None:
@@ -230,6 +272,28 @@ async def test_a_worker_whose_lease_has_ended_is_not_alive(docket: Docket) -> No
     await docket.add(scan, key="ready")()
     await docket.server.client.zadd(docket.keys.leases, {worker: 1})
     assert (await codes(docket, "ready"))[0] is ReasonCode.NO_WORKER
+
+
+async def test_leases_that_ended_while_nobody_could_renew(docket: Docket) -> None:
+    worker, leases = await hire(docket), docket.keys.leases
+    await docket.add(scan, key="ready")()
+    await docket.server.client.zadd(leases, {worker: 1})
+    reason = await docket.why("ready")
+    assert reason.code is ReasonCode.NO_WORKER
+    assert reason.sentence.startswith("The only worker has not renewed its lease in time")
+    # In a grace nobody counts as dead.
+    seconds, _ = await docket.server.client.time()
+    await docket.server.client.zadd(leases, {"\1grace": seconds * 1000 + 9_000 - 10**15})
+    assert await codes(docket, "ready") == [ReasonCode.READY]
+
+
+async def test_workers_that_take_no_other_task(docket: Docket) -> None:
+    worker = await hire(docket)
+    await docket.add(scan, key="ready")()
+    await docket.server.client.hset(docket.keys.key("alone"), worker, "poison")
+    reason = await docket.why("ready")
+    assert [other.code for other in reason.also] == [ReasonCode.WORKERS_RESERVED]
+    assert "'poison'" in reason.also[0].sentence
 
 
 async def test_all_workers_are_stopping(docket: Docket) -> None:
@@ -419,6 +483,39 @@ async def test_a_debounce_delays_the_task(docket: Docket) -> None:
     assert (reason.limit.parameter, reason.limit.per) == ("document", 5 * SECOND)
 
 
+async def test_a_dependency_that_did_not_admit_the_run(docket: Docket) -> None:
+    class Closed(Dependency[None]):
+        async def __aenter__(self) -> None:
+            raise AdmissionBlocked(current_execution.get(), "the shop is closed", retry_delay=HOUR)
+
+    async def sell(closed: None = Closed()) -> None: ...  # type: ignore[assignment]
+
+    await docket.add(sell, key="sell")()
+    async with worker_at_work(docket):
+        reason = await reaches(docket, "sell", ReasonCode.NOT_ADMITTED)
+    assert reason.wait is not None
+    assert reason.wait > 50 * MINUTE
+
+
+async def test_a_task_that_a_worker_gave_back(docket: Docket) -> None:
+    worker = await hire(docket)
+    await docket.add(scan, key="scan")()
+    (run,) = await take(docket, worker)
+    await docket.ledger.settle([requeue(run.key, run.epoch, delay_ms=60_000)])
+    reason = await docket.why("scan")
+    assert (reason.code, reason.attempt) == (ReasonCode.GIVEN_BACK, 1)
+
+
+async def test_a_docket_that_keeps_nothing_keeps_no_notes(name: str, url: str) -> None:
+    async with Docket(name, url, execution_ttl=timedelta(0)) as docket:
+        worker = await hire(docket)
+        await docket.add(scan, key="scan")()
+        (run,) = await take(docket, worker)
+        await docket.ledger.settle([requeue(run.key, run.epoch, delay_ms=60_000)])
+        assert (await docket.why("scan")).code is ReasonCode.NOT_DUE
+        assert not await docket.server.client.exists(docket.keys.named("delay", "scan"))
+
+
 # Runs
 
 
@@ -485,6 +582,7 @@ async def test_a_suspect_waits_for_a_worker_of_its_own(docket: Docket, ledger_cl
     reason = await docket.why("poison")
     assert (reason.code, reason.losses) == (ReasonCode.SUSPECT, 2)
     assert "a worker of its own" in reason.sentence
+    assert await codes(docket, "poison") == [ReasonCode.SUSPECT]
     # The busy worker meets it, so it waits in the schedule.
     await ledger_client.add("other")
     ledger_client.client.xreadgroup("docket-workers", busy, {docket.keys.stream: ">"})
@@ -517,6 +615,53 @@ async def test_a_struck_task(docket: Docket) -> None:
     await docket.strike("other")
     await docket.restore("scan")
     assert (await docket.why("scan")).code is ReasonCode.READY
+
+
+# Pauses
+
+
+async def test_a_task_that_a_pause_holds(docket: Docket) -> None:
+    worker = await hire(docket)
+    await docket.pause("scan")
+    for number in range(3):
+        await docket.add(scan, key=f"scan-{number}")(number)
+    assert await codes(docket, "scan-2") == [ReasonCode.WILL_BE_HELD, ReasonCode.READY]
+    assert await take(docket, worker) == []
+    reason = await docket.why("scan-2")
+    assert (reason.code, reason.before, reason.rule) == (ReasonCode.HELD, 2, "scan(...)")
+    assert reason.state is ExecutionState.QUEUED
+    assert reason.since is not None
+    assert reason.also == ()
+    assert "2 tasks are before it" in reason.sentence
+    await docket.resume("scan")
+    assert await codes(docket, "scan-2") == [ReasonCode.READY]
+
+
+async def test_a_paused_docket_and_pauses_of_arguments(docket: Docket) -> None:
+    worker = await hire(docket)
+    await docket.pause("*")
+    await docket.add(scan, key="scan")(1)
+    await docket.add(scan, docket.now() + HOUR, key="later")(1)
+    assert await codes(docket, "later") == [ReasonCode.NOT_DUE, ReasonCode.WILL_BE_HELD]
+    assert await take(docket, worker) == []
+    reason = await docket.why("scan")
+    assert (reason.code, reason.rule) == (ReasonCode.HELD, "*(...)")
+    await docket.resume("*")
+    await docket.pause("scan", "number", ">", 5)
+    await docket.pause("*", "customer", "==", "acme")
+    await docket.pause("other", "number", ">", 5)
+    reason = await docket.why("scan")
+    assert [reason.code, *(other.code for other in reason.also)] == [ReasonCode.READY, ReasonCode.MAY_BE_HELD]
+    assert "2 pauses compare" in reason.also[0].sentence
+
+
+async def test_a_held_task_whose_pause_is_gone(docket: Docket) -> None:
+    worker = await hire(docket)
+    await docket.pause("scan")
+    await docket.add(scan, key="scan")()
+    assert await take(docket, worker) == []
+    await docket.server.client.delete(docket.keys.key("pauses"))
+    assert await codes(docket, "scan") == [ReasonCode.UNREACHABLE]
 
 
 # Records that this release does not read
@@ -570,6 +715,20 @@ async def test_arguments_that_are_stored_apart(docket: Docket) -> None:
 
 
 # The answer
+
+
+async def test_texts_of_users_control_no_terminal(docket: Docket, worker: Worker) -> None:
+    async def stumble() -> None:
+        raise LookupError("\x1b[31m" + "x" * 5_000)
+
+    await docket.add(stumble, key="k")()
+    await worker.run_until_finished()
+    reason = await docket.why("k")
+    assert reason.sentence.isprintable()
+    assert len(reason.sentence) < 400
+    assert reason.error is not None
+    assert reason.error.count("x") > 3_000
+    assert (await docket.why("\x1b[31m")).sentence.isprintable()
 
 
 async def test_the_json_has_all_fields_always(docket: Docket) -> None:

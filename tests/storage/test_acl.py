@@ -190,6 +190,23 @@ async def test_a_worker_does_its_whole_job(server: ServerProcess) -> None:
     assert denied(server) == set()
 
 
+async def test_an_observer_with_the_rules_of_an_older_release_asks_why(server: ServerProcess) -> None:
+    older = rules(Role.OBSERVER, Keys(NAME))
+    for command in ("sismember", "xpending", "zrangebylex", "zrangebyscore", "zrevrangebylex", "zrevrangebyscore"):
+        older = older.replace(f" +{command}", "")
+    set_user(server, "older", older)
+    async with open_docket(server, Role.WORKER) as docket, Docket(NAME, url(server, "older")) as observer:
+        await docket.ledger.register("w~1", 600_000, ["double"])
+        await docket.add(double, key="task")(1)
+        assert (await observer.why("task")).code is ReasonCode.READY
+        assert await docket.server.client.xreadgroup("docket-workers", "w~1", {docket.keys.stream: ">"})
+        reason = await observer.why("task")
+        assert (reason.code, reason.worker) == (ReasonCode.DELIVERED, None)
+        assert (await docket.why("task")).worker == "w"
+        await docket.cancel("task")
+        assert (await observer.why("task")).code is ReasonCode.FINISHED
+
+
 async def test_an_observer_sees_everything_and_changes_nothing(server: ServerProcess) -> None:
     async with (
         open_docket(server, Role.WORKER) as docket,

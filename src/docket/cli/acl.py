@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from docket.cli.docket_options import on_docket
+from docket.cli.options import Json
+from docket.cli.output import write_json
 from docket.docket import Docket
 from docket.storage.acl import Role, rules
 
@@ -20,11 +22,15 @@ RoleOption = Annotated[
 
 @app.command()
 @on_docket
-def acl(docket: Docket, role: RoleOption = None) -> None:
+def acl(docket: Docket, role: RoleOption = None, json: Json = False) -> None:
     """Print the ACL rules that limit users to this docket.
 
     One line for each role, as in a file of users: put a password in. A worker may also schedule
     tasks, a producer may also look at them, an observer only looks. The command does not connect.
     """
-    for one in [role] if role is not None else Role:
+    roles = [role] if role is not None else list(Role)
+    if json:
+        write_json([{"role": one.value, "rules": rules(one, docket.keys)} for one in roles])
+        return
+    for one in roles:
         typer.echo(f"user {one.value} on >PASSWORD {rules(one, docket.keys)}")

@@ -22,6 +22,8 @@ COMMANDS = {
     "top": CommandEntry(
         "docket.cli.top:app", "Watch a docket live: waiting and running tasks, rates, failures.", OPERATE
     ),
+    "add": CommandEntry("docket.cli.add:app", "Add a task.", OPERATE),
+    "show": CommandEntry("docket.cli.show:app", "Show everything about one task.", OPERATE),
     "why": CommandEntry("docket.cli.why:app", "Say why a task does not run.", OPERATE),
     "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
     "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),
@@ -35,7 +37,10 @@ COMMANDS = {
     ),
     "resume": CommandEntry("docket.cli.pauses:resume_app", "Lift a pause: its tasks go on in order.", OPERATE),
     "held": CommandEntry("docket.cli.pauses:held_app", "List the pauses, and how many tasks they hold.", OPERATE),
-    "clear": CommandEntry("docket.cli.clear:app", "Cancel every waiting task. Running tasks continue.", OPERATE),
+    "cancel": CommandEntry("docket.cli.cancel:app", "Cancel tasks by key, or all tasks of a function.", OPERATE),
+    "clear": CommandEntry(
+        "docket.cli.clear:app", "Cancel every waiting task, or those that match. Running tasks continue.", OPERATE
+    ),
     "acl": CommandEntry("docket.cli.acl:app", "Print the ACL rules that limit users to this docket.", OPERATE),
     "import": CommandEntry(
         "docket.cli.importing:app", "Import the tasks that pydocket stored under the docket's name.", OPERATE

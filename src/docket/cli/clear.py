@@ -2,32 +2,77 @@
 
 from __future__ import annotations
 
+import enum
+from typing import Annotated
+
 import typer
 
+from docket.cli.asking import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.options import Json
-from docket.cli.output import write_json
+from docket.cli.output import printable, write_json
 from docket.docket import Docket
+from docket.inspection.counting import count_waiting
+from docket.ledger.queries import Query
+from docket.model.states import ExecutionState
+from docket.storage.urls import hide_password
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
 
+class Waiting(enum.StrEnum):
+    QUEUED = "queued"
+    SCHEDULED = "scheduled"
+
+
+State = Annotated[
+    Waiting | None,
+    typer.Option("--state", envvar="DOCKET_CLEAR_STATE", case_sensitive=False, help="Cancel only tasks in this state."),
+]
+Function = Annotated[
+    str | None,
+    typer.Option(
+        "--function", envvar="DOCKET_CLEAR_FUNCTION", metavar="NAME", help="Cancel only tasks of this function."
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key", envvar="DOCKET_CLEAR_KEY", metavar="PREFIX", help="Cancel only tasks whose key starts with this."
+    ),
+]
+
+
 @app.command()
 @on_docket
-def clear(docket: Docket, json: Json = False) -> None:
-    """Cancel every waiting task. Running tasks continue.
+def clear(
+    docket: Docket,
+    function: Function = None,
+    key: Key = None,
+    state: State = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Cancel every waiting task, or those that match. Running tasks continue.
 
-    Programs that wait for the result of a removed task
-    get ExecutionCancelled. Strikes stay in effect.
+    At a terminal the command asks first; in a script it does not. Programs that wait for the result
+    of a removed task get ExecutionCancelled. Strikes stay in effect.
     """
-    removed = run(_clear(docket))
+    query = Query(ExecutionState(state.value) if state else None, function, key)
+    removed = run(_clear(docket, query, asks=not yes and not json and is_at_terminal()))
     if json:
         write_json({"docket": docket.name, "removed": removed})
     else:
-        typer.echo(f"Removed {removed:,} {'task' if removed == 1 else 'tasks'} from docket {docket.name!r}")
+        typer.echo(printable(f"Removed {removed:,} {'task' if removed == 1 else 'tasks'} from docket {docket.name!r}"))
 
 
-async def _clear(docket: Docket) -> int:
+async def _clear(docket: Docket, query: Query, *, asks: bool) -> int:
     async with opened(docket):
-        return await docket.clear()
+        if asks:
+            count, is_exact = await count_waiting(docket.ledger, query)
+            if count == 0:
+                return 0
+            tasks = f"{'' if is_exact else 'more than '}{count:,} waiting {'task' if count == 1 else 'tasks'}"
+            ask(printable(f"Cancel {tasks} of docket {docket.name!r} on {hide_password(docket.url)}?"))
+        return await docket.clear(function=query.function, key_prefix=query.key_prefix, state=query.state)

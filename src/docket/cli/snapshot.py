@@ -17,6 +17,7 @@ from docket.cli.options import Json
 from docket.cli.output import ago, printable, write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket
+from docket.inspection.ended_tasks import EndedTask
 from docket.inspection.listing import STAGES, Cursor, arguments_in_words, read_cursor
 from docket.inspection.view import View, as_json, read_view
 from docket.ledger.queries import FunctionCount, TaskRow
@@ -32,6 +33,9 @@ class State(enum.StrEnum):
     RUNNING = "running"
     QUEUED = "queued"
     SCHEDULED = "scheduled"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 States = Annotated[
@@ -40,7 +44,7 @@ States = Annotated[
         "--state",
         envvar="DOCKET_SNAPSHOT_STATE",
         case_sensitive=False,
-        help="Show only tasks in this state. May be repeated.",
+        help="Show only tasks in this state, also finished ones. May be repeated.",
     ),
 ]
 Function = Annotated[
@@ -98,7 +102,8 @@ def snapshot(
 
     Running tasks come first, then queued tasks, then scheduled tasks, each in the order of their
     due times. Of the arguments, those that the function marks as Logged are shown, else their size:
-    workers alone decode them.
+    workers alone decode them. With --state failed, completed or cancelled it shows finished tasks
+    whose records have not expired.
     """
     states = [ExecutionState(s.value) for s in state] if state else list(STAGES)
     cursor = _cursor(after)
@@ -141,6 +146,10 @@ def _show(name: str, view: View) -> None:
         typer.echo("")
         columns = ("State", "Due", "Function", "Key", "Attempt", "Arguments", "Worker", "Running for")
         write_table("", columns, [_row(row, view.taken) for row in view.listing.rows])
+    if view.listing.ended:
+        typer.echo("")
+        columns = ("State", "Ended", "Function", "Key", "Attempt", "Worker", "Ran for", "Error")
+        write_table("", columns, [_ended_row(task, view.taken) for task in view.listing.ended])
     if view.listing.following is not None:
         typer.echo(f"\nMore tasks: --after {view.listing.following.text()}")
     if view.stats:
@@ -195,6 +204,12 @@ def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:
         worker,
         running_for,
     )
+
+
+def _ended_row(task: EndedTask, now: datetime) -> tuple[str, ...]:
+    ran = "" if task.started_at is None else format_duration((task.completed_at - task.started_at).total_seconds())
+    ended, attempt = ago(task.completed_at, now), str(task.attempt)
+    return task.state.value, ended, task.function, task.key, attempt, task.worker or "", ran, task.error or ""
 
 
 def _size(count: int) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from docket.cli.added import show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
@@ -16,7 +17,7 @@ from docket.cli.output import write_json, write_table
 from docket.cli.task_functions import describe_task
 from docket.cli.task_modules import check_tasks
 from docket.docket import Docket
-from docket.execution import Disposition, Execution
+from docket.execution import Execution
 
 app: typer.Typer = typer.Typer(
     add_completion=False,
@@ -114,15 +115,7 @@ def _seconds(value: str | float) -> float:
 
 
 def _schedule(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None, as_json: bool) -> None:
-    execution, name = run(_add(task, argument, docket, delay, key)), docket.name
-    if as_json:
-        write_json({"docket": name, "task": task, "key": execution.key, "disposition": execution.disposition.value})
-    elif execution.disposition is Disposition.SCHEDULED:
-        typer.echo(f"Added {task} task {execution.key!r} to docket {name!r}")
-    elif execution.disposition is Disposition.STRUCK:
-        typer.echo(f"Nothing was added: a strike on docket {name!r} blocks {task}")
-    else:
-        typer.echo(f"Nothing was added: docket {name!r} already has a task {execution.key!r}")
+    show_added(docket.name, task, run(_add(task, argument, docket, delay, key)), as_json)
 
 
 async def _add(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None) -> Execution:

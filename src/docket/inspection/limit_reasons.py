@@ -9,7 +9,7 @@ from docket.ledger.facts import Delay, FullLimit
 from docket.model.times import format_duration, from_ms
 from docket.storage.records import TaskRecord
 
-from .reason_writer import ReasonWriter, counted, shown_worker
+from .reason_writer import ReasonWriter, counted, shortened, shown_worker
 from .reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
 
 _NAMED_HOLDERS = 3
@@ -57,16 +57,25 @@ class LimitReasons(ReasonWriter):
         wait = timedelta(milliseconds=at_ms - self._now)
         left = format_duration(wait.total_seconds())
         facts: dict[str, Any] = {"due": from_ms(at_ms), "wait": wait}
-        suspect, delay = self._facts.suspect, self._facts.delay
-        if suspect is not None and suspect.was_met:
-            return self._suspect(task, **facts)
+        delay = self._facts.delay
+        if delay is not None and delay.kind == "blocked":
+            words = f"A dependency of the task did not admit its run: it is asked again in {left}."
+            return self._reason(ReasonCode.NOT_ADMITTED, words, **facts)
+        if delay is not None and delay.kind == "requeue":
+            words = f"A worker could not run the task and gave it back, as its log says: it is due again in {left}."
+            return self._reason(ReasonCode.GIVEN_BACK, words, **facts)
         if delay is not None:
             return self._delayed(delay, left, facts)
         if task.attempt > 1:
-            words = f"Attempt {task.attempt - 1} has ended, and attempt {task.attempt} begins in {left}."
-            return self._reason(ReasonCode.RETRY_PENDING, words, **facts)
+            return self._retry(task, left, facts)
         words = f"The task is not due yet: it is due in {left}, at {from_ms(at_ms):%Y-%m-%d %H:%M:%S} UTC."
         return self._reason(ReasonCode.NOT_DUE, words, **facts)
+
+    def _retry(self, task: TaskRecord, left: str, facts: dict[str, Any]) -> Reason:
+        error = self._facts.last_error
+        failed = f"failed ({shortened(error)})" if error else "has ended"
+        words = f"Attempt {task.attempt - 1} {failed}, and attempt {task.attempt} is due in {left}."
+        return self._reason(ReasonCode.RETRY_PENDING, words, error=error, **facts)
 
     def _delayed(self, delay: Delay, left: str, facts: dict[str, Any]) -> Reason:
         name, parameter, function = _limit_names(delay.limit)

@@ -1,5 +1,5 @@
-"""Pages of a docket's tasks: first the running tasks,
-then the ready tasks, then the scheduled tasks."""
+"""Pages of a docket's tasks: first the running tasks, then the ready tasks, then the scheduled
+tasks; on request also those that have ended."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from docket.ledger import Ledger
 from docket.ledger.queries import Query, TaskRow, find
 from docket.model.states import ExecutionState
 
+from .ended_tasks import EndedTask, find_ended
+
+# Finished tasks are one more stage.
 STAGES = (ExecutionState.RUNNING, ExecutionState.QUEUED, ExecutionState.SCHEDULED)
 # A filter that matches few tasks may read very many. After this time the page has the tasks so far.
 PATIENCE_SECONDS = 5.0
@@ -35,7 +38,7 @@ def read_cursor(text: str) -> Cursor:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
         raw = b""
-    if not raw or raw[0] >= len(STAGES):
+    if not raw or raw[0] > len(STAGES):
         raise ValueError(f"{text!r} is not a cursor: copy it from the end of the previous page")
     return Cursor(raw[0], raw[1:] or None)
 
@@ -46,6 +49,7 @@ class Listing:
     the next page. The cursor is None on the last page."""
 
     rows: list[TaskRow] = field(default_factory=list[TaskRow])
+    ended: list[EndedTask] = field(default_factory=list[EndedTask])
     following: Cursor | None = None
 
 
@@ -67,16 +71,20 @@ async def list_tasks(
     cursor = after or Cursor()
     listing = Listing()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while cursor.stage < len(STAGES):
-        state = STAGES[cursor.stage]
+    stages = len(STAGES) + (1 if any(state.finished for state in states) else 0)
+    while cursor.stage < stages:
+        size = max((limit or 500) - len(listing.rows) - len(listing.ended), 1)
         within = None
-        if state in states:
-            query = Query(state, function, key_prefix)
-            page = await find(ledger, query, cursor.within, max((limit or 500) - len(listing.rows), 1))
+        if cursor.stage == len(STAGES):
+            ended, within = await find_ended(ledger, states, cursor.within, size, function, key_prefix)
+            listing.ended += ended
+        elif (state := STAGES[cursor.stage]) in states:
+            page = await find(ledger, Query(state, function, key_prefix), cursor.within, size)
             listing.rows += sorted(page.rows, key=lambda row: row.due_ms)
             within = page.cursor
         cursor = Cursor(cursor.stage, within) if within is not None else Cursor(cursor.stage + 1)
-        if limit is not None and (len(listing.rows) >= limit or time.monotonic() > deadline):
-            listing.following = cursor if cursor.stage < len(STAGES) else None
+        found = len(listing.rows) + len(listing.ended)
+        if limit is not None and (found >= limit or time.monotonic() > deadline):
+            listing.following = cursor if cursor.stage < stages else None
             break
     return listing

@@ -6,13 +6,21 @@ from typing import Any
 
 from docket.ledger.facts import TaskFacts
 from docket.ledger.workers import worker_name
+from docket.model.texts import escaped
 from docket.model.times import format_duration, from_ms
 
 from .reasons import Reason, ReasonCode
 
+_LONGEST = 200
+
 
 def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def shortened(text: str) -> str:
+    """A user's text in a sentence."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def shown_worker(id: str) -> str:
@@ -29,7 +37,7 @@ class ReasonWriter:
         self._common: dict[str, Any] = {"key": key, "taken": from_ms(facts.now_ms)}
 
     def _reason(self, code: ReasonCode, sentence: str, **facts: Any) -> Reason:
-        return Reason(code=code, sentence=sentence, **{**self._common, **facts})
+        return Reason(code=code, sentence=escaped(sentence), **{**self._common, **facts})
 
     def _for(self, ms: float) -> str:
         """How long something has been so since that time."""

@@ -18,12 +18,16 @@ class ReasonCode(enum.StrEnum):
     UNREADABLE = "unreadable"
     NEWER_RELEASE = "newer_release"
     STRUCK = "struck"
+    HELD = "held"
     LIMIT_FULL = "limit_full"
     SUSPECT = "suspect"
     RATE_LIMITED = "rate_limited"
     DEBOUNCED = "debounced"
+    NOT_ADMITTED = "not_admitted"
+    GIVEN_BACK = "given_back"
     RETRY_PENDING = "retry_pending"
     NOT_DUE = "not_due"
+    WILL_BE_HELD = "will_be_held"
     NO_WORKER = "no_worker"
     FUNCTION_UNKNOWN = "function_unknown"
     FUNCTION_BUSY = "function_busy"
@@ -31,10 +35,14 @@ class ReasonCode(enum.StrEnum):
     DELIVERED = "delivered"
     UNREACHABLE = "unreachable"
     READY = "ready"
+    WORKERS_RESERVED = "workers_reserved"
     MAY_BE_STRUCK = "may_be_struck"
+    MAY_BE_HELD = "may_be_held"
+    BURIED = "buried"
     DEAD_LETTER = "dead_letter"
     FINISHED = "finished"
     CHAIN_CANCELLED = "chain_cancelled"
+    LEFT_BY_PYDOCKET = "left_by_pydocket"
     NEVER_HEARD_OF = "never_heard_of"
 
 
@@ -98,7 +106,7 @@ class Reason:
     workers_that_know: int | None = None
     losses: int | None = None
     limit: BlockingLimit | None = None
-    # The strike that matches.
+    # The strike or the pause that matches.
     rule: str | None = None
     error: str | None = None
     also: tuple[Reason, ...] = ()
@@ -109,14 +117,15 @@ class Reason:
     def as_json(self) -> dict[str, Any]:
         """The reason for programs: plain values, times in ISO 8601, durations in seconds. All
         fields are always there."""
-        return cast(dict[str, Any], _plain(self))
+        return as_plain(self)
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """A dataclass as plain values: times in ISO 8601, durations in seconds."""
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: as_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
-        return [_plain(item) for item in cast(tuple[Any, ...], value)]
+        return [as_plain(item) for item in cast(tuple[Any, ...], value)]
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, datetime):

@@ -16,6 +16,7 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.strikelist.pauses import Pause
 
+from .ended_tasks import EndedTask
 from .listing import Cursor, Listing, list_tasks
 from .snapshot import WorkerInfo, read_workers
 
@@ -81,7 +82,7 @@ def as_json(name: str, view: View) -> dict[str, Any]:
         "strikes": view.strikes,
         "pauses": [_pause_json(pause) for pause in view.pauses],
         "unknown_functions": [_unknown_json(function) for function in view.unknown],
-        "tasks": [_task_json(row) for row in view.listing.rows],
+        "tasks": [*map(_task_json, view.listing.rows), *map(_ended_json, view.listing.ended)],
         "next": view.listing.following.text() if view.listing.following is not None else None,
         "workers": [_worker_json(worker) for worker in view.workers],
     }
@@ -128,4 +129,23 @@ def _task_json(row: TaskRow) -> dict[str, Any]:
         "arguments_bytes": row.call_size,
         "worker": worker_name(row.run.worker) if row.run else None,
         "started_at": from_ms(row.run.started_ms).isoformat() if row.run else None,
+        "completed_at": None,
+        "error": None,
+    }
+
+
+def _ended_json(task: EndedTask) -> dict[str, Any]:
+    return {
+        "key": task.key,
+        "function": task.function,
+        "state": task.state.value,
+        "held": False,
+        "when": task.due.isoformat(),
+        "attempt": task.attempt,
+        "arguments": task.arguments,
+        "arguments_bytes": task.arguments_bytes,
+        "worker": task.worker,
+        "started_at": task.started_at.isoformat() if task.started_at is not None else None,
+        "completed_at": task.completed_at.isoformat(),
+        "error": task.error,
     }

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from docket.codec.envelope import HEADER_SIZE, is_newer
-from docket.errors import Undecodable, UnknownVersion
-from docket.ledger import Ending, read_ending
 from docket.ledger.facts import TaskFacts, read_facts
 from docket.model.states import ExecutionState
-from docket.model.times import format_duration, from_ms
+from docket.model.times import from_ms
 from docket.storage.records import (
+    HELD,
     RECORD_VERSION,
     SCHEDULED,
     UNKNOWN_FUNCTION,
@@ -20,9 +19,10 @@ from docket.storage.records import (
     TaskRecord,
 )
 
-from .limit_reasons import LimitReasons
+from .ended_reasons import EndedReasons
 from .reason_writer import counted, shown_worker
 from .reasons import Reason, ReasonCode
+from .rule_reasons import RuleReasons
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -32,23 +32,24 @@ async def find_reason(docket: Docket, key: str) -> Reason:
     """Why the task of that key is not running, or what became of it."""
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - users may pass anything
         raise TypeError(f"why({key!r}): the key of a task is text")
+    return (await read_reason(docket, key))[0]
+
+
+async def read_reason(docket: Docket, key: str) -> tuple[Reason, TaskFacts]:
+    """The reason, and the facts from which it follows."""
     await docket.wait_for_strikes_loaded()
     facts = await read_facts(docket.ledger, key)
     causes = list(_Causes(docket, key, facts).all())
-    return replace(causes[0], also=tuple(causes[1:]))
+    return replace(causes[0], also=tuple(causes[1:])), facts
 
 
-class _Causes(LimitReasons):
+class _Causes(RuleReasons):
     """All causes of one task, the one that counts first."""
-
-    def __init__(self, docket: Docket, key: str, facts: TaskFacts) -> None:
-        super().__init__(key, facts)
-        self._docket = docket
 
     def all(self) -> Iterator[Reason]:
         task, run = self._facts.task, self._facts.run
         if task is None:
-            yield from self._ended()
+            yield from EndedReasons(self._docket.name, self._common["key"], self._facts).all()
             return
         state = task.state if run is None else ExecutionState.RUNNING
         self._common |= {"state": state, "function": task.function_name, "attempt": task.attempt}
@@ -57,10 +58,13 @@ class _Causes(LimitReasons):
             return
         yield from self._unreadable(task)
         yield from self._struck(task)
+        yield from self._held()
         yield from self._waits_for_something(task)
+        yield from self._will_be_held()
         yield from self._workers(task)
         yield from self._is_ready(task)
         yield from self._may_be_struck(task)
+        yield from self._may_be_held()
 
     # A run
 
@@ -68,7 +72,7 @@ class _Causes(LimitReasons):
         run = self._facts.run
         assert run is not None
         worker = shown_worker(run.worker)
-        words = f"The task has been running on worker {worker!r} for {self._for(run.started_ms)}"
+        words = f"The task is running: worker {worker!r} claimed it {self._ago(run.started_ms)}"
         if task.attempt > 1:
             words += f" (attempt {task.attempt})"
         if run.cancel_asked:
@@ -89,7 +93,7 @@ class _Causes(LimitReasons):
 
     def _unreadable(self, task: TaskRecord) -> Iterator[Reason]:
         newer, envelope = None, self._facts.envelope
-        if task.location > UNKNOWN_FUNCTION:
+        if task.location > HELD:
             newer = f"location {task.location}"
         elif task.version != RECORD_VERSION:
             newer = f"a record of version {task.version}"
@@ -103,29 +107,18 @@ class _Causes(LimitReasons):
             words = f"{what} of the task cannot be read: the next worker that gets the task buries it."
             yield self._reason(ReasonCode.UNREADABLE, words)
 
-    def _struck(self, task: TaskRecord) -> Iterator[Reason]:
-        strikes = self._docket.strike_list.in_effect
-        rules = [s.call_repr() for s in strikes if s.parameter is None and s.function == task.function_name]
-        if rules:
-            words = f"The task is struck by {rules[0]}: a worker will cancel it instead of running it."
-            yield self._reason(ReasonCode.STRUCK, words, rule=rules[0])
-
-    def _may_be_struck(self, task: TaskRecord) -> Iterator[Reason]:
-        strikes = self._docket.strike_list.in_effect
-        rules = [s for s in strikes if s.parameter is not None and s.function in (None, task.function_name)]
-        if rules:
-            those = "1 strike compares" if len(rules) == 1 else f"{len(rules):,} strikes compare"
-            words = f"{those} arguments of the task, which only workers read: the task may be struck."
-            yield self._reason(ReasonCode.MAY_BE_STRUCK, words, rule=rules[0].call_repr())
-
     # A time or a limit
 
     def _waits_for_something(self, task: TaskRecord) -> Iterator[Reason]:
         at_ms = self._facts.time_ms("at")
         if task.location == WAITING_FOR_SLOT and self._facts.limit is not None:
             yield self._full_limit(self._facts.limit)
-        elif task.location == SCHEDULED and at_ms is not None and at_ms > self._now:
+        elif task.location == SCHEDULED and at_ms is not None and at_ms > self._now and not self._is_met_suspect():
             yield self._scheduled(task, at_ms)
+
+    def _is_met_suspect(self) -> bool:
+        """Whether a busy worker has met the suspect: it waits in the schedule for half a second."""
+        return self._facts.suspect is not None and self._facts.suspect.was_met
 
     # Workers
 
@@ -143,12 +136,16 @@ class _Causes(LimitReasons):
         elif task.location == UNKNOWN_FUNCTION:
             before = self._facts.number("before")
             those = "1 live worker that knows" if knowing == 1 else f"{knowing:,} live workers that know"
-            words = f"The {those} the function {task.function_name!r} had no free slot yet"
+            words = f"The {those} the function {task.function_name!r} did not take the task yet"
             words += f"; {counted(before, 'task')} of it {'is' if before == 1 else 'are'} before this one."
             yield self._reason(ReasonCode.FUNCTION_BUSY, words, since=since, before=before, before_is_exact=True)
 
     def _no_worker(self) -> Reason:
-        stopping, gone = self._facts.number("stopping"), self._facts.last_worker
+        stopping, gone, lapsed = self._facts.number("stopping"), self._facts.last_worker, self._facts.lapsed
+        if lapsed is not None:
+            those = "The only worker has not" if lapsed[0] == 1 else f"None of the {lapsed[0]:,} workers has"
+            words = f"{those} renewed its lease in time: the last renewal was {self._ago(lapsed[1])}."
+            return self._reason(ReasonCode.NO_WORKER, words)
         if stopping:
             those = "The only live worker is" if stopping == 1 else f"All {stopping:,} live workers are"
             return self._reason(ReasonCode.NO_WORKER, f"{those} stopping and takes no more tasks.")
@@ -165,6 +162,8 @@ class _Causes(LimitReasons):
         if task.location == SCHEDULED:
             if at_ms is None:
                 yield self._unreachable()
+            elif facts.suspect is not None:
+                yield self._suspect(task, due=from_ms(at_ms))
             elif at_ms <= self._now:
                 yield self._staging(at_ms)
             return
@@ -172,7 +171,9 @@ class _Causes(LimitReasons):
             if task.location == WAITING_FOR_SLOT and facts.limit is None:
                 yield self._unreachable()
             return
-        if task.location > UNKNOWN_FUNCTION:
+        if task.location == HELD and facts.hold is None:
+            yield self._unreachable()
+        if task.location >= HELD:
             return
         if facts.suspect is not None and (facts.has_position or facts.delivery is not None):
             yield self._suspect(task)
@@ -180,6 +181,7 @@ class _Causes(LimitReasons):
             yield self._delivered()
         elif facts.has_position:
             yield self._next_in_line()
+            yield from self._reserved_workers()
         else:
             yield self._unreachable()
 
@@ -195,6 +197,9 @@ class _Causes(LimitReasons):
         delivery = self._facts.delivery
         assert delivery is not None
         worker, since_ms = shown_worker(delivery.worker), self._now - delivery.idle_ms
+        if not delivery.worker:
+            # The server does not permit this user to ask which worker it is.
+            return self._reason(ReasonCode.DELIVERED, "A worker has received the task and has not begun it yet.")
         if delivery.is_alive:
             words = f"Worker {worker!r} received the task {self._ago(since_ms)} and has not begun it yet."
         else:
@@ -213,59 +218,19 @@ class _Causes(LimitReasons):
             place = f"more than {counted(before, 'task')} are before it"
         elif not before:
             place = "it is the next one"
-        slots = ""
+        fleet = ""
         if workers:
             those = "1 live worker runs" if workers == 1 else f"{workers:,} live workers run"
-            slots = f", and {those} {counted(running, 'task')}"
-        words = f"The task waits for a free slot: {place}{slots}."
+            fleet = f"; {those} {counted(running, 'task')}"
+        words = f"The task is ready and waits for a worker to take it: {place}{fleet}."
         return self._reason(ReasonCode.READY, words, before=before, before_is_exact=is_exact)
 
-    # What became of it
-
-    def _ended(self) -> Iterator[Reason]:
-        facts, buried = self._facts, self._facts.buried
-        cancelled_ms = facts.chain_cancelled_ms
-        try:
-            record, is_letter = facts.read_finished()
-            ending = read_ending(record.tail) if record is not None else Ending()
-        except (Undecodable, UnknownVersion) as problem:
-            yield self._reason(ReasonCode.UNREADABLE, f"The task has ended, and its record cannot be read: {problem}.")
-            return
-        if record is not None:
-            self._common |= {
-                "state": record.state,
-                "function": record.task.function_name,
-                "attempt": record.task.attempt,
-                "worker": ending.worker,
-                "error": ending.error,
-                "since": from_ms(record.completed_ms),
-            }
-        if buried is not None:
-            words = f"This automatic task was buried {self._ago(buried.since_ms)}: workers do not start it "
-            words += f"until it is retried (docket dead retry {self._common['key']})."
-            yield self._reason(ReasonCode.DEAD_LETTER, words, since=from_ms(buried.since_ms))
-        if record is not None:
-            words = f"The task {_ended_words(record.state)} {self._ago(record.completed_ms)}"
-            error = f": {ending.error}" if ending.error else ""
-            if is_letter:
-                yield self._reason(ReasonCode.DEAD_LETTER, f"{words} and is kept as a dead letter{error}.")
-            else:
-                yield self._reason(ReasonCode.FINISHED, f"{words}{error}.")
-        if cancelled_ms is not None and buried is None:
-            words = f"The chain of this automatic task was ended {self._ago(cancelled_ms)}: "
-            words += "workers begin it again after a newer deploy, or when somebody adds it."
-            yield self._reason(ReasonCode.CHAIN_CANCELLED, words, since=from_ms(cancelled_ms))
-        if record is None and cancelled_ms is None:
-            kept = format_duration(self._docket.execution_ttl.total_seconds())
-            words = (
-                f"Docket {self._docket.name!r} has never heard of task {self._common['key']!r}, or has forgotten it: "
-            )
-            words += f"it keeps the records of finished tasks for {kept}."
-            yield self._reason(ReasonCode.NEVER_HEARD_OF, words)
-
-
-def _ended_words(state: ExecutionState) -> str:
-    return "was cancelled" if state is ExecutionState.CANCELLED else state.value
+    def _reserved_workers(self) -> Iterator[Reason]:
+        alone = self._facts.alone
+        if alone is not None:
+            those = "1 worker takes" if alone[0] == 1 else f"{alone[0]:,} workers take"
+            words = f"{those} no other task, because of a suspect: {alone[1]!r}."
+            yield self._reason(ReasonCode.WORKERS_RESERVED, words)
 
 
 def _none_of(workers: int) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,16 @@ from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.letters import read_letter
 from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished, read_run, read_task
 
+from .failed_attempts import read_failed_attempts
 from .ledger import Ledger
 from .letters import BuriedChain, finished_record, read_buried_chain
+from .pauses import StoredPause, stored_pause
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The note of a limit that delayed a task until `at_ms`: at most `most` runs within `ms`."""
+    """What delayed a task until `at_ms`: a limit of `most` runs within `ms` (`rate`, `debounce`), a
+    dependency (`blocked`), or a worker that gave the task back (`requeue`)."""
 
     kind: str
     at_ms: float
@@ -103,8 +107,43 @@ class TaskFacts:
         return "before" in self.facts
 
     @property
-    def chain_cancelled_ms(self) -> float | None:
-        return self.time_ms("automatic") or None
+    def execution_ttl_ms(self) -> set[float]:
+        """How long processes keep the records of finished tasks, as they have declared it."""
+        fields: list[bytes] = self.facts.get("settings") or []
+        return {ttl for declaration in fields[::2] if (ttl := _execution_ttl(declaration)) is not None}
+
+    @property
+    def alone(self) -> tuple[int, str] | None:
+        """How many workers run a suspect alone or wait for that, and one of those suspects."""
+        found = self.facts.get("alone")
+        return (int(found[0]), bytes_text(found[1])) if found else None
+
+    @property
+    def lapsed(self) -> tuple[int, float] | None:
+        """How many workers have a lease that has ended, and when any worker renewed last."""
+        found = self.facts.get("lapsed")
+        return (int(found[0]), float(found[1])) if found else None
+
+    @property
+    def hold(self) -> tuple[StoredPause, int] | None:
+        """The pause that holds the task, and how many tasks it lets go on before this one."""
+        found = self.facts.get("hold")
+        if not found:
+            return None
+        id, value, held, place = found
+        return stored_pause(bytes_text(id), value, held), place
+
+    @property
+    def pause(self) -> StoredPause | None:
+        """The pause that holds the task as soon as a worker claims it."""
+        found = self.facts.get("pause")
+        return stored_pause(bytes_text(found[0]), found[1], found[2]) if found else None
+
+    @property
+    def last_error(self) -> str | None:
+        """The error of the last attempt, if the task was retried."""
+        attempts = read_failed_attempts(self.facts.get("failed_attempts"))
+        return attempts[-1].error if attempts else None
 
     @property
     def delay(self) -> Delay | None:
@@ -155,15 +194,21 @@ class TaskFacts:
         note = self.facts.get("buried")
         return read_buried_chain("", note) if note else None
 
-    def read_finished(self) -> tuple[FinishedRecord | None, bool]:
-        """The finished record, or that of the newest dead letter of the key, and whether this end
-        of the task is kept as a dead letter. Raises Undecodable."""
+    def read_finished(self) -> FinishedRecord | None:
+        """Raises Undecodable if these bytes are not a finished record."""
+        return read_finished(self.finished) if self.finished else None
+
+    def read_letter(self) -> FinishedRecord | None:
+        """The end that the newest dead letter of the key keeps. Raises Undecodable."""
         data = self.facts.get("letter")
-        letter = finished_record(read_letter(data)) if data else None
-        if not self.finished:
-            return letter, letter is not None
-        record = read_finished(self.finished)
-        return record, letter is not None and letter.completed_ms == record.completed_ms
+        return finished_record(read_letter(data)) if data else None
+
+
+def _execution_ttl(declaration: bytes) -> float | None:
+    try:
+        return float(json.loads(declaration.partition(b" ")[2])["execution_ttl"])
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _number(data: bytes) -> int:

@@ -84,12 +84,13 @@ async def release(ledger: Ledger, id: str, most: int | None = None) -> Released:
 async def read_pauses(ledger: Ledger) -> PauseRules:
     """All pauses, oldest first."""
     version, *rows = await ledger.ask("pauses", ())
-    found = [_stored(bytes_text(id), value, held) for id, value, held in rows]
+    found = [stored_pause(bytes_text(id), value, held) for id, value, held in rows]
     return PauseRules(version, sorted(found, key=lambda pause: (pause.epoch, pause.id)))
 
 
-def _stored(id: str, value: bytes, held: int) -> StoredPause:
-    """Somebody else may have written the value: it must not stop the process that reads it."""
+def stored_pause(id: str, value: bytes, held: int) -> StoredPause:
+    """A pause as scripts return it. Somebody else may have written the value: it must not stop the
+    process that reads it."""
     head, _, rule = value.partition(b" ")
     digits = head[1:]
     since = int(digits) if digits.isdigit() and len(digits) <= 18 else 0

@@ -77,15 +77,18 @@ class TaskVerbs(ScriptCalls):
         head = await self.server.ask(schedule, "ZRANGE", schedule, 0, 0, "WITHSCORES")
         return float(head[1]) if head else None
 
-    async def cancel(self, key: str) -> int:
-        """Returns 0 if there is no unfinished task, 1 if the task
-        is cancelled, 2 if its worker was asked to cancel it."""
-        return await self.ask("cancel", (text_bytes(key), self.ttl_ms))
+    async def cancel(self, key: str, function: str | None = None) -> int:
+        """Cancels a task, if it is one of that function. Returns 0 if there is no such unfinished
+        task, 1 if the task is cancelled, 2 if its worker was asked to cancel it."""
+        name = text_bytes(function) if function is not None else False
+        return await self.ask("cancel", (text_bytes(key), self.ttl_ms, name))
 
-    async def clear(self) -> int:
+    async def clear(self, filter: list[Any] | bool = False, *, ends_chains: bool = False) -> int:
+        """Cancels the waiting tasks that match a filter, as `Query.filter` makes it. With
+        `ends_chains` the chains of automatic tasks stay cancelled, as after `cancel`."""
         cursor, removed = "0", 0
         while True:
-            cursor, count = await self.ask("clear", (cursor, 200, self.ttl_ms))
+            cursor, count = await self.ask("clear", (cursor, 200, self.ttl_ms, filter, int(ends_chains)))
             removed += count
             cursor = cursor.decode()
             if cursor == "0":

@@ -59,7 +59,7 @@ def check_keep(given: Keep | timedelta | int | None) -> Keep | timedelta | int |
     what = "Docket(keep_failures=…)"
     if isinstance(given, timedelta):
         return check_age(what, given)
-    if given is not None and not isinstance(given, Keep) and (given != 0 or isinstance(given, bool)):
+    if given is not None and not isinstance(given, Keep) and (given != 0 or type(given) is bool):
         raise TypeError(f"{what}: {given!r} is neither a Keep nor a timedelta; 0 keeps nothing")
     return given
 

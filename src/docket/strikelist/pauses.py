@@ -82,7 +82,7 @@ class Pauses:
         stored = await store_pause(self._ledger, same[0] if same else id, encoded)
         if stored is None:
             raise TooManyPauses(f"the docket has {MOST_PAUSES:,} pauses already; resume some, or pause whole functions")
-        return self._pause(stored)
+        return self.open(stored)
 
     async def resume(self, rule: PauseRule) -> int:
         """Returns how many tasks the pause held. Raises NotPaused if there is none."""
@@ -103,7 +103,7 @@ class Pauses:
     async def read(self) -> tuple[bytes, list[Pause]]:
         """The version of the rules that compare arguments, and all pauses, oldest first."""
         rules: PauseRules = await read_pauses(self._ledger)
-        return rules.version, [self._pause(stored) for stored in rules.pauses]
+        return rules.version, [self.open(stored) for stored in rules.pauses]
 
     async def _same(self, id: str, rule: PauseRule) -> list[str]:
         """The ids of the pauses with equal values. Empty if the id is right as it is."""
@@ -122,9 +122,10 @@ class Pauses:
             id = WHOLE_DOCKET if rule.function is None else function_rule(rule.function)
         return id, pack((None if rule.function is None else text_bytes(rule.function), encoded))
 
-    def _pause(self, stored: StoredPause) -> Pause:
-        """Whoever writes to the server may have written the rule. Scripts look up the rules of
-        functions by their ids, so for these the id counts."""
+    def open(self, stored: StoredPause) -> Pause:
+        """The pause, with its `problem` if it cannot be read. Whoever writes to the server may have
+        written the rule. Scripts look up the rules of functions by their ids, so for these the id
+        counts."""
         rule, problem, needs_other = PauseRule(paused_function(stored.id)), None, False
         if stored.id != WHOLE_DOCKET and rule.function is None:
             try:

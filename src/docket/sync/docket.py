@@ -212,7 +212,3 @@ class Docket(DocketOperations):
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event until it has ended."""
         return self._producer.watch(key)
-
-    def clear(self) -> int:
-        """Cancels all waiting tasks; running tasks go on. Returns how many tasks were removed."""
-        return self._producer.run(lambda docket: docket.clear())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from docket.execution import TaskFunction
+from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.inspection.statistics import Stats
 from docket.strikelist import LiteralOperator, Operator
@@ -18,6 +18,20 @@ class DocketOperations:
     """The part of a sync docket that operators use."""
 
     _producer: Producer
+
+    # Waiting tasks
+
+    def clear(
+        self,
+        *,
+        function: TaskFunction | str | None = None,
+        key_prefix: str | None = None,
+        state: ExecutionState | None = None,
+    ) -> int:
+        """Cancels all waiting tasks, or those of a function, with keys that begin with a prefix, or
+        in the state SCHEDULED or QUEUED. Running tasks go on. Returns how many were removed."""
+        selected: dict[str, Any] = {"function": function, "key_prefix": key_prefix, "state": state}
+        return self._producer.run(lambda docket: docket.clear(**selected))
 
     # Strikes
 

@@ -41,7 +41,7 @@ local function wait_until(at)
   call('HSET', state, 'leader', ours, 'due', at)
   call('PEXPIRE', state, at - now + DEBOUNCE_SPARE_MS)
   delay_run(key, run, task, bytes, at, ttl, taken)
-  note_delay(key, 'debounce', at, 1, settle, state)
+  note_delay(ttl, key, 'debounce', at, 1, settle, state)
   return {DELAY, at - now, ''}
 end
 

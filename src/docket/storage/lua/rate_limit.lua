@@ -81,5 +81,5 @@ else
   at = now + 1
 end
 delay_run(key, run, task, bytes, at, ttl, taken)
-note_delay(key, 'rate', at, most, per, log)
+note_delay(ttl, key, 'rate', at, most, per, log)
 return {DELAY, at - now, ''}

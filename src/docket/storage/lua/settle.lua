@@ -99,6 +99,10 @@ local function make_full_settle()
         task.name, task.call, task.flags = s.name, s.call, task.flags - task.flags % 2 + (payload and APART or 0)
       end
       to_stream_or_schedule(key, task, now)
+      if s.same_submission and task.due > now then
+        --- parts
+        note_delay(cancelled_ttl, key, 'blocked', task.due, 0, 0, '')
+      end
     elseif s.kind == UNKNOWN then
       leave_to_workers_that_know(key, task, s.epoch)
     elseif s.kind == HOLD then
@@ -110,8 +114,10 @@ local function make_full_settle()
         remember_admission(task, run)
       end
       if s.delay > 0 then
+        --- parts
         task.due = now + s.delay
         to_schedule(key, task)
+        note_delay(cancelled_ttl, key, 'requeue', task.due, 0, 0, '')
       else
         to_front(key, task)
       end

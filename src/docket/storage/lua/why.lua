@@ -2,10 +2,10 @@
 -- ARGV[2]: msgpack {key}.
 -- Returns: server ms, task record without its call, run record, finished record; false for each
 --   that does not exist; then pairs: the name of a fact, and the fact.
--- uses: keys, records, placement, limit_slots, removal, suspects, letters
+-- uses: keys, records, foreign, failed_attempts, placement, fleet, limit_slots, holds, removal, suspects, letters
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_BEFORE, MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 2000, 4194304, 100
-local MOST_RUNS, MOST_HOLDERS, MOST_MEMBERS = 5000, 20, 1000
+local MOST_RUNS, MOST_RUN_BYTES, MOST_HOLDERS, MOST_MEMBERS = 5000, 1048576, 20, 10000
 local ENVELOPE_HEADER_SIZE = 3
 local now, real_now = server_ms(), real_ms()
 local bytes = call('HGET', TASKS, key)
@@ -19,9 +19,13 @@ end
 
 local function time_of(score) return score and string.format('%.3f', score) or false end
 
-local function is_valid(ends) return ends and tonumber(ends) > real_now end
+-- In a grace no worker counts as dead, although its lease has ended.
+local grace_until = tonumber(call('ZSCORE', LEASES, GRACE) or GRACE_AT) - GRACE_AT
+local in_grace = is_grace(real_now, grace_until)
 
--- The workers of a set that are alive. Of a larger set it reads 1,000 members.
+local function is_valid(ends) return ends and (in_grace or tonumber(ends) > real_now) end
+
+-- The workers of a set that are alive. It reads 10,000 members at most.
 local function live_ones(set)
   local found = {}
   for i, worker in ipairs(call('SMEMBERS', set)) do
@@ -32,8 +36,10 @@ local function live_ones(set)
 end
 
 local function note_workers(name)
-  local live = call('ZCOUNT', LEASES, '(' .. string.format('%.0f', real_now), '+inf')
-  if is_valid(call('ZSCORE', LEASES, RECLAIM_DUE)) then live = live - 1 end
+  local from = in_grace and AFTER_MARKS or '(' .. string.format('%.0f', real_now)
+  local live, all = call('ZCOUNT', LEASES, from, '+inf'), call('ZCOUNT', LEASES, AFTER_MARKS, '+inf')
+  local reclaim_due = call('ZSCORE', LEASES, RECLAIM_DUE)
+  if is_valid(reclaim_due) then live = live - 1 end
   local stops, knowing = {}, 0
   local stopping = live_ones(STOPPING)
   for _, worker in ipairs(stopping) do stops[worker] = true end
@@ -44,7 +50,12 @@ local function note_workers(name)
   note('stopping', #stopping)
   note('knowing', knowing)
   note('running', call('HLEN', RUNNING))
-  if live <= #stopping then
+  local alone = call('HGETALL', ALONE_WORKERS)
+  if alone[1] then note('alone', {#alone / 2, alone[2]}) end
+  local lapsed = all - live - (reclaim_due and not is_valid(reclaim_due) and 1 or 0)
+  if live == 0 and lapsed > 0 then
+    note('lapsed', {lapsed, time_of(call('ZSCORE', LEASES, RENEWED) - RENEWED_AT)})
+  elseif live <= #stopping then
     local gone = call('ZRANGE', LOST, -1, -1, 'WITHSCORES')
     if gone[2] then note('gone', {gone[1], gone[2]}) end
   end
@@ -84,7 +95,8 @@ end
 
 local function note_delivery(stream, id)
   local pending = redis.pcall('XPENDING', stream, GROUP, id, id, 1)
-  local found = type(pending) == 'table' and not pending.err and pending[1]
+  if pending.err and not string.find(pending.err, 'NOGROUP', 1, true) then return note('delivery', {'', 0, 1}) end
+  local found = not pending.err and pending[1]
   if found then note('delivery', {found[2], found[3], is_valid(call('ZSCORE', LEASES, found[2])) and 1 or 0}) end
 end
 
@@ -101,20 +113,21 @@ end
 
 -- The runs of these epochs, as far as they are found: epoch → {key, worker}.
 local function runs_of(epochs, wanted)
-  local found, cursor, read = {}, '0', 0
+  local found, cursor, read, size = {}, '0', 0, 0
   repeat
     local page = call('HSCAN', RUNNING, cursor, 'COUNT', 500)
     cursor = page[1]
     for i = 1, #page[2], 2 do
       local is_sound, run = pcall(unpack_run, page[2][i + 1])
       local epoch = is_sound and string.format('%.0f', run.epoch)
+      size = size + #page[2][i + 1]
       if epoch and epochs[epoch] and not found[epoch] then
         found[epoch] = {page[2][i], run.worker}
         wanted = wanted - 1
       end
     end
     read = read + #page[2] / 2
-  until cursor == '0' or read >= MOST_RUNS or wanted <= 0
+  until cursor == '0' or read >= MOST_RUNS or size >= MOST_RUN_BYTES or wanted <= 0
   return found
 end
 
@@ -174,6 +187,44 @@ local function note_unknown_function(task)
   note('before', call('ZRANK', UNKNOWN_TASKS .. segment(task.name), key) or 0)
 end
 
+local function note_hold(task)
+  local rule = call('HGET', HELD_BY, key)
+  local set = HELD_TASKS .. segment(rule or '')
+  local place, stored = rule and call('ZRANK', set, held_member(key, task)), rule and call('HGET', PAUSES, rule)
+  if place and stored then note('hold', {rule, stored, call('ZCARD', set), place}) end
+end
+
+-- The function of a rule that compares an argument; nil if the rule is about all functions. Python
+-- packs the rule as a pair of bytes, which cmsgpack does not know.
+local function compared_function(stored)
+  local _, last = string.find(stored, '^[^ ]* ')
+  local _, kind, first, second = string.byte(stored, (last or #stored) + 1, (last or #stored) + 4)
+  if kind == 196 and first then return string.sub(stored, last + 4, last + 3 + first) end
+  if kind == 197 and second then return string.sub(stored, last + 5, last + 4 + first * 256 + second) end
+end
+
+-- The pauses that hold the task when a worker claims it, or may hold it because of an argument.
+local function note_pauses(task)
+  if call('EXISTS', PAUSES) == 0 then return end
+  local comparing = 0
+  for _, rule in ipairs((all_rules())) do
+    local id, stored = rule[1], rule[2]
+    if id == FUNCTION .. task.name or id == WHOLE_DOCKET then
+      note('pause', {id, stored, call('ZCARD', HELD_TASKS .. segment(id))})
+    elseif string.sub(id, 1, 1) ~= FUNCTION then
+      local name = compared_function(stored)
+      if not name or name == task.name then comparing = comparing + 1 end
+    end
+  end
+  if comparing > 0 then note('comparing_pauses', comparing) end
+end
+
+local function note_failed_attempts(task)
+  if not was_retried(task.flags) then return end
+  local stored = redis.pcall('GET', FAILED_ATTEMPTS .. segment(key))
+  if type(stored) == 'string' then note('failed_attempts', stored) end
+end
+
 local function note_waiting(task)
   note_workers(task.name)
   if losses_of(task) >= SUSPECT_AFTER then note_suspect() end
@@ -183,9 +234,12 @@ local function note_waiting(task)
     note_limit()
   elseif task.location == UNKNOWN_FUNCTION then
     note_unknown_function(task)
+  elseif task.location == HELD then
+    return note_hold(task)
   elseif task.location == IN_STREAM or task.location == IN_FRONT then
     note_entry(task)
   end
+  if not is_unknown_location(task) then note_pauses(task) end
 end
 
 local function note_run()
@@ -210,16 +264,22 @@ local function without_call(task)
   return pack_task(task)
 end
 
-if call('SISMEMBER', AUTOMATIC, key) == 1 then note('automatic', call('HGET', CANCELLED_CHAINS, key) or '0') end
 if not bytes then
+  note('chain_cancelled', call('HGET', CANCELLED_CHAINS, key) or false)
+  note('settings', call('HGETALL', SETTINGS))
+  local foreign = redis.pcall('ZSCORE', FOREIGN_QUEUE, key)
+  if type(foreign) == 'string' then note('foreign', foreign) end
   answer[4] = call('GET', RUNS .. segment(key)) or false
-  local id, buried = newest_letter(key), call('HGET', BURIED_CHAINS, key)
-  if id then note('letter', call('HGET', LETTER_RECORDS, id) or '') end
+  -- The server may not permit a user with the rules of an older release to find the letter.
+  local is_permitted, id = pcall(newest_letter, key)
+  local buried = call('HGET', BURIED_CHAINS, key)
+  if is_permitted and id then note('letter', call('HGET', LETTER_RECORDS, id) or '') end
   if buried then note('buried', buried) end
   return answer
 end
 local task = unpack_task(bytes)
 if task.broken then note('is_broken', 1) end
 if run_bytes then note_run() else note_waiting(task) end
+note_failed_attempts(task)
 answer[2] = without_call(task)
 return answer

@@ -67,9 +67,11 @@ local function give_back(taken, epoch, comes_back)
   end
 end
 
--- Notes which limit delayed a task, for `why`. The note counts while the task is due at `at`, and
--- expires by itself. `most` and `ms` are numbers of the limit.
-local function note_delay(key, kind, at, most, ms, limit)
+-- Notes what delayed a task, for `why`. The note counts while the task is
+-- due at `at`, and expires by itself. `most` and `ms` are numbers of the
+-- limit. A docket that keeps nothing (`keep_ms` is 0) keeps no notes.
+local function note_delay(keep_ms, key, kind, at, most, ms, limit)
+  if keep_ms <= 0 then return end
   local ttl = math.max(math.ceil(at - server_ms()), 0) + 60000
   call('SET', DELAYS .. segment(key), string.format('%s %.0f %.0f %.0f ', kind, at, most, ms) .. limit, 'PX', ttl)
 end

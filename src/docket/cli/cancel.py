@@ -1,0 +1,102 @@
+"""`docket cancel`"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from docket.cli.asking import Yes, ask, is_at_terminal
+from docket.cli.connect import opened, run
+from docket.cli.docket_options import on_docket
+from docket.cli.failures import FAILED, WrongUsage
+from docket.cli.options import Json
+from docket.cli.output import printable, write_json
+from docket.docket import Docket
+from docket.ledger.function_cancels import FunctionCancels, cancel_function
+from docket.ledger.queries import count_by_function
+from docket.storage.urls import hide_password
+
+app: typer.Typer = typer.Typer(add_completion=False)
+
+NOT_FOUND, CANCELLED, ASKED = "not_found", "cancelled", "asked"
+_ANSWERS = (NOT_FOUND, CANCELLED, ASKED)
+_AT_ONCE = 100
+
+Keys = Annotated[list[str] | None, typer.Argument(metavar="KEY...", help="The keys of the tasks.")]
+Function = Annotated[
+    str | None,
+    typer.Option(
+        "--function",
+        envvar="DOCKET_CANCEL_FUNCTION",
+        metavar="NAME",
+        help="Cancel all unfinished tasks of this function, also running ones.",
+    ),
+]
+
+
+@app.command()
+@on_docket
+def cancel(docket: Docket, keys: Keys = None, function: Function = None, yes: Yes = False, json: Json = False) -> int:
+    """Cancel tasks by key, or all tasks of a function.
+
+    A waiting task ends at once; the worker of a running task is asked to stop it. With --function
+    the command asks first at a terminal; in a script it does not. An automatic task stays cancelled
+    until a newer deploy starts. The exit code is 1 if one of the keys has no unfinished task.
+    """
+    if bool(keys) == (function is not None):
+        raise WrongUsage("name the keys of tasks, or a function with --function (see docket cancel --help)")
+    if function is not None:
+        _show_function(docket, function, run(_cancel_function(docket, function, yes or json)), as_json=json)
+        return 0
+    answers = run(_cancel(docket, keys or []))
+    if json:
+        write_json({"docket": docket.name, "tasks": [{"key": key, "answer": answers[key]} for key in answers]})
+    else:
+        for key, answer in answers.items():
+            typer.echo(printable(_in_words(docket.name, key, answer)))
+    return FAILED if NOT_FOUND in answers.values() else 0
+
+
+def _in_words(docket: str, key: str, answer: str) -> str:
+    if answer == CANCELLED:
+        return f"Cancelled task {key!r}"
+    if answer == ASKED:
+        return f"Task {key!r} is running: its worker was asked to cancel it"
+    return f"Docket {docket!r} has no unfinished task {key!r}"
+
+
+def _show_function(docket: Docket, function: str, cancels: FunctionCancels, *, as_json: bool) -> None:
+    if as_json:
+        counts = {"cancelled": cancels.cancelled, "asked": cancels.asked}
+        write_json({"docket": docket.name, "function": function, **counts})
+        return
+    words = f"Cancelled {cancels.cancelled:,} waiting {'task' if cancels.cancelled == 1 else 'tasks'} of {function}"
+    if cancels.asked:
+        words += f"; the workers of {cancels.asked:,} running {'one' if cancels.asked == 1 else 'ones'} were asked"
+    typer.echo(printable(f"{words} (docket {docket.name!r})"))
+
+
+async def _cancel(docket: Docket, keys: Sequence[str]) -> dict[str, str]:
+    answers: dict[str, str] = {}
+    unique = list(dict.fromkeys(keys))
+    async with opened(docket):
+        for first in range(0, len(unique), _AT_ONCE):
+            some = unique[first : first + _AT_ONCE]
+            replies = await asyncio.gather(*(docket.ledger.cancel(key) for key in some))
+            answers.update((key, _ANSWERS[reply]) for key, reply in zip(some, replies, strict=True))
+    return answers
+
+
+async def _cancel_function(docket: Docket, function: str, agreed: bool) -> FunctionCancels:
+    async with opened(docket):
+        if not agreed and is_at_terminal():
+            found = (await count_by_function(docket.ledger)).get(function)
+            if found is None:
+                return FunctionCancels()
+            waiting = found.scheduled + found.queued
+            question = f"Cancel {waiting:,} waiting and {found.running:,} running tasks of {function}"
+            ask(printable(f"{question} of docket {docket.name!r} on {hide_password(docket.url)}?"))
+        return await cancel_function(docket.ledger, function)
