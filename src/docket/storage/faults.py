@@ -46,9 +46,14 @@ class ServerUnavailable(ServerGone):
     """The server answers, but cannot serve right now (loading, read-only, failing over)."""
 
 
+class DamagedData(ServerUnsuitable):
+    """A script cannot use the data of the docket: somebody else has
+    written to its keys. Callers get the error. A worker at work tries
+    again, since whoever repairs the data does not restart it."""
+
+
 # Texts of server errors after which only a change of settings helps.
 _FINAL_TEXTS = (
-    "WRONGTYPE",
     "NOPERM",
     "DENIED",
     "WRONGPASS",
@@ -65,8 +70,9 @@ _FINAL_TEXTS = (
     "can't access at least one of the keys",
 )
 
-# Texts of script errors: the script and the data do not fit, and a repeat would fail the same way.
-_SCRIPT_TEXTS = ("user_script:", "Error compiling script")
+_NOT_COMPILED = "Error compiling script"
+# Texts of errors for which the script and the data do not fit: a repeat would fail the same way.
+_DATA_TEXTS = ("WRONGTYPE", "user_script:")
 _IN_SCRIPT = re.compile(r" script: \w+, on @user_script:\d+\.?\s*$")
 
 _TRANSIENT_PREFIXES = (
@@ -119,6 +125,8 @@ def translate(error: BaseException, where: str) -> DocketError | None:
         return gone
     if isinstance(error, DataError) or (isinstance(error, ResponseError) and _is_final_text(str(error))):
         return ServerUnsuitable(text)
+    if isinstance(error, ResponseError) and _is_about_data(str(error)):
+        return DamagedData(text)
     if isinstance(error, RedisError):
         # An unknown text may come from a proxy, or from a server under maintenance. Whether the
         # request took effect is not known.
@@ -193,8 +201,12 @@ def _server_text(error: ResponseError) -> str:
 
 
 def _is_final_text(text: str) -> bool:
+    return _NOT_COMPILED in text[:200] or any(words in text for words in _FINAL_TEXTS)
+
+
+def _is_about_data(text: str) -> bool:
     text, is_in_script = _IN_SCRIPT.subn("", text)
-    if any(words in text for words in _FINAL_TEXTS) or any(words in text[:200] for words in _SCRIPT_TEXTS):
+    if any(words in text[:200] for words in _DATA_TEXTS):
         return True
     # Since Redis 7: the script may not call this command in this way, or with this data.
     return bool(is_in_script) and text.startswith("ERR ")

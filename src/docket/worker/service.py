@@ -7,6 +7,7 @@ import abc
 from docket._aio import Backoff
 from docket.errors import TRANSIENT, DocketError
 from docket.instrumentation import REDIS_DISRUPTIONS, suppress_traces
+from docket.storage.faults import DamagedData
 from docket.storage.outages import Outages
 
 
@@ -42,7 +43,7 @@ class Service(abc.ABC):
         try:
             await self.step()
             self.clear_problem()
-        except TRANSIENT as error:
+        except (*TRANSIENT, DamagedData) as error:
             self.problem = str(error)
             REDIS_DISRUPTIONS.add(1, self._labels)
             self.outages.failed(self, self.name, error)

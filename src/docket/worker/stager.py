@@ -149,7 +149,11 @@ class Stager(Service):
     def _on_message(self, message: bytes) -> None:
         """The message is a due time that is earlier than all
         others, or 0 if a worker with a duty has left."""
-        due_ms = float(message)
+        try:
+            due_ms = float(message)
+        except ValueError:
+            # Anybody may publish anything.
+            return
         if due_ms <= 0:
             self._recheck()
         elif due_ms < self._next_ms:
