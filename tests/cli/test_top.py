@@ -42,6 +42,19 @@ def test_in_a_pipe_there_is_a_line_for_each_look(any_url: str, docket_command: C
     assert all("running 0  ready 0  limited 0  scheduled 1" in line for line in result.stdout.splitlines())
 
 
+def test_what_needs_an_operator_is_on_the_line(url: str, docket_command: Command) -> None:
+    async def fail() -> None:
+        async with Docket("docket", url) as docket:
+            await docket.add("fail", key="f")("x")
+            async with Worker(docket) as worker:
+                await worker.run_until_finished()
+
+    asyncio.run(fail())
+    line = docket_command("top", "--url", url, "--count", "1").stdout
+    assert "  dead 1" in line
+    assert "held" not in line
+
+
 def test_for_programs_each_look_is_an_object(url: str, docket_command: Command) -> None:
     result = docket_command("top", "--url", url, "--count", "2", "--interval", "50ms", "--json")
     looks = [json.loads(line) for line in result.stdout.splitlines()]

@@ -14,7 +14,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.failures import FAILED, WrongUsage
 from docket.cli.json_arguments import Arguments, read_arguments
-from docket.cli.options import Json
+from docket.cli.options import Json, NewKey
 from docket.cli.output import printable
 from docket.cli.task_modules import check_tasks, load
 from docket.docket import Docket
@@ -40,12 +40,6 @@ Tasks = Annotated[
         envvar="DOCKET_TASKS",
         metavar="MODULE:NAME",
         help="Where the function of a NAME is: an iterable of functions in a module. May be repeated.",
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key", envvar="DOCKET_TASK_KEY", metavar="KEY", help="The key of the task. By default a new unique key."
     ),
 ]
 In = Annotated[
@@ -91,7 +85,7 @@ def add(
     docket: Docket,
     function: Function,
     arguments: Texts = None,
-    key: Key = None,
+    key: NewKey = None,
     in_: In = None,
     at: At = None,
     tasks: Tasks = None,

@@ -7,3 +7,9 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", envvar="DOCKET_JSON", help="Write JSON, for other programs.")]
+NewKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key", envvar="DOCKET_TASK_KEY", metavar="KEY", help="The key of the task. By default a new unique key."
+    ),
+]

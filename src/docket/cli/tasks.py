@@ -12,7 +12,7 @@ from docket.cli.added import show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
-from docket.cli.options import Json
+from docket.cli.options import Json, NewKey
 from docket.cli.output import write_json, write_table
 from docket.cli.task_functions import describe_task
 from docket.cli.task_modules import check_tasks
@@ -46,12 +46,6 @@ Delay = Annotated[
         help="Run the task after this delay.",
     ),
 ]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key", envvar="DOCKET_TASK_KEY", metavar="KEY", help="The key of the task. By default a new unique key."
-    ),
-]
 
 
 @app.command("ls")
@@ -75,7 +69,7 @@ def trace(
     docket: Docket,
     message: Message = "Howdy!",
     delay: Delay = timedelta(0),
-    key: Key = None,
+    key: NewKey = None,
     json: Json = False,
 ) -> None:
     """Schedule a task that logs a message."""
@@ -88,7 +82,7 @@ def fail(
     docket: Docket,
     message: Message = "Howdy!",
     delay: Delay = timedelta(0),
-    key: Key = None,
+    key: NewKey = None,
     json: Json = False,
 ) -> None:
     """Schedule a task that fails."""
@@ -103,7 +97,7 @@ def sleep(
         float, typer.Argument(parser=lambda value: _seconds(value), metavar="SECONDS", help="How long to sleep.")
     ] = 1,
     delay: Delay = timedelta(0),
-    key: Key = None,
+    key: NewKey = None,
     json: Json = False,
 ) -> None:
     """Schedule a task that sleeps for some time."""

@@ -136,12 +136,13 @@ def _line(state: LiveState) -> str:
     assert census is not None
     unknown = f"  unknown {census.unknown:,} ({_names(state)})" if census.unknown else ""
     held = f"  held {census.held:,}" if census.held else ""
+    dead = f"  dead {census.dead:,}" if census.dead else ""
     measured = f"done {rates.ended:,.0f}/s  failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"
     if state.refused is not None:
         measured = f"no rates: {state.refused}"
     return printable(
         f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
-        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{held}{unknown}"
+        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{held}{dead}{unknown}"
     )
 
 
