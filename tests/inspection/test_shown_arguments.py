@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from docket import Docket, Keyring, Logged, Perpetual, Worker
 from docket.cli import app
 from docket.codec.call_headers import pack_headers, shown_arguments
-from docket.execution.shown_arguments import show_arguments
+from docket.execution.shown_arguments import note_function, shower
 from docket.inspection.live import Observer
 from docket.ledger.queries import Query, TaskRow, find
 from tests.running import running, worker_at_work
@@ -31,6 +32,13 @@ async def charge(
 
 
 async def plain(number: int) -> None: ...
+
+
+def show_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    note_function(function)
+    show = shower(function)
+    assert show is not None
+    return show(args, kwargs)
 
 
 async def the_row(docket: Docket, **options: Any) -> TaskRow:
@@ -185,6 +193,19 @@ async def pay(card: Annotated[str, Masked()]) -> None: ...
 
 def test_a_logged_of_the_users_own_formats_its_arguments() -> None:
     assert show_arguments(pay, ("4111",), {}) == {"card": "***"}
+
+
+def test_arguments_are_found_however_they_are_passed() -> None:
+    found: dict[str, Any] = {"Annotated": Annotated, "Logged": Logged}
+    exec(
+        "async def many(a: Annotated[int, Logged], /, b, *rest: Annotated[int, Logged], c: Annotated[int, Logged] = 0,"
+        " **more: Annotated[int, Logged]) -> None: ...",
+        found,
+    )
+    show = partial(show_arguments, found["many"])
+    assert show((1, 2), {}) == {"a": "1"}
+    assert show((1, 2, 3, 4), {"c": 5, "d": 6}) == {"a": "1", "rest": "(3, 4)", "c": "5"}
+    assert show_arguments(charge, (), {"customer": 7, "secret": "hush"}) == {"customer": "7"}
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,12 @@ _LENGTH = 2
 
 
 def pack_headers(trace_context: Mapping[str, str] | None, shown: Mapping[str, str] | None) -> bytes:
-    headers: dict[str, Any] = {**(trace_context or {}), **({_SHOWN: shown} if shown else {})}
-    if not headers:
-        return NO_HEADERS
-    data = pack(headers)
+    if not shown:
+        if not trace_context:
+            return NO_HEADERS
+        data = pack(trace_context)
+    else:
+        data = pack({**trace_context, _SHOWN: shown} if trace_context else {_SHOWN: shown})
     return len(data).to_bytes(_LENGTH, "little") + data
 
 
