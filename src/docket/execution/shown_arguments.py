@@ -102,7 +102,7 @@ def show_arguments(
 
 def _text(parameter: LoggedParameter, value: Any) -> str:
     if parameter.shows_value:
-        kind: object = type(value)
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType] - any type
         if kind in _SHORT_TYPES or (kind is int and -_SMALL < value < _SMALL):
             return repr(value)
         if kind is str and len(value) <= _SHORT_TEXT and value.isprintable():
