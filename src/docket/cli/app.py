@@ -24,6 +24,9 @@ COMMANDS = {
     ),
     "add": CommandEntry("docket.cli.add:app", "Add a task.", OPERATE),
     "show": CommandEntry("docket.cli.show:app", "Show everything about one task.", OPERATE),
+    "stats": CommandEntry(
+        "docket.cli.stats:app", "Show how runs ended, how long they took and how long their tasks had waited.", OPERATE
+    ),
     "why": CommandEntry("docket.cli.why:app", "Say why a task does not run.", OPERATE),
     "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
     "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),

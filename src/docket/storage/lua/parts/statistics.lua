@@ -133,6 +133,7 @@ local function count_rows(rows, now)
     --- parts
     call('PEXPIRE', hash, OPEN_MS)
     call('ZADD', STATS_OPEN, minute, string.format('%.0f', minute))
+    call('PEXPIRE', STATS_OPEN, OPEN_MS)
     if call('ZCARD', STATS_OPEN) > MOST_OPEN then fold_minute(call('ZPOPMIN', STATS_OPEN)[1]) end
   end
 end
