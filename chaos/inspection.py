@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from docket import Docket, ExecutionState
@@ -38,7 +39,14 @@ async def inspect(client: Any, docket: Docket, history: History) -> None:
         _note_letter(history, id, letter)
     for key in sorted(buried):
         history.write("buried", key=key)
+    await _note_statistics(docket, history)
     history.write("inspected")
+
+
+async def _note_statistics(docket: Docket, history: History) -> None:
+    found = await docket.stats(since=timedelta(hours=2))
+    counts = {one.function: {kind.value: number for kind, number in one.endings.items()} for one in found.functions}
+    history.write("statistics", functions=counts)
 
 
 def _note_letter(history: History, id: int, letter: LetterRecord) -> None:

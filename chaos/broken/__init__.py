@@ -6,6 +6,7 @@ from .base import BrokenBuild
 from .clocks import CronByWorkerClock, DueTimesByWorkerClock
 from .leases import NoFence, NoRenewal, ReclaimWithoutCursor, RenewalWithoutOwnership
 from .settling import AcknowledgeFirst, RefusedAfterAdoption, SettleOnce
+from .statistics import RetriesAsFailures
 
 BUILDS: dict[str, BrokenBuild] = {
     build.name: build
@@ -19,6 +20,7 @@ BUILDS: dict[str, BrokenBuild] = {
         SettleOnce(),
         RefusedAfterAdoption(),
         CronByWorkerClock(),
+        RetriesAsFailures(),
     )
 }
 

@@ -27,6 +27,7 @@ from .starts import (
     runs_of_one_task_do_not_overlap,
 )
 from .states import states_are_monotone
+from .statistics import the_statistics_equal_the_records
 from .withdrawals import cancelled_work_does_not_run, replaced_work_does_not_run, struck_work_does_not_run
 
 RULES: tuple[Rule, ...] = (
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     replaced_work_does_not_run,
     struck_work_does_not_run,
     nothing_is_left_after_the_drain,
+    the_statistics_equal_the_records,
     the_metrics_balance,
     no_process_exits_that_was_not_killed,
     no_worker_is_healthy_and_idle_while_work_waits,

@@ -64,3 +64,11 @@ def test_nothing_has_ended_yet(url: str, docket_command: Command) -> None:
 
 def test_a_duration_that_is_none_is_refused(url: str, docket_command: Command) -> None:
     assert docket_command("stats", "--url", url, "--since", "yesterday").exit_code == 2
+
+
+def test_top_shows_retries_and_failing_functions(url: str, docket_command: Command) -> None:
+    asyncio.run(work(url))
+    place = ("top", "--url", url, "--count", "1")
+    assert "retried 1 in 5m" in docket_command(*place).stdout
+    facts: Any = json.loads(docket_command(*place, "--json").stdout)
+    assert (facts["recently_retried"], facts["recently_failed"], facts["failing"]) == (1, 0, {"fail_once": 1})

@@ -15,6 +15,7 @@ from docket.cli.output import ago, printable
 from docket.dependencies import format_duration
 from docket.docket import WorkerInfo
 from docket.inspection.live import Failure, LiveState, Running
+from docket.inspection.statistics import Stats, failing
 from docket.model.times import from_ms
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -45,6 +46,8 @@ class Dashboard:
         yield _rates(state, options.max_width)
         if state.unknown:
             yield _unknown(state)
+        if state.recent is not None and state.recent.total.failures:
+            yield _failing(state.recent)
         yield _section(
             f"Running {_of(len(running), state.census.running if state.census else 0)}", _running(running, state.now)
         )
@@ -91,6 +94,12 @@ def _counts(state: LiveState) -> RenderableType:
             style="dim",
         )
     return line
+
+
+def _failing(recent: Stats) -> RenderableType:
+    functions = (f"{one.function} ({one.failed:,} failed, {one.retried:,} retried)" for one in failing(recent))
+    text = printable(f"failing in the last 5 minutes: {', '.join(functions)}")
+    return Text(text, style="red", no_wrap=True, overflow="ellipsis")
 
 
 def _unknown(state: LiveState) -> RenderableType:

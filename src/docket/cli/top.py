@@ -21,6 +21,7 @@ from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
 from docket.docket import Docket
 from docket.inspection.live import LiveState, Observer
+from docket.inspection.statistics import failing
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
@@ -122,6 +123,9 @@ def _facts(state: LiveState) -> dict[str, Any]:
         facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}
         facts |= {"held": census.held}
         facts |= {"unknown_functions": [function.name for function in state.unknown]}
+    if state.recent is not None:
+        facts |= {"recently_retried": state.recent.total.retried, "recently_failed": state.recent.total.failed}
+        facts |= {"failing": {one.function: one.failures for one in failing(state.recent)}}
     facts["refused"] = state.refused
     if state.refused is not None:
         # Without events these would be zero, which would be wrong.
@@ -135,6 +139,7 @@ def _line(state: LiveState) -> str:
     census, rates = state.census, state.rates
     assert census is not None
     unknown = f"  unknown {census.unknown:,} ({_names(state)})" if census.unknown else ""
+    unknown += f"  retried {state.recent.total.retried:,} in 5m" if state.recent and state.recent.total.retried else ""
     held = f"  held {census.held:,}" if census.held else ""
     dead = f"  dead {census.dead:,}" if census.dead else ""
     measured = f"done {rates.ended:,.0f}/s  failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"

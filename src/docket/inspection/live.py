@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
@@ -27,12 +27,15 @@ from docket.storage.event_tap import tap_events
 
 from .listing import arguments_in_words, list_tasks
 from .snapshot import WorkerInfo, read_workers
+from .statistics import Stats, read_statistics
 
 if TYPE_CHECKING:
     from docket.docket import Docket
 
 # The most running tasks and failures in the view.
 SHOWN_RUNNING, SHOWN_FAILURES = 100, 20
+# How far back failing functions are shown.
+RECENT = timedelta(minutes=5)
 # The number of refreshes whose rates are kept.
 REMEMBERED = 120
 # How long to wait for the subscription. Without it the view still shows counts.
@@ -100,6 +103,8 @@ class LiveState:
     failures: deque[Failure] = field(default_factory=lambda: deque[Failure](maxlen=SHOWN_FAILURES))
     totals: Totals = field(default_factory=Totals)
     rates: Rates = field(default_factory=Rates)
+    # What ended in the last minutes.
+    recent: Stats | None = None
     ended_rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=REMEMBERED))
     trouble: str | None = None
     # Why there are no events, and so no rates and failures: the server does not permit to listen.
@@ -196,6 +201,7 @@ class Observer:
             docket.ledger.count(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
         )
         state.unknown = await unknown_functions(docket.ledger) if state.census.unknown else []
+        state.recent = await read_statistics(docket, None, RECENT, None)
         await asyncio.gather(*(self._read_progress(row) for row in listing.rows))
         state.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
         await self._name_failures()

@@ -108,6 +108,11 @@ class Stats:
         return next((found for found in self.functions if found.function == function), FunctionStats(function))
 
 
+def failing(stats: Stats) -> list[FunctionStats]:
+    """The functions with failures, those with the most failures first."""
+    return sorted((one for one in stats.functions if one.failures), key=lambda one: (-one.failures, one.function))
+
+
 async def read_statistics(
     docket: Docket, function: str | None, since: datetime | timedelta | None, until: datetime | None
 ) -> Stats:
