@@ -299,7 +299,7 @@ async def test_progress_of_a_batch_is_told(registered: Docket, worker: Worker) -
     told: list[tuple[int, int]] = []
     report = await registered.dead.discard(everything=True, progress=lambda done, all: told.append((done, all)))
     assert report.discarded == 250
-    assert told == [(100, 250), (200, 250), (250, 250)]
+    assert told == [(n, 250) for n in range(50, 251, 50)]
 
 
 # Settings
@@ -482,7 +482,7 @@ async def test_a_buried_automatic_task_says_so_until_it_is_retried(
     assert execution.error
     (buried,) = (await docket.dead.overview()).buried
     assert buried.name == "nightly"
-    assert "docket dead retry nightly" in str(await docket.why("nightly"))
+    assert "docket dead retry" in (await docket.why("nightly")).sentence
     (letter,) = await letters(docket, key="nightly")
     assert buried.letter == letter.id
     report = await docket.dead.discard(key="nightly")

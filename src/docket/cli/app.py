@@ -40,6 +40,7 @@ COMMANDS = {
     ),
     "resume": CommandEntry("docket.cli.pauses:resume_app", "Lift a pause: its tasks go on in order.", OPERATE),
     "held": CommandEntry("docket.cli.pauses:held_app", "List the pauses, and how many tasks they hold.", OPERATE),
+    "dead": CommandEntry("docket.cli.dead:app", "Tasks that failed for good: look, retry, edit, discard.", OPERATE),
     "cancel": CommandEntry("docket.cli.cancel:app", "Cancel tasks by key, or all tasks of a function.", OPERATE),
     "clear": CommandEntry(
         "docket.cli.clear:app", "Cancel every waiting task, or those that match. Running tasks continue.", OPERATE

@@ -44,5 +44,13 @@ class Report:
         if len(self.skipped_ids) < _MOST_IDS:
             self.skipped_ids.append(id)
 
+    def add(self, other: Report) -> None:
+        """Adds the numbers of another batch."""
+        for name in ("matched", "retried", "discarded", "gone", "left", "chains"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for why, count in other.skipped.items():
+            self.skipped[why] = self.skipped.get(why, 0) + count
+        self.skipped_ids = [*self.skipped_ids, *other.skipped_ids][:_MOST_IDS]
+
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -24,7 +24,7 @@ from .payloads import Payload
 
 # The most letters that one script call reads, and changes.
 PAGE = 500
-STEP = 100
+STEP = 50
 # Kinds whose letters one script call merges.
 MOST_KINDS = 20
 _LAST = 2.0**53
@@ -172,8 +172,10 @@ async def letter_pages(
     greatest = _LAST if query.mark is None else query.mark
     kinds = list(query.kinds) if query.kinds is not None else False
     after: bytes | bool = False
+    # A filter may match few of the letters that are read.
+    most = min(size, PAGE) if query.filter is False else PAGE
     while True:
-        terms = (kinds, newest_first, after, 0, greatest, min(size, PAGE), query.filter, whole)
+        terms = (kinds, newest_first, after, 0, greatest, most, query.filter, whole)
         after, *found = await ledger.ask("list_letters", terms)
         step = 2 if whole else 1
         yield [LetterRow(int(found[i]), found[i + 1] if whole else b"") for i in range(0, len(found), step)]

@@ -74,6 +74,9 @@ local function has_name(bytes, l)
 end
 
 local function matches(bytes)
+  -- Most letters have the text nowhere, and need not be read further.
+  local rare = text or argument
+  if rare and not find(bytes, rare, 1, true) then return false end
   local l = unpack_letter(bytes)
   if not l then return false end
   if key and letter_text(bytes, l, 'key') ~= key then return false end

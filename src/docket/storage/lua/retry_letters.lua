@@ -19,8 +19,20 @@ end
 local ids = {}
 for i, item in ipairs(items) do ids[i] = item[1] end
 local records = call('HMGET', LETTER_RECORDS, unpack(ids))
-local answer, taken = {}, {}
-local moved_ids, moved_keys, moved, fields, deaths, finished = {}, {}, {}, {}, {}, {}
+local answer, taken, heads, keys, key_at = {}, {}, {}, {}, {}
+local moved_ids, moved_keys, moved, moved_heads, fields, deaths, finished = {}, {}, {}, {}, {}, {}, {}
+for i, bytes in ipairs(records) do
+  heads[i] = bytes and unpack_letter(bytes)
+  if heads[i] then
+    keys[#keys + 1] = letter_text(bytes, heads[i], 'key')
+    key_at[i] = keys[#keys]
+  end
+end
+if #keys > 0 then
+  for i, task in ipairs(call('HMGET', TASKS, unpack(keys))) do
+    if task then taken[keys[i]] = true end
+  end
+end
 
 local function generation_of(key, task)
   local head = call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
@@ -33,12 +45,11 @@ local function generation_of(key, task)
   return math.max(last, task.generation) + 1
 end
 
-local function retry(id, bytes, due)
-  local l = bytes and unpack_letter(bytes)
+local function retry(id, bytes, l, key, due)
   if not bytes then return GONE end
   if not l then return DAMAGED end
-  local key, task_bytes = letter_text(bytes, l, 'key'), letter_text(bytes, l, 'task')
-  if taken[key] or call('HEXISTS', TASKS, key) == 1 then return TAKEN end
+  local task_bytes = letter_text(bytes, l, 'task')
+  if taken[key] then return TAKEN end
   local task, payload = unpack_task(task_bytes), payload_of(task_bytes)
   if task.broken then return DAMAGED end
   if payload and not adopt_payload(payload) then return PAYLOAD_GONE end
@@ -49,19 +60,20 @@ local function retry(id, bytes, due)
   task.due = due > 0 and due or now
   to_stream_or_schedule(key, task, now)
   taken[key] = true
-  moved_ids[#moved_ids + 1], moved_keys[#moved_keys + 1], moved[#moved + 1] = id, key, bytes
+  local n = #moved_ids + 1
+  moved_ids[n], moved_keys[n], moved[n], moved_heads[n] = id, key, bytes, l
   fields[#fields + 1], fields[#fields + 2] = key, pack_task(task)
   deaths[#deaths + 1], deaths[#deaths + 2] = key, string.format('%d ', l.deaths) .. id
   publish(key, waiting_event(task))
   return RETRIED
 end
 
-for i, item in ipairs(items) do answer[i] = retry(item[1], records[i], item[2]) end
+for i, item in ipairs(items) do answer[i] = retry(item[1], records[i], heads[i], key_at[i], item[2]) end
 if #fields > 0 then
   call('HSET', TASKS, unpack(fields))
   call('HSET', DEATHS, unpack(deaths))
   revive_chains(moved_keys)
-  remove_letters(moved_ids, moved)
+  remove_letters(moved_ids, moved, moved_heads)
   if #finished > 0 then call('DEL', unpack(finished)) end
 end
 keep_answer(batch, step, answer)

@@ -108,12 +108,13 @@ local function change_kind(id, bytes, died, name, error, place)
   call('HSET', LETTER_KINDS, id, cmsgpack.pack(kind))
 end
 
--- Deletes letters from all indexes. `records` are their bytes. Their payloads stay.
-local function remove_letters(ids, records)
+-- Deletes letters from all indexes. `records` are their bytes, `heads` their headers, if the caller
+-- has read them. Their payloads stay.
+local function remove_letters(ids, records, heads)
   if #ids == 0 then return end
   local members, kinds, total = {}, {}, 0
   for i, bytes in ipairs(records) do
-    local l = bytes and unpack_letter(bytes)
+    local l = heads and heads[i] or bytes and unpack_letter(bytes)
     if l then
       members[#members + 1] = key_member(letter_text(bytes, l, 'key'), ids[i])
       local kind = letter_text(bytes, l, 'kind')
