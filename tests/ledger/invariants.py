@@ -43,7 +43,7 @@ SUSPECT_AFTER = 2
 # What limits remember about times; it ends by itself.
 _WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"delay", b"letter-batch"}
 # Counts of what has ended. test_statistics looks at them.
-_STATISTICS = {b"stats-minute", b"stats-hour", b"stats-open", b"stats-functions", b"history"}
+_STATISTICS = {b"stats-minute", b"stats-hour", b"stats-open", b"stats-functions"}
 _STAYS = {
     "streams",
     "finished",
