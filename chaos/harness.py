@@ -148,6 +148,7 @@ class Harness:
             await requests.cancel(key)
         deadline = time.monotonic() + self._options.drain_seconds
         while await docket.ledger.unfinished():
+            await requests.resume_all()
             if time.monotonic() > deadline:
                 await self._note_unfinished(docket)
                 break

@@ -23,7 +23,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass
 class Request:
-    """An `add`, a `replace`, a `cancel`, a strike or its end, and the answer, if there was one."""
+    """An `add`, a `replace`, a `cancel`, a strike or a pause or its end, and the answer, if there
+    was one."""
 
     event: Event
     answer: Event | None = None
@@ -227,7 +228,7 @@ def read_model(events: Sequence[Event]) -> Model:
     records: dict[str, Event] = {}
     for event in events:
         match event.kind:
-            case "add" | "replace" | "cancel" | "strike" | "restore":
+            case "add" | "replace" | "cancel" | "strike" | "restore" | "pause" | "resume":
                 requests[event["request"]] = Request(event)
             case "answer":
                 requests[event["request"]].answer = event

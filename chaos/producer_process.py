@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from docket import Docket
-from docket.errors import DocketError, NotDurable, ServerUnreachable
+from docket.errors import DocketError, NotDurable, NotPaused, ServerUnreachable
 from docket.worker.signals import stopped_by_signals
 
 from .histories import History, real_wall
@@ -68,6 +68,20 @@ class Requests:
         sent = self.docket.restore(function, parameter, "==", value)
         return await self._request("restore", sent, function=function.__name__, value=value)
 
+    async def pause(self, function: Function, parameter: str | None = None, value: Any = None) -> bool:
+        sent = self.docket.pause(function, parameter, "==", value)
+        return await self._request("pause", _done(sent), function=function.__name__, value=value)
+
+    async def resume(self, function: Function, parameter: str | None = None, value: Any = None) -> bool:
+        sent = self.docket.resume(function, parameter, "==", value)
+        return await self._request("resume", _done(sent), function=function.__name__, value=value)
+
+    async def resume_all(self) -> None:
+        """Resumes the pauses of producers that were killed."""
+        for pause in await self.docket.pauses():
+            sent = _done(self.docket.resume(pause))
+            await self._request("resume", sent, function=pause.function, value=pause.value)
+
     async def sleep(self, least: float, most: float) -> None:
         await asyncio.sleep(self.random.uniform(least, most))
 
@@ -90,6 +104,12 @@ class Requests:
             return False
         self._history.write("answer", request=number, how=answer or "done")
         return True
+
+
+async def _done(sent: Awaitable[Any]) -> None:
+    """A pause that another producer has resumed is over, too."""
+    with contextlib.suppress(NotPaused):
+        await sent
 
 
 def _request(function: Function, token: str, args: tuple[Any, ...], when: datetime | None, key: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from .endings import (
     nothing_is_recorded_as_done_that_did_not_run,
 )
 from .limits import concurrency_limits_hold, debounces_hold, rate_limits_hold
+from .pauses import paused_work_does_not_start, paused_work_goes_on_in_order
 from .processes import (
     no_process_exits_that_was_not_killed,
     no_worker_is_healthy_and_idle_while_work_waits,
@@ -50,6 +51,8 @@ RULES: tuple[Rule, ...] = (
     cancelled_work_does_not_run,
     replaced_work_does_not_run,
     struck_work_does_not_run,
+    paused_work_does_not_start,
+    paused_work_goes_on_in_order,
     nothing_is_left_after_the_drain,
     the_statistics_equal_the_records,
     the_metrics_balance,

@@ -8,6 +8,7 @@ from .changes import Cancelled, Replaced, Struck
 from .debounces import Debounced
 from .harmful import Harmful
 from .limits import Limited, Rated
+from .pauses import Paused, PausedLimit
 from .plain import Large, Long, Plain, ThreeSeconds, Valued
 from .retries import Retried
 from .schedules import Scheduled
@@ -28,6 +29,8 @@ WORK: tuple[Work, ...] = (
     Chains(),
     CronWork(),
     Debounced(),
+    Paused(),
+    PausedLimit(),
     Harmful(),
 )
 

@@ -103,10 +103,15 @@ def test_a_dry_run_counts_and_changes_nothing(url: str, docket_command: Command)
         assert told.exit_code == 0, told.output
         assert "fail(...) on docket 'docket' matches 5 waiting tasks (2 queued, 3 scheduled); 0 running" in told.stdout
         counted = json.loads(docket_command(command, "fail", "--dry-run", "--json", "--url", url).stdout)
-        assert (counted["exact"], counted["queued"], counted["scheduled"], counted["running"]) == (True, 2, 3, 0)
-        unknown = docket_command(command, "fail", "message", "==", "x", "--dry-run", "--url", url).stdout
-        assert "matches at most 5 waiting tasks" in unknown
-        assert "Only workers read arguments" in unknown
+        assert (counted["unknown"], counted["queued"], counted["scheduled"], counted["running"]) == (0, 2, 3, 0)
+        logged = docket_command(command, "fail", "message", "==", "x", "--dry-run", "--url", url).stdout
+        assert "matches 2 waiting tasks (2 queued, 0 scheduled)" in logged
+        assert "more may match" not in logged
+        anywhere = docket_command(command, "*", "message", "==", "1", "--dry-run", "--json", "--url", url).stdout
+        assert (json.loads(anywhere)["scheduled"], json.loads(anywhere)["unknown"]) == (7, 0)
+        unknown = docket_command(command, "fail", "message", ">", "x", "--dry-run", "--url", url).stdout
+        assert "matches 0 waiting tasks" in unknown
+        assert "5 more may match: only workers read arguments" in unknown
         none = docket_command(command, "nobody", "--dry-run", "--url", url).stdout
         assert "matches 0 waiting tasks" in none
     everything = json.loads(docket_command("pause", "*", "--dry-run", "--json", "--url", url).stdout)

@@ -12,10 +12,15 @@ from docket.cli.connect import opened
 from docket.cli.failures import WrongUsage
 from docket.cli.output import printable, write_json
 from docket.docket import Docket
-from docket.ledger.queries import FunctionCount, count_by_function
+from docket.execution.shown_arguments import shown_value
+from docket.ledger import Ledger
+from docket.ledger.queries import FunctionCount, Query, count_by_function, find_all
+from docket.model.states import ExecutionState
 from docket.strikelist import Operator, StrikeInstruction
 
 ANY = "*"
+# The end of a text that was too long.
+_CUT = "…"
 
 Parameter = Annotated[
     str | None, typer.Argument(metavar="PARAMETER", help="The parameter to compare. Without it, every call matches.")
@@ -56,11 +61,11 @@ def hint(instruction: StrikeInstruction, value: str | None) -> None:
 
 @dataclass(frozen=True)
 class Matches:
-    """The unfinished tasks that a rule is about, by function. A rule that compares an argument
-    matches at most these: only workers read arguments."""
+    """The unfinished tasks that a rule matches, by function. Only workers read arguments: `unknown`
+    tasks of these functions may match, too."""
 
     functions: dict[str, FunctionCount]
-    is_exact: bool
+    unknown: int = 0
 
     @property
     def scheduled(self) -> int:
@@ -77,9 +82,42 @@ class Matches:
 
 async def count_matches(docket: Docket, instruction: StrikeInstruction) -> Matches:
     async with opened(docket):
+        if instruction.parameter is not None:
+            return await _count_by_text(docket.ledger, instruction, instruction.parameter)
         counts = await count_by_function(docket.ledger)
     name = instruction.function
-    return Matches(counts if name is None else {name: counts.get(name, FunctionCount())}, instruction.parameter is None)
+    return Matches(counts if name is None else {name: counts.get(name, FunctionCount())})
+
+
+async def _count_by_text(ledger: Ledger, instruction: StrikeInstruction, parameter: str) -> Matches:
+    """Producers store the texts of `Logged` arguments. Those can be compared with `==`."""
+    wanted = _texts_of(instruction.value) if instruction.operator is Operator.EQUAL else None
+    functions: dict[str, FunctionCount] = {}
+    unknown = 0
+    async for page in find_all(ledger, Query(function=instruction.function)):
+        for row in page:
+            text = (row.shown_arguments or {}).get(parameter)
+            if wanted is None or text is None or text.endswith(_CUT):
+                unknown += row.state is not ExecutionState.RUNNING
+            elif text in wanted:
+                _count(functions.setdefault(row.task.function_name, FunctionCount()), row.state)
+    return Matches(functions, unknown)
+
+
+def _texts_of(value: Any) -> set[str]:
+    """Equal numbers may look different."""
+    texts = {shown_value(value)}
+    if isinstance(value, bool | int | float) and value == value:
+        texts |= {shown_value(float(value))} if abs(value) < 2**53 else set()
+        texts |= {shown_value(int(value))} if not isinstance(value, float) or value.is_integer() else set()
+        texts |= {shown_value(bool(value))} if value in (0, 1) else set()
+    return texts
+
+
+def _count(counts: FunctionCount, state: ExecutionState) -> None:
+    counts.scheduled += state is ExecutionState.SCHEDULED
+    counts.queued += state is ExecutionState.QUEUED
+    counts.running += state is ExecutionState.RUNNING
 
 
 def show_matches(docket: Docket, instruction: StrikeInstruction, found: Matches, *, json: bool) -> None:
@@ -87,18 +125,20 @@ def show_matches(docket: Docket, instruction: StrikeInstruction, found: Matches,
     rule, waiting = instruction.call_repr(), found.scheduled + found.queued
     if json:
         functions = {name: _counted(count) for name, count in found.functions.items()}
-        answer = {"docket": docket.name, "rule": rule, "exact": found.is_exact, "functions": functions}
+        answer = {"docket": docket.name, "rule": rule, "unknown": found.unknown, "functions": functions}
         write_json({**answer, "scheduled": found.scheduled, "queued": found.queued, "running": found.running})
         return
-    tasks = "task" if waiting == 1 else "tasks"
     typer.echo(
         printable(
-            f"{rule} on docket {docket.name!r} matches {'' if found.is_exact else 'at most '}{waiting:,} waiting {tasks} "
+            f"{rule} on docket {docket.name!r} matches {waiting:,} waiting {'task' if waiting == 1 else 'tasks'} "
             f"({found.queued:,} queued, {found.scheduled:,} scheduled); {found.running:,} running would go on"
         )
     )
-    if not found.is_exact:
-        typer.echo("Only workers read arguments, so these are all tasks of the function, whatever their arguments.")
+    if found.unknown:
+        typer.echo(
+            f"{found.unknown:,} more may match: only workers read arguments, and only Logged arguments have a text "
+            "to compare with =="
+        )
     if len(found.functions) > 1:
         for name, count in sorted(found.functions.items()):
             typer.echo(printable(f"  {name}: {count.queued:,} queued, {count.scheduled:,} scheduled"))

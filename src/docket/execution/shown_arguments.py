@@ -100,6 +100,11 @@ def show_arguments(
     return shown
 
 
+def shown_value(value: Any) -> str:
+    """The text of a `Logged` parameter with this value."""
+    return _text(LoggedParameter("", None, False, Logged(), True), value)
+
+
 def _text(parameter: LoggedParameter, value: Any) -> str:
     if parameter.shows_value:
         kind = type(value)  # pyright: ignore[reportUnknownVariableType] - any type

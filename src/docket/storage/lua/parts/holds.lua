@@ -113,6 +113,7 @@ local function release_some(rule, most)
         fields[#fields + 1] = key
         fields[#fields + 1] = pack_task(task)
         size, moved = size + #records[i], moved + 1
+        publish(key, waiting_event(task))
         call('HDEL', HELD_BY, key)
       end
     end
