@@ -42,7 +42,10 @@ async def test_held_tasks_go_on_in_order_whatever_the_order_of_the_runs(docket: 
         await docket.add_many([docket.call(recorder.serve, key=str(n))(n) for n in range(250, 300)])
         await unpaused(docket)
         await eventually(lambda: len(recorder.served) == 300, "all run")
-    assert recorder.served == list(range(300))
+    # A newcomer may start among the last batch of held tasks, and not before.
+    assert recorder.served[:200] == list(range(200))
+    assert [number for number in recorder.served if number < 250] == list(range(250))
+    assert [number for number in recorder.served if number >= 250] == list(range(250, 300))
 
 
 @pytest.mark.parametrize(
