@@ -228,7 +228,7 @@ def read_model(events: Sequence[Event]) -> Model:
     records: dict[str, Event] = {}
     for event in events:
         match event.kind:
-            case "add" | "replace" | "cancel" | "strike" | "restore" | "pause" | "resume":
+            case "add" | "replace" | "cancel" | "strike" | "restore" | "pause" | "resume" | "retry":
                 requests[event["request"]] = Request(event)
             case "answer":
                 requests[event["request"]].answer = event

@@ -40,6 +40,7 @@ class Requests:
         self.random = Random(seed)
         self._history = history
         self._numbers = itertools.count(1)
+        self._was_retried: dict[str, bool] = {}
         for function in FUNCTIONS:
             docket.register(function)
 
@@ -59,6 +60,15 @@ class Requests:
 
     async def cancel(self, key: str) -> bool:
         return await self._request("cancel", self.docket.cancel(key), key=key)
+
+    async def retry(self, key: str) -> bool:
+        """Whether the task of that key had a dead letter, which is a task again."""
+        return await self._request("retry", self._retry(key), key=key) and self._was_retried.pop(key, False)
+
+    async def _retry(self, key: str) -> str:
+        report = await self.docket.dead.retry(key=key)
+        self._was_retried[key] = report.retried > 0
+        return "scheduled" if report.retried else "nothing"
 
     async def strike(self, function: Function, parameter: str, value: Any) -> bool:
         sent = self.docket.strike(function, parameter, "==", value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .base import BrokenBuild
 from .clocks import CronByWorkerClock, DueTimesByWorkerClock
 from .leases import NoFence, NoRenewal, ReclaimWithoutCursor, RenewalWithoutOwnership
+from .letters import FailuresNotKept
 from .pauses import ClaimedWhilePaused, HeldInAnyOrder
 from .settling import AcknowledgeFirst, RefusedAfterAdoption, SettleOnce
 from .statistics import RetriesAsFailures
@@ -22,6 +23,7 @@ BUILDS: dict[str, BrokenBuild] = {
         RefusedAfterAdoption(),
         CronByWorkerClock(),
         RetriesAsFailures(),
+        FailuresNotKept(),
         HeldInAnyOrder(),
         ClaimedWhilePaused(),
     )

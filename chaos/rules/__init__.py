@@ -13,6 +13,7 @@ from .endings import (
     nothing_acknowledged_is_lost,
     nothing_is_recorded_as_done_that_did_not_run,
 )
+from .letters import every_final_failure_has_one_letter, every_retried_letter_runs
 from .limits import concurrency_limits_hold, debounces_hold, rate_limits_hold
 from .pauses import paused_work_does_not_start, paused_work_goes_on_in_order
 from .processes import (
@@ -40,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     no_stale_write_is_accepted,
     nothing_is_recorded_as_done_that_did_not_run,
     an_innocent_task_is_never_buried,
+    every_final_failure_has_one_letter,
+    every_retried_letter_runs,
     concurrency_limits_hold,
     rate_limits_hold,
     debounces_hold,

@@ -20,6 +20,7 @@ def states_are_monotone(model: Model) -> Iterable[Violation]:
     """A task runs after it was queued, ends once, and nothing follows its end."""
     seen: dict[str, Event] = {}
     once = {key for key, requests in model.scheduling.items() if len(requests) == 1 and key not in ENDLESS}
+    once -= {request.event["key"] for request in model.requests if request.kind == "retry"}
     # The watcher is one of the clients that lose their connections.
     gaps = sorted(at for fault in model.faults if fault.kind in DISCONNECTS for at in (fault.begin, fault.end))
     for event in model.events:

@@ -7,6 +7,7 @@ from .chains import Chains, CronWork
 from .changes import Cancelled, Replaced, Struck
 from .debounces import Debounced
 from .harmful import Harmful
+from .letters import Letters
 from .limits import Limited, Rated
 from .pauses import Paused, PausedLimit
 from .plain import Large, Long, Plain, ThreeSeconds, Valued
@@ -23,6 +24,7 @@ WORK: tuple[Work, ...] = (
     Limited(),
     Rated(),
     Retried(),
+    Letters(),
     Cancelled(),
     Replaced(),
     Struck(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.rules import endings, states, withdrawals
+from chaos.rules import endings, letters, states, withdrawals
 
 from .story import WALL, Story, assert_bad, assert_good
 
@@ -168,3 +168,28 @@ def test_a_struck_task_that_runs_is_found_on_a_worker_that_could_know() -> None:
 def test_the_clock_of_the_stories_is_the_clock_of_the_records() -> None:
     [run] = Story().run(2, 3, "a", claimed=1.5).model().runs
     assert (run.claimed_wall, run.claimed_at) == (WALL + 1.5, 1.5)
+
+
+def failed_for_good() -> Story:
+    return Story().add(1, "a", "mended").run(2, 3, "a", "mended", how="failed", generation=1)
+
+
+def test_a_task_that_failed_for_good_has_one_letter() -> None:
+    story = failed_for_good().record("a", "failed", "mended").note(91, "main", "letter", key="a", epoch=1)
+    assert_good(letters.every_final_failure_has_one_letter, story)
+    assert_bad(
+        letters.every_final_failure_has_one_letter,
+        story.note(91, "main", "letter", key="a", epoch=1),
+        "a has 2 letters of run 1",
+    )
+
+
+def test_a_failure_without_a_letter_is_found() -> None:
+    story = failed_for_good().record("a", "failed", "mended").note(91, "main", "letter", key="a", epoch=7)
+    assert_bad(letters.every_final_failure_has_one_letter, story, "a failed (None) and has no letter of run 1")
+
+
+def test_a_letter_that_was_retried_runs() -> None:
+    story = failed_for_good().request(4, "retry", key="a")
+    assert_bad(letters.every_retried_letter_runs, story, "a was retried and did not run")
+    assert_good(letters.every_retried_letter_runs, story.run(5, 6, "a", "mended", epoch=2, generation=2, step=2))

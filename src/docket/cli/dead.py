@@ -168,7 +168,8 @@ def edit(
     tasks: Tasks = None,
     json: Json = False,
 ) -> None:
-    """Change arguments of a dead letter: docket dead edit order-7 customer=8 --tasks shop.tasks:tasks
+    """Change arguments of a dead letter: docket dead
+    edit order-7 customer=8 --tasks shop.tasks:tasks
 
     The command decodes the arguments, so it needs the code of the function (--app or --tasks).
     """
