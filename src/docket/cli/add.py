@@ -14,7 +14,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.failures import FAILED, WrongUsage
 from docket.cli.json_arguments import Arguments, read_arguments
-from docket.cli.options import Json, NewKey
+from docket.cli.options import Json, NewKey, tasks_option
 from docket.cli.output import printable
 from docket.cli.task_modules import check_tasks, load
 from docket.docket import Docket
@@ -35,12 +35,7 @@ Texts = Annotated[
 ]
 Tasks = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tasks",
-        envvar="DOCKET_TASKS",
-        metavar="MODULE:NAME",
-        help="Where the function of a NAME is: an iterable of functions in a module. May be repeated.",
-    ),
+    tasks_option("Where the function of a NAME is: an iterable of functions in a module. May be repeated."),
 ]
 In = Annotated[
     timedelta | None,

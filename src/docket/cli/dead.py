@@ -16,7 +16,7 @@ from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed, WrongUsage
 from docket.cli.letter_filters import letter_id, with_filters
 from docket.cli.numbers import positive
-from docket.cli.options import Json
+from docket.cli.options import Json, tasks_option
 from docket.cli.output import ago, printable, write_json, write_table
 from docket.cli.task_modules import check_tasks
 from docket.dead import Kind, Letter, Overview, Report
@@ -58,15 +58,7 @@ Over = Annotated[
     typer.Option("--over", parser=duration, metavar="DURATION", help="Spread the tasks evenly over this time."),
 ]
 Arguments = Annotated[list[str], typer.Argument(metavar="NAME=JSON…", help="Parameters and their new values, as JSON.")]
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tasks",
-        envvar="DOCKET_TASKS",
-        metavar="MODULE:NAME",
-        help="The functions, unless --app has them. May be repeated.",
-    ),
-]
+Tasks = Annotated[list[str] | None, tasks_option("The functions, unless --app has them. May be repeated.")]
 
 
 @app.command("ls")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,3 +13,8 @@ NewKey = Annotated[
         "--key", envvar="DOCKET_TASK_KEY", metavar="KEY", help="The key of the task. By default a new unique key."
     ),
 ]
+
+
+def tasks_option(help: str) -> Any:
+    """The option `--tasks`."""
+    return typer.Option("--tasks", envvar="DOCKET_TASKS", metavar="MODULE:NAME", help=help)

@@ -12,7 +12,7 @@ from docket.cli.added import show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
-from docket.cli.options import Json, NewKey
+from docket.cli.options import Json, NewKey, tasks_option
 from docket.cli.output import write_json, write_table
 from docket.cli.task_functions import describe_task
 from docket.cli.task_modules import check_tasks
@@ -25,15 +25,7 @@ app: typer.Typer = typer.Typer(
     help="List the tasks that a worker would know, or schedule a built-in task.",
 )
 
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tasks",
-        envvar="DOCKET_TASKS",
-        metavar="MODULE:NAME",
-        help="The tasks: an iterable of functions in a module. May be repeated.",
-    ),
-]
+Tasks = Annotated[list[str] | None, tasks_option("The tasks: an iterable of functions in a module. May be repeated.")]
 Message = Annotated[str, typer.Argument(help="The message.")]
 Delay = Annotated[
     timedelta,
