@@ -166,6 +166,7 @@ async def test_letters_are_found_by_filters(registered: Docket, worker: Worker) 
         ({}, EmptyFilter, "everything=True"),
         ({"key": "a", "everything": True}, ValueError, "takes no filter"),
         ({"key": "a", "most": 0}, ValueError, "at least 1"),
+        ({"id": 1, "error": "LookupError"}, ValueError, "names one letter, so error cannot"),
     ],
 )
 async def test_a_filter_that_makes_no_sense_is_one_clear_error(

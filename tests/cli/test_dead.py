@@ -150,3 +150,24 @@ def test_options_that_cannot_be_read_are_one_clear_line(
     assert refused.exit_code == 2
     assert words in refused.output
     assert refused.output.count("\n") == 1
+
+
+def test_a_filtered_list_says_how_many_letters_match(dead: Callable[..., Any]) -> None:
+    assert "1 of them match" in dead("ls", "--key-prefix", "k1").stdout
+    listed = json.loads(dead("ls", "--key-prefix", "k1", "--json").stdout)
+    assert (listed["count"], listed["matched"], len(listed["letters"])) == (3, 1, 1)
+
+
+def test_discard_asks_at_a_terminal_and_nowhere_else(
+    dead: Callable[..., Any], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docket.cli.dead.is_at_terminal", lambda: True)
+    refused = dead("discard", "--everything")
+    assert refused.exit_code == 1
+    assert "Delete 3 dead letters of docket 'dead'?" in refused.output
+    assert count(url) == 3
+    assert dead("discard", "k0", "--yes").exit_code == 0
+    assert count(url) == 2
+    monkeypatch.setattr("docket.cli.dead.is_at_terminal", lambda: False)
+    assert dead("discard", "--everything").exit_code == 0
+    assert count(url) == 0

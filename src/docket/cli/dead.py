@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from docket.cli.asking import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
@@ -75,11 +76,14 @@ def ls(
 
     A kind is a function, a class of error, and the place where it was raised.
     """
-    overview, letters = run(_list(docket, filter, 0 if kinds else limit))
+    overview, matched, letters = run(_list(docket, filter, 0 if kinds else limit))
     if json:
-        write_json({**_overview_json(docket, overview), "letters": [letter.as_json() for letter in letters]})
+        listed = {"matched": matched, "letters": [letter.as_json() for letter in letters]}
+        write_json({**_overview_json(docket, overview), **listed})
         return
     _show_overview(docket, overview)
+    if filter:
+        typer.echo(f"{matched:,} of them match. The kinds are those of all letters.")
     if overview.kinds:
         write_table("", ("Number", "Kind", "Function", "Error", "Place", "Last"), _kind_rows(overview.kinds))
     for buried in overview.buried:
@@ -144,10 +148,15 @@ def discard(
     mark: Mark = None,
     everything: Everything = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Delete dead letters."""
+    """Delete dead letters. At a terminal the command asks first; in a script it does not."""
     options: dict[str, Any] = {"most": most, "everything": everything}
+    if is_at_terminal() and not (yes or json or dry_run):
+        count = run(_count(docket, _filters(filter, which)))
+        if count:
+            ask(printable(f"Delete {count:,} dead {'letter' if count == 1 else 'letters'} of docket {docket.name!r}?"))
     _change(docket, "discarded", filter, which, dry_run, json, mark, lambda f: docket.dead.discard(**options, **f))
 
 
@@ -179,11 +188,12 @@ def edit(
 # Asking the docket
 
 
-async def _list(docket: Docket, filter: dict[str, Any], limit: int) -> tuple[Overview, list[Letter]]:
+async def _list(docket: Docket, filter: dict[str, Any], limit: int) -> tuple[Overview, int, list[Letter]]:
     async with opened(docket):
         overview = await docket.dead.overview()
+        matched = await docket.dead.count(**filter)
         letters = [letter async for letter in docket.dead.find(limit=limit, **filter)] if limit else []
-        return overview, letters
+        return overview, matched, letters
 
 
 async def _get(docket: Docket, which: str) -> Letter:
@@ -214,11 +224,7 @@ def _change(
     mark: int | None,
     act: Callable[[dict[str, Any]], Coroutine[Any, Any, Report]],
 ) -> None:
-    filters: list[dict[str, Any]] = [filter]
-    if which:
-        if filter:
-            raise WrongUsage("name letters, or select them with options, but not both")
-        filters = [{"key": text} if (id := letter_id(text)) is None else {"id": id} for text in which]
+    filters = _filters(filter, which)
     if dry_run:
         count = run(_count(docket, filters))
         write_json({"docket": docket.name, "matched": count}) if as_json else typer.echo(
@@ -230,6 +236,14 @@ def _change(
         write_json({"docket": docket.name, **report.as_json()})
     else:
         _show_report(what, report)
+
+
+def _filters(filter: dict[str, Any], which: list[str] | None) -> list[dict[str, Any]]:
+    if not which:
+        return [filter]
+    if filter:
+        raise WrongUsage("name letters, or select them with options, but not both")
+    return [{"key": text} if (id := letter_id(text)) is None else {"id": id} for text in which]
 
 
 async def _count(docket: Docket, filters: list[dict[str, Any]]) -> int:

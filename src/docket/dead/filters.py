@@ -104,6 +104,8 @@ def select(given: dict[str, Any], *, encrypts: bool = False) -> Selection:
         if types is not None and (not isinstance(value, types) or isinstance(value, bool)):
             expected = " or ".join(type.__name__ for type in types)
             raise TypeError(f"{name}={value!r}: this filter takes a {expected}")
+    if "id" in given and (others := sorted(given.keys() - {"id", "key"})):
+        raise ValueError(f"id={given['id']!r} names one letter, so {', '.join(others)} cannot go with it")
     if encrypts and ("text" in given or "argument" in given):
         raise ValueError("this docket encrypts (encrypt=True): its dead letters cannot be searched by text or argument")
     kind = given.get("kind")
