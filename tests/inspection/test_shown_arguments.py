@@ -26,6 +26,9 @@ from tests.waiting import eventually, within
 KEYS = Keyring({"a": b"k" * 32})
 
 
+TRACE_HEADERS = {"traceparent", "tracestate", "baggage"}
+
+
 async def charge(
     customer: Annotated[int, Logged], secret: str, names: Annotated[Any, Logged(length_only=True)] = ()
 ) -> None: ...
@@ -89,7 +92,12 @@ async def test_a_task_without_logged_parameters_stores_nothing_more(docket: Dock
     await docket.add(plain, when=later(), key="k")(1)
 
     record = await docket.server.client.hget(docket.keys.tasks, "k")
-    assert record[record.index(b"plain") + len("plain") :].startswith(b"\0\0\1\1\0")
+    found = await docket.get_execution("k")
+    assert found is not None
+    # The call may have the trace of this test, and has nothing else.
+    assert found.trace_context.keys() <= TRACE_HEADERS
+    call = docket.payloads.seal_call("k", "plain", plain, (1,), {}, found.trace_context or None)
+    assert record.endswith(b"plain" + call)
     assert (await the_row(docket)).shown_arguments is None
 
 
@@ -119,7 +127,8 @@ async def test_the_worker_gets_the_trace_without_the_texts(docket: Docket) -> No
     execution = await docket.add(look, key="k")(7)
     found = await docket.get_execution("k")
     assert found is not None
-    assert (found.args, found.trace_context) == ((7,), {})
+    assert found.args == (7,)
+    assert found.trace_context.keys() <= TRACE_HEADERS
     async with worker_at_work(docket):
         await within(execution.get_result())
     assert seen == [7]

@@ -149,6 +149,7 @@ async def test_a_cancelled_task_is_no_error(spans: InMemorySpanExporter) -> None
     assert span.status.status_code is StatusCode.UNSET
 
 
+@pytest.mark.usefixtures("spans")
 async def test_the_largest_baggage_that_w3c_permits_is_stored(docket: Docket) -> None:
     async def work() -> None: ...
 
@@ -163,6 +164,7 @@ async def test_the_largest_baggage_that_w3c_permits_is_stored(docket: Docket) ->
     assert len(execution.trace_context["baggage"]) > 8_180
 
 
+@pytest.mark.usefixtures("spans")
 async def test_a_trace_context_that_is_too_long_is_refused_and_nothing_is_stored(
     docket: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

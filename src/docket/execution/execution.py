@@ -42,6 +42,8 @@ class Execution(TaskWithRecord, Generic[Result_co]):
 
     # Defaults on the class: most executions never change these, so they do not pay for them.
     taken: Sequence[Taken] = ()
+    state: ExecutionState = ExecutionState.SCHEDULED
+    record: TaskRecord | None = None
     worker: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None

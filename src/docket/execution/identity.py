@@ -57,8 +57,8 @@ class TaskIdentity:
 class TaskWithRecord(TaskIdentity):
     """A task, its state, and its record as far as it was read."""
 
-    state: ExecutionState = ExecutionState.SCHEDULED
-    record: TaskRecord | None = None
+    state: ExecutionState
+    record: TaskRecord | None
     _message_id: str | None
 
     @property

@@ -15,25 +15,21 @@ from docket.instrumentation import (
     TASKS_SUCCEEDED,
 )
 from docket.ledger import Settlement
-from docket.model.ending_kinds import KINDS_BY_NUMBER
+from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 
 Counters = tuple[Any, ...]
 
-# The numbers of ending kinds (model/ending_kinds.py).
-(
-    SUCCEEDED_KIND,
-    FAILED_KIND,
-    TIMED_OUT_KIND,
-    RETRIED_KIND,
-    CANCELLED_KIND,
-    STRUCK_KIND,
-    DROPPED_KIND,
-    _,
-    UNREADABLE_KIND,
-    UNKNOWN_FUNCTION_KIND,
-    INTERRUPTED_KIND,
-    _,
-) = KINDS_BY_NUMBER
+# The numbers of ending kinds.
+SUCCEEDED_KIND: int = KIND_NUMBERS[EndingKind.SUCCEEDED]
+FAILED_KIND: int = KIND_NUMBERS[EndingKind.FAILED]
+TIMED_OUT_KIND: int = KIND_NUMBERS[EndingKind.TIMED_OUT]
+RETRIED_KIND: int = KIND_NUMBERS[EndingKind.RETRIED]
+CANCELLED_KIND: int = KIND_NUMBERS[EndingKind.CANCELLED]
+STRUCK_KIND: int = KIND_NUMBERS[EndingKind.STRUCK]
+DROPPED_KIND: int = KIND_NUMBERS[EndingKind.DROPPED]
+UNREADABLE_KIND: int = KIND_NUMBERS[EndingKind.UNREADABLE]
+UNKNOWN_FUNCTION_KIND: int = KIND_NUMBERS[EndingKind.UNKNOWN_FUNCTION]
+INTERRUPTED_KIND: int = KIND_NUMBERS[EndingKind.INTERRUPTED]
 
 SUCCEEDED: Counters = (TASKS_SUCCEEDED,)
 CANCELLED: Counters = (TASKS_CANCELLED,)
