@@ -7,9 +7,8 @@ import importlib
 import logging
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 from docket.cli.log_writer import LogWriter, WriterStream
@@ -135,16 +134,17 @@ class PlainLines(SafeLines):
 
 
 class LogClock:
-    """The local time of a line. The lines of one second share its text."""
+    """The time of a line. The lines of one second share its text."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, split: Callable[[float], time.struct_time] = time.localtime) -> None:
         self._pattern = pattern
+        self._split = split
         self._second, self._text = -1, ""
 
     def text(self, created: float) -> str:
         second = int(created)
         if second != self._second:
-            self._text = time.strftime(self._pattern, time.localtime(second))
+            self._text = time.strftime(self._pattern, self._split(second))
             self._second = second
         return self._text
 
@@ -165,13 +165,7 @@ class JsonLines(logging.Formatter):
         super().__init__()
         self._every_line = {} if worker is None else {"docket.worker": worker}
         self._local = LogClock("%Y-%m-%d %H:%M:%S")
-        self._second, self._utc_text = -1, ""
-
-    def _utc(self, created: float) -> str:
-        second = int(created)
-        if second != self._second:
-            self._second, self._utc_text = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return self._utc_text
+        self._utc = LogClock("%Y-%m-%dT%H:%M:%S", time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
         trace = self.formatException(record.exc_info) if record.exc_info else None
@@ -182,7 +176,7 @@ class JsonLines(logging.Formatter):
             "levelname": record.levelname,
             "message": record.getMessage(),
             "exc_info": trace,
-            "timestamp": f"{self._utc(record.created)}.{milliseconds}+00:00",
+            "timestamp": f"{self._utc.text(record.created)}.{milliseconds}+00:00",
             "level": record.levelname,
             "logger": record.name,
             **self._every_line,

@@ -37,9 +37,6 @@ class LogTemplate:
         self._process = self._thread = 0
         self._loaded_at_ms = 0.0
 
-    def is_enabled(self) -> bool:
-        return self._logger.isEnabledFor(self._level)
-
     def log(self, message: str, args: tuple[Any, ...], extra: dict[str, Any]) -> None:
         """Logs a line. `extra` may not have the name of a field of records."""
         if logging.getLogRecordFactory() is not logging.LogRecord:

@@ -1,10 +1,10 @@
 -- Settles a batch of runs. The epoch and the worker id fence each of them.
 -- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, ms for which
---   the offer is valid, list of items, worker that claimed these runs, or false for
---   any, the secret of the offer, list with the cell of each item (0: not counted),
---   list with the run time of each item in seconds}. An item is {key, epoch, kind,
---   …}; parts/settlements.lua names all fields. Kinds: 0 finish: state, ttl ms,
---   tail, event, purpose (1 dead letter, 2 ends an automatic chain on
+--   the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
+--   of the offer, list with the cell of each item (0: not counted), list with the run time of each
+--   item in seconds}. An item is {key, epoch, kind, …}; parts/settlements.lua names all fields.
+--   Kinds:
+--   0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on
 --     purpose, 3 both, else 0), whether it has progress, whether its result is a stored payload; a
 --     dead letter also has how to keep it (parts/letters.lua)
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,

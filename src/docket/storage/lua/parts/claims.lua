@@ -110,6 +110,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         bytes = pack_task(task)
         call('HSET', TASKS, key, bytes)
       end
+      local rule = rules and task and holding_rule(task.name, stream == FRONT, rules)
       if not task or not is_at(task, stream, id) then
         if not key or key == '' then keep_foreign(stream, id) end
         table.insert(stale[stream], id)
@@ -123,11 +124,11 @@ local function claim_entries(worker, worker_json, entries, suspects)
         else
           call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
         end
-      elseif rules and holding_rule(task.name, stream == FRONT, rules) then
+      elseif rule then
         table.insert(stale[stream], id)
         if losses_of(task) >= SUSPECT_AFTER then clear_reservation(key) end
         leave_waiters(key)
-        to_held(key, task, holding_rule(task.name, stream == FRONT, rules), stream == FRONT)
+        to_held(key, task, rule, stream == FRONT)
         call('HSET', TASKS, key, pack_task(task))
       elseif has_single_suspect then
         table.insert(stale[stream], id)
