@@ -244,6 +244,7 @@ _MODULES = frozenset(
         "sync",
         "tasks",
         "testing",
+        "web",
         "worker",
     )
 )

@@ -23,6 +23,7 @@ MODULES = (
     "docket.sync",
     "docket.testing",
     "docket.testing.servers",
+    "docket.web",
     "docket.worker",
 )
 # Exported by docket.dependencies for other packages of docket, not for users.

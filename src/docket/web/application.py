@@ -1,0 +1,113 @@
+"""The ASGI application of the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from docket.docket import Docket
+from docket.errors import DocketError
+
+from .dashboard import Dashboard, in_time
+from .entrance import Entrance
+from .guards import Guard
+from .headers import SecurityHeaders
+from .page import Page
+from .pages import ROOT_ROUTES
+from .visit import Visit
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "missing"
+
+
+_MISSING = _Missing()
+
+
+def app(
+    *dockets: Docket,
+    guard: Guard | _Missing | None = _MISSING,
+    read_only: bool = False,
+    hosts: Collection[str] | None = None,
+) -> Starlette:
+    """The dashboard and the REST API of one or several dockets, as an ASGI application.
+
+    Mount it below any path: `application.mount("/docket", docket.web.app(my_docket, guard=guard))`.
+    The application opens dockets that are not open if it receives the events of its life, which a
+    mounted application does not: there your own application opens them.
+
+    `guard` is called with each request, and answers a `Visitor`, a `Role`, or None to keep the
+    sender out; a `Response`, such as a redirect to your page to sign in, is sent as it is. It may
+    be async. `guard=None` lets everybody do everything: only for a dashboard that nobody else can
+    reach. `read_only` makes every visitor a viewer. `hosts` are the names under which the dashboard
+    may be called; without a guard, name them, so that no other page can pretend to be this one.
+
+    Raises ValueError without `guard`, and without a docket.
+    """
+    if isinstance(guard, _Missing):
+        raise ValueError(
+            "docket.web.app() needs guard=…, which says who may do what; "
+            "guard=None, written out, lets everybody do everything"
+        )
+    if guard is not None and not callable(guard):
+        raise TypeError(f"guard={guard!r}: a guard is a function that takes a request")
+    if not dockets:
+        raise ValueError("docket.web.app() needs at least one docket")
+    for docket in dockets:
+        if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"docket.web.app({docket!r}): this is not a docket.Docket")
+    dashboard = Dashboard(dockets, read_only=read_only)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncGenerator[None]:
+        async with dashboard.opened():
+            yield
+
+    entrance = Middleware(Entrance, guard=guard, read_only=read_only, hosts=hosts, refuse=dashboard.failed)
+    handled = (HTTPException, DocketError, TimeoutError, Exception)
+    return Starlette(
+        routes=_routes(dashboard),
+        middleware=[Middleware(SecurityHeaders), entrance],
+        exception_handlers=dict.fromkeys(handled, dashboard.on_error),
+        lifespan=lifespan,
+    )
+
+
+def _routes(dashboard: Dashboard) -> list[BaseRoute]:
+    async def start(request: Request) -> Response:
+        """The only docket, or the list of all of them."""
+        visit = Visit(dashboard, request)
+        if len(dashboard.dockets) == 1:
+            return visit.redirect(visit.site(*dashboard.dockets, dashboard.pages[0].path))
+        return visit.render("dockets.html", dockets=dashboard.dockets)
+
+    async def docket_start(request: Request) -> Response:
+        visit = dashboard.visit(request)
+        return visit.redirect(visit.url(dashboard.pages[0].path))
+
+    return [
+        Route("/", start),
+        Route("/assets/{digest}/{name:path}", dashboard.assets.answer),
+        *ROOT_ROUTES,
+        *(_page_route(dashboard, page) for page in dashboard.pages),
+        Route("/{docket}", docket_start),
+        Route("/{docket}/", docket_start),
+    ]
+
+
+def _page_route(dashboard: Dashboard, page: Page) -> Route:
+    async def answer(request: Request) -> Response:
+        visit = dashboard.visit(request)
+        request.scope["docket.page"] = page.path
+        return await page.answer(visit)
+
+    return Route(f"/{{docket}}/{page.path}", in_time(answer), methods=["GET"])

@@ -1,0 +1,111 @@
+"""One dashboard: its dockets, its settings, and what its pages share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from jinja2 import Environment
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from docket.docket import Docket
+from docket.settings import is_open
+
+from .asset_files import AssetFiles
+from .entrance import path_of
+from .failures import HEAL_SECONDS, Failure, explain
+from .headers import secure
+from .page import Page
+from .pages import PAGES, extend
+from .segments import by_segment
+from .templating import environment
+from .visit import Visit
+
+logger: logging.Logger = logging.getLogger("docket.web")
+
+PROBLEM = "application/problem+json"
+# A page whose reads take longer says that the server is slow.
+READ_SECONDS = 10.0
+
+
+class Dashboard:
+    """The dockets by their segments in URLs, the templates, the assets and the pages."""
+
+    def __init__(self, dockets: Sequence[Docket], *, read_only: bool) -> None:
+        self.dockets: dict[str, Docket] = by_segment(dockets)
+        self.pages: tuple[Page, ...] = PAGES
+        self.navigation: tuple[Page, ...] = tuple(page for page in PAGES if page.title is not None)
+        self.read_only = read_only
+        self.assets: AssetFiles = AssetFiles()
+        self.templates: Environment = environment()
+        extend(self.templates)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Opens the dockets that are not open. A server that is away does not keep it from
+        starting."""
+        async with AsyncExitStack() as stack:
+            for docket in self.dockets.values():
+                if not is_open(docket):
+                    await stack.enter_async_context(docket)
+            yield
+
+    def find(self, segment: str) -> Docket:
+        docket = self.dockets.get(segment)
+        if docket is None:
+            raise HTTPException(404, f"There is no docket {segment!r} here.")
+        return docket
+
+    def visit(self, request: Request) -> Visit:
+        """The visit of a page about a docket. Raises HTTPException (404) for an unknown docket."""
+        segment = request.path_params["docket"]
+        self.find(segment)
+        return Visit(self, request, segment)
+
+    def failed(self, request: Request, failure: Failure) -> Response:
+        """The answer about a failure: a page, or problem+json below /api."""
+        if _is_for_programs(request):
+            content: dict[str, Any] = {
+                "type": f"urn:docket:problem:{failure.name}",
+                "title": failure.title,
+                "status": failure.status,
+                "detail": failure.detail,
+            }
+            response: Response = JSONResponse(content, failure.status, media_type=PROBLEM)
+        else:
+            segment = request.scope.get("path_params", {}).get("docket")
+            visit = Visit(self, request, segment if segment in self.dockets else None)
+            response = visit.render("error.html", failure.status, failure=failure, seconds=HEAL_SECONDS)
+        if failure.heals:
+            response.headers["retry-after"] = str(HEAL_SECONDS)
+        response.headers.update(failure.headers or {})
+        secure(response.headers)
+        return response
+
+    async def on_error(self, request: Request, error: Exception) -> Response:
+        return self.failed(request, explain(error))
+
+
+def in_time(read: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """A handler that gives up when the server is too slow. Changes are not cut short."""
+
+    async def answer(request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return await read(request)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await read(request)
+        except TimeoutError as error:
+            raise TimeoutError(f"it has not answered within {READ_SECONDS:.0f} seconds") from error
+
+    return answer
+
+
+def _is_for_programs(request: Request) -> bool:
+    path = path_of(request)
+    return path == "/api" or path.startswith("/api/")
