@@ -8,6 +8,7 @@ WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS := .docs
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
 # The number of times that `make test-stress` runs all tests, and the fault tests.
 STRESS_ALL ?= 2
@@ -17,7 +18,7 @@ SECONDS ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint faults chaos chaos-broken bench bench-quick probe docs clean
+.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint faults chaos chaos-broken bench bench-quick probe docs docs-serve clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -73,11 +74,16 @@ bench-quick: $(READY) ## run the benchmark in its short form
 probe: $(READY) ## make the same calls on pydocket and on docket, and list the differences
 	$(BIN)/python -m compat.probe
 
-docs: $(READY) ## check the relative links in the documentation
-	$(BIN)/python docs/check_links.py
+docs: $(DOCS)/.ready ## build the documentation into build/docs; a warning or a broken link is an error
+	@$(DOCS)/bin/python docs/check_links.py
+	@if ! said=$$(NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict 2>&1); then echo "$$said" >&2; exit 1; fi
+	@echo "build/docs/index.html"
+
+docs-serve: $(DOCS)/.ready ## show the documentation on http://127.0.0.1:8000, and every change of it
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs serve --watch src/docket --watch examples
 
 clean: ## remove everything that the other targets created
-	rm -rf $(VENV) .redis-py .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(DOCS) .redis-py .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on PATH may be a shim that cannot run, and a Python may lack venv: try each before choosing.
@@ -98,4 +104,20 @@ $(READY): pyproject.toml
 	echo "Installing docket and its development tools into $(VENV) ..."; \
 	if [ -n "$$uv" ]; then uv pip install --quiet --python $(BIN)/python -e '.[dev]'; \
 	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; fi; \
+	touch $@
+
+# The site needs a few packages and nothing of the project: the reference is read from the sources.
+$(DOCS)/.ready: docs/requirements.txt
+	@set -eu; \
+	if ! $(DOCS)/bin/python -c 'import pip' >/dev/null 2>&1; then \
+		python=; \
+		for name in $(PYTHONS); do \
+			if $$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+			then python=$$name; break; fi; \
+		done; \
+		if [ -z "$$python" ]; then echo "No working Python >= 3.11 with venv among: $(PYTHONS)" >&2; exit 1; fi; \
+		rm -rf $(DOCS); $$python -m venv $(DOCS); \
+	fi; \
+	echo "Installing the tools of the documentation into $(DOCS) ..."; \
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt; \
 	touch $@

@@ -18,6 +18,7 @@ from docket.execution.shown_arguments import note_function
 from docket.model.bounds import check_name
 
 TaskCollection = Iterable[TaskFunction]
+"""Functions that are registered together: what `--tasks module:name` names."""
 # Users may register a function under the name of a built-in task.
 _BUILT_IN = "docket.tasks"
 

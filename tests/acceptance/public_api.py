@@ -38,6 +38,13 @@ def describe() -> str:
     return "".join(f"{line}\n" for module in MODULES for line in _module(module, listed))
 
 
+def public_names() -> list[str]:
+    """The paths of all public names, a name once for each module that exports it."""
+    return [
+        f"{path}.{name}" for path in MODULES for name in sorted(set(_names(importlib.import_module(path))) - INTERNAL)
+    ]
+
+
 def _module(path: str, listed: dict[int, str]) -> Iterator[str]:
     """`listed`: where a class or function was described already, under another name."""
     module = importlib.import_module(path)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 LetterReason = Literal["failed", "buried", "undecodable", "refused", "not run", "unknown"]
+"""Why a task became a dead letter."""
 _REASONS: dict[int, LetterReason] = {
     Reason.FAILED: "failed",
     Reason.BURIED: "buried",

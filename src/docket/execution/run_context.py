@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from .execution import Execution
 
 current_docket: ContextVar[DocketView] = ContextVar("current_docket")
+"""The docket of the run in this context."""
 current_worker: ContextVar[WorkerView] = ContextVar("current_worker")
+"""The worker of the run in this context."""
 current_execution: ContextVar[Execution] = ContextVar("current_execution")
+"""The execution of the run in this context."""
 
 
 def note_wait(docket: DocketView, key: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 # An async function, or a plain function. `Plan.body` has the form that can be awaited.
 TaskFunction = Callable[..., Any]
+"""A function that can be a task: async or plain."""
 
 
 @dataclass(frozen=True, init=False)

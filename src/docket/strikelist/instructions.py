@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, cast
 from docket.model.texts import escaped
 
 LiteralOperator = Literal["==", "!=", ">", ">=", "<", "<=", "between"]
+"""How a strike or a pause compares an argument."""
 
 # What a rule does, in messages and labels.
 Direction = Literal["strike", "restore", "pause"]
