@@ -25,6 +25,7 @@ from .edits import edit
 from .filters import LetterFilter, Selection, check_not_empty, select
 from .letter import Letter, read_letter_row
 from .overview import Kind, Overview, as_kind, as_overview
+from .pages import MOST_LETTERS, LetterPage, as_page, find_rows, read_cursor
 from .reports import Report
 
 if TYPE_CHECKING:
@@ -80,6 +81,23 @@ class DeadLetters:
             found += 1
             if found == limit:
                 return
+
+    async def page(
+        self, *, cursor: str | None = None, size: int = _FIRST_PAGE, **filter: Unpack[LetterFilter]
+    ) -> LetterPage:
+        """Some of the letters that match, the newest first, and the cursor of the next page. It
+        answers in bounded time, however many letters there are. Raises ValueError for a cursor that
+        is not one."""
+        if not 1 <= size <= MOST_LETTERS:
+            raise ValueError(f"size={size}: it must be from 1 to {MOST_LETTERS}")
+        selection, after = self._select(filter), read_cursor(cursor)
+        counts = await self._counts()
+        if selection.id is not None:
+            rows, following = [row async for row in self._rows(selection)], None
+        else:
+            query = selection.with_kinds(counts.kinds, None)
+            rows, following = await find_rows(self._docket.ledger, query, after, size)
+        return as_page(rows, following, counts.letters, lambda row: read_letter_row(self._docket, row))
 
     async def get(self, which: str | int) -> Letter | None:
         """The letter of an id, or the newest letter of a key, or None. Its arguments are fetched,

@@ -3,6 +3,7 @@ decoded."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,12 @@ class TaskDetails:
 async def read_details(docket: Docket, key: str) -> TaskDetails | None:
     """All about the task of that key, or None if there is none. Raises Undecodable if its finished
     record cannot be read."""
+    found = await details_of(docket, key)
+    return found[0] if found is not None else None
+
+
+async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus] | None:
+    """The same, and the records from which it follows."""
     reason, facts = await read_reason(docket, key)
     status = await docket.ledger.get(key)
     task = status.task or (status.finished.task if status.finished else None)
@@ -104,8 +111,8 @@ async def read_details(docket: Docket, key: str) -> TaskDetails | None:
         "why": reason,
     }
     if status.finished is not None:
-        return TaskDetails(**common, **await _ending(docket, key, status.finished))
-    return TaskDetails(**common, **_run(status, task))
+        return TaskDetails(**common, **await _ending(docket, key, status.finished)), status
+    return TaskDetails(**common, **_run(status, task)), status
 
 
 def _run(status: TaskStatus, task: TaskRecord) -> dict[str, Any]:
@@ -147,7 +154,11 @@ async def _traceback(docket: Docket, key: str, record: FinishedRecord, ending: E
 
 def _progress(status: TaskStatus) -> TaskProgress | None:
     stored = status.progress or (status.finished.progress if status.finished else None)
-    found = read_progress(stored) if stored else {}
+    return as_progress(read_progress(stored)) if stored else None
+
+
+def as_progress(found: Mapping[str, Any]) -> TaskProgress | None:
+    """The progress that an event tells, or None if it tells nothing."""
     if not found:
         return None
     updated = found.get("updated_at")

@@ -27,7 +27,7 @@ class LimitReasons(ReasonWriter):
             )
             for holder in limit.holders
         )
-        name, parameter, function = _limit_names(limit.name)
+        name, parameter, function = limit_names(limit.name)
         slots = f"its {counted(limit.most, 'slot')} {'is' if limit.most == 1 else 'are'} held by {_held_by(limit)}"
         if limit.in_use < limit.most:
             slots = f"{limit.in_use:,} of its {counted(limit.most, 'slot')} are in use"
@@ -78,7 +78,7 @@ class LimitReasons(ReasonWriter):
         return self._reason(ReasonCode.RETRY_PENDING, words, error=error, **facts)
 
     def _delayed(self, delay: Delay, left: str, facts: dict[str, Any]) -> Reason:
-        name, parameter, function = _limit_names(delay.limit)
+        name, parameter, function = limit_names(delay.limit)
         on, per = _limit_words(name, parameter, function), timedelta(milliseconds=delay.ms)
         limit = BlockingLimit(name=name, parameter=parameter, function=function, most=delay.most, per=per)
         window = format_duration(per.total_seconds())
@@ -104,7 +104,7 @@ class LimitReasons(ReasonWriter):
         return self._reason(ReasonCode.SUSPECT, f"{words}.", losses=task.losses, worker=worker, **facts)
 
 
-def _limit_names(name: str) -> tuple[str, str | None, str | None]:
+def limit_names(name: str) -> tuple[str, str | None, str | None]:
     """The name of a limit, and the parameter or the function that it counts
     (docs/design/limits.md)."""
     family, _, rest = name.partition("~")

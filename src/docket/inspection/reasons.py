@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -124,8 +125,13 @@ def as_plain(value: Any) -> Any:
     """A dataclass as plain values: times in ISO 8601, durations in seconds."""
     if is_dataclass(value):
         return {field.name: as_plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple):
-        return [as_plain(item) for item in cast(tuple[Any, ...], value)]
+    if isinstance(value, tuple | list):
+        return [as_plain(item) for item in cast("tuple[Any, ...] | list[Any]", value)]
+    if isinstance(value, frozenset | set):
+        return sorted(as_plain(item) for item in cast("frozenset[Any]", value))
+    if isinstance(value, Mapping):
+        found = cast("Mapping[Any, Any]", value)
+        return {str(as_plain(name)): as_plain(item) for name, item in found.items()}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, datetime):

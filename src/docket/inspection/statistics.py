@@ -21,7 +21,7 @@ DEFAULT_LENGTH = timedelta(hours=1)
 # The name of the sum of all functions.
 ALL = "*"
 _HOUR_MS = MINUTE_MS * HOUR_MINUTES
-_FAILURES = (
+FAILURES = (
     *(EndingKind.FAILED, EndingKind.TIMED_OUT, EndingKind.RETRIED, EndingKind.BURIED),
     *(EndingKind.UNREADABLE, EndingKind.UNKNOWN_FUNCTION),
 )
@@ -75,7 +75,7 @@ class FunctionStats:
     def failures(self) -> int:
         """Everything that went wrong by itself: failed, timed out, retried, buried, unreadable, or
         of a function that no worker knows."""
-        return self.count(*_FAILURES)
+        return self.count(*FAILURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ async def read_statistics(
             total,
         ):
             row.add(stored.row)
-    found = [_function_stats(name, row) for name, row in functions.items()]
+    found = [function_stats(name, row) for name, row in functions.items()]
     found.sort(key=lambda one: (-one.ended, one.function))
     name = function if function is not None else ALL
     return Stats(
@@ -144,9 +144,9 @@ async def read_statistics(
         from_ms((last + 1) * length),
         timedelta(milliseconds=length),
         tuple(found),
-        _function_stats(name, total),
+        function_stats(name, total),
         tuple(
-            Period(from_ms(number * length), from_ms((number + 1) * length), _function_stats(name, periods[number]))
+            Period(from_ms(number * length), from_ms((number + 1) * length), function_stats(name, periods[number]))
             for number in sorted(periods)
         ),
         sum(others.endings.values()),
@@ -173,7 +173,8 @@ def _range(now_ms: float, since: datetime | timedelta | None, until: datetime | 
     return min(max(begin, oldest), now_ms), min(max(end, oldest), now_ms)
 
 
-def _function_stats(name: str, row: Row) -> FunctionStats:
+def function_stats(name: str, row: Row) -> FunctionStats:
+    """The counts of a row, or of the sum of several."""
     succeeded = Histogram(row.succeeded)
     run_time = succeeded + Histogram(row.others)
     seconds = timedelta(seconds=row.run_seconds)

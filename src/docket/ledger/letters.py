@@ -164,23 +164,41 @@ async def letter_pages(
     ledger: Ledger, query: LetterQuery, *, newest_first: bool, whole: bool, size: int = PAGE
 ) -> AsyncIterator[list[LetterRow]]:
     """The matching letters in the order of their ids, page by page. A page may be empty."""
+    after: int | None = None
+    while True:
+        rows, after = await letter_page(ledger, query, after, size, newest_first=newest_first, whole=whole)
+        yield rows
+        if after is None:
+            return
+
+
+async def letter_page(
+    ledger: Ledger,
+    query: LetterQuery,
+    after: int | None,
+    size: int = PAGE,
+    *,
+    newest_first: bool = True,
+    whole: bool = True,
+) -> tuple[list[LetterRow], int | None]:
+    """Some matching letters after an id, and the id after which to go on, or None at the end. With
+    a filter there may be more than `size`."""
     if query.kinds is not None and not query.kinds:
-        return
+        return [], None
     if query.kinds is not None and len(query.kinds) > MOST_KINDS:
         # So many kinds are nearly everything.
         query = dataclasses.replace(query, kinds=None, kinds_decide=False)
     greatest = _LAST if query.mark is None else query.mark
     kinds = list(query.kinds) if query.kinds is not None else False
-    after: bytes | bool = False
     # A filter may match few of the letters that are read.
     most = min(size, PAGE) if query.filter is False else PAGE
-    while True:
-        terms = (kinds, newest_first, after, 0, greatest, most, query.filter, whole)
-        after, *found = await ledger.ask("list_letters", terms)
-        step = 2 if whole else 1
-        yield [LetterRow(int(found[i]), found[i + 1] if whole else b"") for i in range(0, len(found), step)]
-        if not after:
-            return
+    begin = _id(after) if after is not None else False
+    following, *found = await ledger.ask(
+        "list_letters", (kinds, newest_first, begin, 0, greatest, most, query.filter, whole)
+    )
+    step = 2 if whole else 1
+    rows = [LetterRow(int(found[i]), found[i + 1] if whole else b"") for i in range(0, len(found), step)]
+    return rows, int(following) if following else None
 
 
 async def retry_letters(ledger: Ledger, batch: str, step: int, items: Sequence[tuple[int, float]]) -> list[Retried]:

@@ -32,7 +32,7 @@ _BYTES = 256 * 1024
 _FIRST_COUNT = 8
 # The most script calls for one page. A filter that matches
 # few tasks returns the tasks so far, and a cursor.
-_MAX_CALLS = 20
+MOST_CALLS = 20
 _STATES = {ExecutionState.SCHEDULED: 0, ExecutionState.QUEUED: 1, ExecutionState.RUNNING: 2}
 
 
@@ -167,7 +167,7 @@ async def find(
             await _fetch_calls(ledger, page.rows)
         rows += page.rows
         calls += 1
-        if page.cursor is None or len(rows) >= size or calls == _MAX_CALLS:
+        if page.cursor is None or len(rows) >= size or calls == MOST_CALLS:
             return Page(rows, page.cursor)
     return Page(rows, None)
 
@@ -268,6 +268,7 @@ async def find_finished(
     state: ExecutionState | None = None,
     function: str | None = None,
     key_prefix: str = "",
+    calls: int = MOST_CALLS,
 ) -> FinishedPage:
     """A page of the finished tasks whose records have
     not expired yet (`execution_ttl`), in no order.
@@ -281,7 +282,7 @@ async def find_finished(
     name = False if function is None else text_bytes(function)
     rows: list[FinishedRow] = []
     at = cursor or b"0"
-    for _ in range(_MAX_CALLS):
+    for _ in range(calls):
         reply = await ledger.ask("list_finished", (at, _MOST_TASKS, pattern, number, name))
         at = reply[0]
         for i in range(1, len(reply), 3):

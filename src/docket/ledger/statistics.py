@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -74,6 +74,19 @@ class Row:
                         counts[at - begin] = counts.get(at - begin, 0) + int(number)
                         break
 
+    def merge(self, other: Row) -> None:
+        """Adds another row."""
+        self.run_seconds += other.run_seconds
+        for mine, more in (
+            (self.waits, other.waits),
+            (self.succeeded, other.succeeded),
+            (self.others, other.others),
+        ):
+            for at, number in more.items():
+                mine[at] = mine.get(at, 0) + number
+        for kind, number in other.endings.items():
+            self.endings[kind] = self.endings.get(kind, 0) + number
+
     @property
     def waiting_time(self) -> Histogram:
         return Histogram(self.waits)
@@ -98,9 +111,15 @@ async def read_rows(
         terms = (b"h" if by_hours else b"m", first, last, name, _MOST_ROWS)
         _, first, *found = await ledger.ask("read_statistics", terms)
         for number, fields in zip(found[::2], found[1::2], strict=True):
-            for stored, data in zip(fields[::2], fields[1::2], strict=True):
-                if stored != MARK and (row := _read_row(data)):
-                    yield StoredRow(number, _function(stored), row)
+            for function, row in read_fields(fields):
+                yield StoredRow(number, function, row)
+
+
+def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, float]]]:
+    """The functions and rows of one hash: its fields and values, one after the other."""
+    for stored, data in zip(fields[::2], fields[1::2], strict=True):
+        if stored != MARK and (row := _read_row(data)):
+            yield _function(stored), row
 
 
 async def fold_minute(ledger: Ledger) -> int:

@@ -30,13 +30,14 @@ class Role(enum.Enum):
 
 # Scripts that only read. What they would write is not necessary: an observer may not.
 _READING = (
-    *("count", "count_by_function", "count_foreign", "count_letters", "follow_strikes", "get", "get_letter"),
-    *("list_finished", "list_letters", "list_scheduled", "list_unfinished", "list_workers", "next_due"),
-    *("pauses", "read_statistics", "unknown_functions", "why"),
+    *("census", "count", "count_by_function", "count_foreign", "count_letters", "find_tasks", "follow_strikes"),
+    *("get", "get_letter", "list_audit", "list_chains", "list_finished", "list_letters", "list_limits"),
+    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "read_statistics"),
+    *("unknown_functions", "upcoming", "why"),
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (
-    *("cancel", "clear", "discard_letters", "edit_letter", "enqueue", "enqueue_new", "fail_unknown"),
+    *("audit", "cancel", "clear", "discard_letters", "edit_letter", "enqueue", "enqueue_new", "fail_unknown"),
     *("import_tasks", "pause", "progress", "resume", "retry_letters", "revive_chains", "settings"),
     *("store_payload", "strike"),
 )

@@ -75,6 +75,7 @@ _FIXED = (
     "stats-hour:=",
     "stats-open",
     "stats-functions",
+    "audit",
 )
 
 

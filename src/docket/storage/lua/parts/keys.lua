@@ -64,6 +64,7 @@ local STATS_MINUTE = P .. 'stats-minute:='
 local STATS_HOUR = P .. 'stats-hour:='
 local STATS_OPEN = P .. 'stats-open'
 local STATS_FUNCTIONS = P .. 'stats-functions'
+local AUDIT = P .. 'audit'
 local GROUP = 'docket-workers'
 -- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
 -- ended.

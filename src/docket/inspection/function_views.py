@@ -1,0 +1,124 @@
+"""The functions of a docket: how they are declared, who knows them, and how their runs ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from docket.ledger.statistics import MINUTE_MS, OTHERS, Row, read_rows
+from docket.model.times import duration_ms, to_ms
+
+from .statistics import FunctionStats, function_stats
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+DEFAULT_LENGTH = timedelta(hours=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Behaviour:
+    """A dependency in the signature of a function: its parameter, its class, and how it reads, for
+    instance `Retry(attempts=3)`. `is_limit` and `is_behaviour` are False for other dependencies."""
+
+    parameter: str
+    name: str
+    text: str
+    is_behaviour: bool
+    is_limit: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionDeclaration:
+    """A function as a worker has registered it."""
+
+    # "async", "thread" or "process".
+    runs_in: str
+    module: str
+    # The first line of its docstring.
+    summary: str | None
+    # Its parameters without behaviours, as they are written, and those that are `Logged`.
+    parameters: tuple[str, ...]
+    logged: tuple[str, ...]
+    behaviours: tuple[Behaviour, ...]
+    # Of an automatic task, and of a task that runs again and again.
+    is_automatic: bool
+    cron: str | None
+    timezone: str | None
+    every: timedelta | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskShare:
+    """How many unfinished tasks a function has. If `is_exact` is False they were estimated from a
+    random sample."""
+
+    running: int
+    queued: int
+    scheduled: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionView:
+    """One function. `workers` is how many live workers know it; 0 for one that only has tasks or
+    statistics. `ended` and `failed` are per minute, the earliest first."""
+
+    name: str
+    workers: int
+    stats: FunctionStats
+    ended: tuple[int, ...]
+    failed: tuple[int, ...]
+    tasks: TaskShare | None
+    declaration: FunctionDeclaration | None
+
+    @property
+    def failure_share(self) -> float | None:
+        """The share of runs that went wrong, or None if none ended."""
+        return self.stats.failures / self.stats.ended if self.stats.ended else None
+
+
+async def read_functions(docket: Docket, *, length: timedelta = DEFAULT_LENGTH) -> tuple[FunctionView, ...]:
+    """All functions that a live worker knows, or that have statistics in the last `length` (at most
+    three hours), by name."""
+    return await _read(docket, length, None)
+
+
+async def read_function(docket: Docket, name: str, *, length: timedelta = DEFAULT_LENGTH) -> FunctionView | None:
+    """One function, or None if nobody has heard of it."""
+    found = await _read(docket, length, name)
+    return next((view for view in found if view.name == name), None)
+
+
+async def _read(docket: Docket, length: timedelta, function: str | None) -> tuple[FunctionView, ...]:
+    if not timedelta(minutes=1) <= length <= timedelta(hours=3):
+        raise ValueError(f"length={length}: it must be from one minute to three hours")
+    last = int(to_ms(docket.now()) // MINUTE_MS)
+    first = last - int(duration_ms(length) // MINUTE_MS) + 1
+    rows: dict[str, dict[int, Row]] = {}
+    async for stored in read_rows(docket.ledger, first, last, function=function):
+        if stored.function != OTHERS or function is None:
+            rows.setdefault(stored.function, {}).setdefault(stored.number, Row()).add(stored.row)
+    known: dict[str, int] = {}
+    for worker in await docket.ledger.list_workers(function):
+        for name in worker.tasks:
+            known[name] = known.get(name, 0) + 1
+    names = {*rows, *known} if function is None else {function} & {*rows, *known}
+    return tuple(_view(name, known.get(name, 0), rows.get(name, {}), first, last) for name in sorted(names))
+
+
+def _view(name: str, workers: int, minutes: dict[int, Row], first: int, last: int) -> FunctionView:
+    total = Row()
+    for row in minutes.values():
+        total.merge(row)
+    per_minute = [function_stats(name, minutes.get(number, Row())) for number in range(first, last + 1)]
+    return FunctionView(
+        name=name,
+        workers=workers,
+        stats=function_stats(name, total),
+        ended=tuple(one.ended for one in per_minute),
+        failed=tuple(one.failures for one in per_minute),
+        tasks=None,
+        declaration=None,
+    )

@@ -1,0 +1,49 @@
+"""The rules of operators that are in force: strikes and pauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from docket.strikelist import Strike
+from docket.strikelist.pauses import Pause
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StrikeView:
+    """A strike in force. `text` is how it reads; `value` is for `docket.restore`, not for a
+    display: it may have any type."""
+
+    function: str | None
+    parameter: str | None
+    operator: str
+    value: Any
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """All strikes, and all pauses with the number of tasks that each holds."""
+
+    strikes: tuple[StrikeView, ...]
+    pauses: tuple[Pause, ...]
+
+
+async def read_rules(docket: Docket) -> Rules:
+    """The strikes that this process applies, and the pauses of the docket."""
+    await docket.wait_for_strikes_loaded()
+    strikes = sorted((_strike(strike) for strike in docket.strike_list.in_effect), key=lambda one: one.text)
+    return Rules(strikes=tuple(strikes), pauses=tuple(await docket.pauses()))
+
+
+def _strike(strike: Strike) -> StrikeView:
+    return StrikeView(
+        function=strike.function,
+        parameter=strike.parameter,
+        operator=strike.operator.value,
+        value=strike.value,
+        text=strike.call_repr(),
+    )

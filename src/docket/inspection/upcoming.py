@@ -1,0 +1,120 @@
+"""What a docket will run in the next hours: its schedule by time, and its chains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from docket.ledger.schedules import BucketRow, ChainRow, count_upcoming, list_chains
+from docket.model.times import duration_ms, from_ms
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+DEFAULT_LENGTH, DEFAULT_BUCKET = timedelta(hours=24), timedelta(minutes=15)
+MOST_BUCKETS = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpcomingBucket:
+    """The tasks that are due in a part of the time. `count` is exact; if `is_exact` is False, the
+    shares of the functions were estimated from some of its tasks."""
+
+    since: datetime
+    until: datetime
+    count: int
+    functions: Mapping[str, int]
+    is_exact: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChainView:
+    """An automatic task: it runs again and again, and workers
+    add it themselves. Its key is the name of the function.
+
+    `next_run` is None while it runs, and if its chain has ended. `expression` is that of a cron
+    task; `every` the interval of another one. `skip_to` is the run that `docket.skip` leads to.
+    """
+
+    key: str
+    function: str
+    next_run: datetime | None
+    skip_to: datetime | None
+    is_running: bool
+    # Since when its chain is cancelled, or buried (docket.dead).
+    cancelled_at: datetime | None
+    buried_at: datetime | None
+    expression: str | None
+    timezone: str | None
+    every: timedelta | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upcoming:
+    """The schedule from `since`, by the server's clock. `overdue` tasks are due and not staged yet;
+    `later` ones are due after the last bucket."""
+
+    since: datetime
+    until: datetime
+    buckets: tuple[UpcomingBucket, ...]
+    overdue: int
+    later: int
+    chains: tuple[ChainView, ...]
+
+
+async def read_upcoming(
+    docket: Docket, *, length: timedelta = DEFAULT_LENGTH, bucket: timedelta = DEFAULT_BUCKET
+) -> Upcoming:
+    """The schedule of the next `length` in buckets, and all chains. The time that it takes does not
+    grow with the number of scheduled tasks."""
+    bucket_ms, length_ms = duration_ms(bucket), duration_ms(length)
+    if bucket_ms < 1000 or not bucket_ms <= length_ms <= bucket_ms * MOST_BUCKETS:
+        raise ValueError(f"length={length}, bucket={bucket}: there must be from 1 to {MOST_BUCKETS} buckets")
+    counts = await docket.ledger.count()
+    # Buckets begin at whole hours and minutes, so that two reads have the same ones.
+    begin_ms = counts.server_ms // bucket_ms * bucket_ms
+    rows = await count_upcoming(docket.ledger, begin_ms, bucket_ms, length_ms // bucket_ms)
+    overdue = await count_upcoming(docket.ledger, 0, begin_ms, 1)
+    chains = [_chain(row) async for row in list_chains(docket.ledger) if row.task or row.workers or row.buried]
+    buckets = tuple(_bucket(begin_ms + i * bucket_ms, bucket_ms, row) for i, row in enumerate(rows))
+    before = overdue[0].count
+    return Upcoming(
+        since=from_ms(counts.server_ms),
+        until=from_ms(begin_ms + len(rows) * bucket_ms),
+        buckets=buckets,
+        overdue=before,
+        later=max(counts.scheduled - before - sum(row.count for row in rows), 0),
+        chains=tuple(sorted(chains, key=lambda chain: (chain.next_run is None, chain.next_run, chain.key))),
+    )
+
+
+def _bucket(begin_ms: float, bucket_ms: float, row: BucketRow) -> UpcomingBucket:
+    is_exact = row.read == row.count
+    scale = row.count / row.read if row.read else 0.0
+    functions = {name: number if is_exact else round(number * scale) for name, number in row.functions.items()}
+    return UpcomingBucket(
+        since=from_ms(begin_ms),
+        until=from_ms(begin_ms + bucket_ms),
+        count=row.count,
+        functions=dict(sorted(functions.items(), key=lambda item: (-item[1], item[0]))),
+        is_exact=is_exact,
+    )
+
+
+def _chain(row: ChainRow) -> ChainView:
+    task = row.task
+    waits = task is not None and row.run is None
+    return ChainView(
+        key=row.name,
+        function=task.function_name if task is not None else row.name,
+        next_run=from_ms(task.due_ms) if waits and task is not None else None,
+        skip_to=None,
+        is_running=row.run is not None,
+        cancelled_at=from_ms(row.cancelled_ms) if row.cancelled_ms is not None else None,
+        buried_at=from_ms(row.buried.since_ms) if row.buried is not None else None,
+        expression=None,
+        timezone=None,
+        every=None,
+    )

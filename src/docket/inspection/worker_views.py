@@ -1,0 +1,140 @@
+"""The workers of a docket, how they are, and what they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from docket.execution.progress import read_progress
+from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
+from docket.ledger.workers import worker_name
+from docket.model.times import from_ms
+
+from .details import TaskProgress, as_progress
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+# The most runs that one read names. More are only counted.
+MOST_RUNS = 2_000
+_READ_AT_ONCE = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerReport:
+    """What a worker says about itself with its renewals."""
+
+    at: datetime
+    host: str
+    pid: int
+    # The release of docket, and of Python.
+    version: str
+    python: str
+    started_at: datetime
+    # Room for runs, and how many there are.
+    slots: int
+    runs: int
+    # Threads for plain functions and children: how many there may be, and how many are busy.
+    threads: int
+    threads_busy: int
+    children: int
+    children_busy: int
+    # Threads that go on although their run was given up.
+    abandoned: int
+    # Bytes, and seconds that the event loop took to answer.
+    memory: int
+    lag: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerView:
+    """A worker that has a lease. `report` is None for a worker of an older release, and for the
+    first seconds of a worker."""
+
+    id: str
+    name: str
+    last_seen: datetime
+    lease_ends: datetime
+    is_leader: bool
+    is_deputy: bool
+    is_stopping: bool
+    functions: tuple[str, ...]
+    report: WorkerReport | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunningTask:
+    """A run, and the worker that has it. `worker_id` is that of `WorkerView`."""
+
+    key: str
+    function: str
+    worker: str
+    worker_id: str
+    epoch: int
+    started_at: datetime
+    attempt: int
+    is_cancel_requested: bool
+    progress: TaskProgress | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunningTasks:
+    """The runs, the oldest first. If `is_complete` is False there are more."""
+
+    runs: tuple[RunningTask, ...]
+    is_complete: bool
+
+    def of(self, worker_id: str) -> tuple[RunningTask, ...]:
+        """The runs of one worker."""
+        return tuple(run for run in self.runs if run.worker_id == worker_id)
+
+
+async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
+    """The workers that have a lease, by name."""
+    found = [
+        WorkerView(
+            id=row.id,
+            name=worker_name(row.id) or row.id,
+            last_seen=from_ms(row.last_seen_ms),
+            lease_ends=from_ms(row.last_seen_ms),
+            is_leader=False,
+            is_deputy=False,
+            is_stopping=False,
+            functions=tuple(sorted(row.tasks)),
+            report=None,
+        )
+        for row in await docket.ledger.list_workers()
+    ]
+    return tuple(sorted(found, key=lambda worker: (worker.name, worker.id)))
+
+
+async def read_running(docket: Docket, *, worker: str | None = None, most: int = MOST_RUNS) -> RunningTasks:
+    """What runs now, on all workers or on those of one name."""
+    found: list[FoundTask] = []
+    cursor: bytes | None = None
+    while True:
+        query = TaskQuery(worker=worker)
+        page = await find_tasks(docket.ledger, Source.RUNNING, query, cursor, _READ_AT_ONCE, _READ_AT_ONCE)
+        found += page.tasks
+        cursor = page.cursor
+        if cursor is None or len(found) >= most:
+            break
+    runs = sorted((_running(task) for task in found), key=lambda run: (run.started_at, run.key))
+    return RunningTasks(runs=tuple(runs[:most]), is_complete=cursor is None and len(runs) <= most)
+
+
+def _running(found: FoundTask) -> RunningTask:
+    run = found.run
+    assert run is not None
+    return RunningTask(
+        key=found.key,
+        function=found.task.function_name,
+        worker=worker_name(run.worker) or run.worker,
+        worker_id=run.worker,
+        epoch=run.epoch,
+        started_at=from_ms(run.started_ms),
+        attempt=found.task.attempt,
+        is_cancel_requested=run.cancel_asked,
+        progress=as_progress(read_progress(found.note)) if found.note else None,
+    )

@@ -1,0 +1,34 @@
+-- Counts everything that a live view shows, in one step: tasks by location, workers, and the
+-- endings of the last minutes. Its cost does not grow with the number of tasks.
+-- ARGV[2]: msgpack {the minute that the caller has read last, or -1}.
+-- Returns: server ms, unfinished, running, scheduled, parked, waiting for a worker that knows their
+--   function, held, dead letters, letters that did not fit, limits in use, id of the oldest ready
+--   entry or false, workers, workers that are stopping; then per minute, from the one that the
+--   caller has read last to this one: its number, list of fields and rows.
+-- uses: keys, placement, fleet, statistics
+local last_minute = unpack(cmsgpack.unpack(ARGV[2]))
+local MOST_MINUTES, MOST_FUNCTIONS = 2, 1000
+
+-- The oldest ready entry is the first one after the last delivered one.
+local function oldest_ready(stream)
+  local last = last_delivered(stream)
+  local entry = last and call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1)[1]
+  return entry and entry[1] or false
+end
+
+local unknown = 0
+for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
+  if i > MOST_FUNCTIONS then break end
+  unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
+end
+local now = server_ms()
+local workers = call('EXISTS', LEASES) == 1 and workers_with_lease() or 0
+local answer = {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), unknown,
+  call('HLEN', HELD_BY), call('ZCARD', LETTERS) + call('ZCARD', DEAD), tonumber(call('HGET', LETTER_COUNTS, 'dropped') or '0'),
+  call('HLEN', LIMITS), oldest_ready(STREAM) or oldest_ready(FRONT), workers, call('SCARD', STOPPING)}
+local minute = math.floor(now / MINUTE_MS)
+for number = math.max(last_minute < 0 and minute or last_minute, minute - MOST_MINUTES), minute do
+  answer[#answer + 1] = number
+  answer[#answer + 1] = call('HGETALL', STATS_MINUTE .. string.format('%.0f', number))
+end
+return answer
