@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from docket.cli.durations import read_duration, write_duration
+from docket.cli.durations import write_duration
+from docket.model.durations import read_duration
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ CONTRACT = {
     "tasks fail": "--docket --url --delay",
     "tasks sleep": "--docket --url --delay",
     "top": "--docket --url",
+    "web": "--docket --url --host --port --read-only --users-file --no-guard --also --allow-host --root-path",
     "bench": "--url",
     "demo": "",
     "version": "",
@@ -124,7 +125,7 @@ def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
     return [leaf for name, part in inner.items() for leaf in leaves(part, f"{path} {name}")]
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("worker", "demo")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("worker", "web", "demo")])
 def test_every_command_writes_json_and_the_page_says_what(name: str) -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     table = page[page.index("## JSON") :]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from docket.cli.values import better_type, read_range, read_value
+from docket.model.typed_texts import better_type, read_range, read_value
 
 NAME = "c9bf9e57-1685-4c89-bafb-ff5af830be8a"
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "top": CommandEntry(
         "docket.cli.top:app", "Watch a docket live: waiting and running tasks, rates, failures.", OPERATE
     ),
+    "web": CommandEntry("docket.cli.web:app", "Look at a docket in a browser, and operate it.", OPERATE),
     "add": CommandEntry("docket.cli.add:app", "Add a task.", OPERATE),
     "show": CommandEntry("docket.cli.show:app", "Show everything about one task.", OPERATE),
     "stats": CommandEntry(

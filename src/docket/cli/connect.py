@@ -24,6 +24,15 @@ def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLo
 async def opened(docket: Docket, *, must_exist: bool = True) -> AsyncGenerator[Docket]:
     """Opens the docket of a command. With `must_exist`, an embedded docket must have its folder
     already: a command that only reads must not create one."""
+    check_readable(docket, must_exist=must_exist)
+    # A command fails at once if the server is unreachable.
+    docket.server.entry_seconds = 0.0
+    async with docket:
+        yield docket
+
+
+def check_readable(docket: Docket, *, must_exist: bool = True) -> None:
+    """Raises an error for a docket that this process cannot share with its workers."""
     url = hide_password(docket.url)
     address = parse(docket.url)
     if address.kind is Kind.MEMORY:
@@ -36,7 +45,3 @@ async def opened(docket: Docket, *, must_exist: bool = True) -> AsyncGenerator[D
             f"--url {url}: the folder {address.folder} does not exist; "
             "the first worker or producer that uses it creates it"
         )
-    # A command fails at once if the server is unreachable.
-    docket.server.entry_seconds = 0.0
-    async with docket:
-        yield docket

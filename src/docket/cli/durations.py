@@ -1,36 +1,12 @@
-"""Reads and writes durations: `250ms`, `5s`, `10m`, `2h`, `1h30m`, `1:30`."""
+"""Durations as options of the command line."""
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 
 import typer
 
-_UNITS = {
-    "us": timedelta(microseconds=1),
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
-_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|m|h|d|w)\s*")
-_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
-
-
-def read_duration(text: str) -> timedelta:
-    """Reads a duration. A number without a unit is in seconds, `1:30` is
-    minutes and seconds. Raises ValueError if the text is not a duration."""
-    stripped = text.strip().lower()
-    try:
-        found = next((length for read in (_by_units, _by_clock, _bare) if (length := read(stripped)) is not None), None)
-    except OverflowError:
-        raise ValueError(f"{text!r} is too long") from None
-    if found is None:
-        raise ValueError(f"{text!r} is not a duration: write 250ms, 5s, 10m, 2h or 1:30")
-    return found
+from docket.model.durations import read_duration
 
 
 def duration(value: str | timedelta) -> timedelta:
@@ -46,21 +22,3 @@ def duration(value: str | timedelta) -> timedelta:
 def write_duration(length: timedelta) -> str:
     """Writes a duration in a form that `read_duration` reads."""
     return f"{length // timedelta(microseconds=1)}us"
-
-
-def _by_units(text: str) -> timedelta | None:
-    if not text or _PART.sub("", text):
-        return None
-    return sum((float(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta(0))
-
-
-def _by_clock(text: str) -> timedelta | None:
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        return None
-    hours, minutes, seconds = match.groups()
-    return timedelta(hours=int(hours or 0), minutes=int(minutes), seconds=float(seconds))
-
-
-def _bare(text: str) -> timedelta | None:
-    return timedelta(seconds=float(text)) if re.fullmatch(r"\d+(\.\d+)?|\.\d+", text) else None

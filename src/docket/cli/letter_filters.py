@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from docket.cli.durations import read_duration
 from docket.cli.failures import WrongUsage
 from docket.cli.values import TYPES, read_value
+from docket.model.durations import read_duration
 
 R = TypeVar("R")
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli import values
 from docket.cli.connect import opened
 from docket.cli.failures import WrongUsage
 from docket.cli.output import printable, write_json
@@ -15,6 +14,7 @@ from docket.docket import Docket
 from docket.execution.shown_arguments import shown_value
 from docket.ledger import Ledger
 from docket.ledger.queries import FunctionCount, Query, count_by_function, find_all
+from docket.model import typed_texts
 from docket.model.states import ExecutionState
 from docket.strikelist import Operator, StrikeInstruction
 
@@ -28,7 +28,9 @@ Parameter = Annotated[
 Comparison = Annotated[Operator | None, typer.Argument(metavar="OPERATOR", help="One of == != > >= < <= between.")]
 Value = Annotated[
     str | None,
-    typer.Argument(metavar="VALUE", help=f"Text, or type:value with a type of {values.TYPES}. A range is int:1..5."),
+    typer.Argument(
+        metavar="VALUE", help=f"Text, or type:value with a type of {typed_texts.TYPES}. A range is int:1..5."
+    ),
 ]
 DryRun = Annotated[
     bool,
@@ -47,7 +49,7 @@ def read_target(
     if operator is None or value is None:
         raise WrongUsage(f"the parameter {about!r} needs an operator and a value, for example: {about} == int:5")
     try:
-        read = values.read_range if operator is Operator.BETWEEN else values.read_value
+        read = typed_texts.read_range if operator is Operator.BETWEEN else typed_texts.read_value
         return named, about, operator, read(value)
     except ValueError as error:
         raise WrongUsage(f"VALUE: {error}") from None
@@ -55,7 +57,11 @@ def read_target(
 
 def hint(instruction: StrikeInstruction, value: str | None) -> None:
     """Text never equals a number, so the user may have forgotten the type."""
-    if isinstance(instruction.value, str) and value is not None and (name := values.better_type(value)) is not None:
+    if (
+        isinstance(instruction.value, str)
+        and value is not None
+        and (name := typed_texts.better_type(value)) is not None
+    ):
         typer.echo(f"{value!r} is compared as text; if the argument is a {name}, write {name}:{value}", err=True)
 
 

@@ -16,8 +16,10 @@ from starlette.routing import BaseRoute, Route
 from docket.docket import Docket
 from docket.errors import DocketError
 
+from .api import api_routes
 from .dashboard import Dashboard, in_time
 from .entrance import Entrance
+from .forms import form_route
 from .guards import Guard
 from .headers import SecurityHeaders
 from .page import Page
@@ -74,12 +76,14 @@ def app(
 
     entrance = Middleware(Entrance, guard=guard, read_only=read_only, hosts=hosts, refuse=dashboard.failed)
     handled = (HTTPException, DocketError, TimeoutError, Exception)
-    return Starlette(
+    made = Starlette(
         routes=_routes(dashboard),
         middleware=[Middleware(SecurityHeaders), entrance],
         exception_handlers=dict.fromkeys(handled, dashboard.on_error),
         lifespan=lifespan,
     )
+    made.state.dashboard = dashboard
+    return made
 
 
 def _routes(dashboard: Dashboard) -> list[BaseRoute]:
@@ -97,8 +101,10 @@ def _routes(dashboard: Dashboard) -> list[BaseRoute]:
     return [
         Route("/", start),
         Route("/assets/{digest}/{name:path}", dashboard.assets.answer),
+        *api_routes(dashboard),
         *ROOT_ROUTES,
         *(_page_route(dashboard, page) for page in dashboard.pages),
+        form_route(dashboard),
         Route("/{docket}", docket_start),
         Route("/{docket}/", docket_start),
     ]

@@ -20,6 +20,7 @@ from .asset_files import AssetFiles
 from .entrance import path_of
 from .failures import HEAL_SECONDS, Failure, explain
 from .headers import secure
+from .jobs import Jobs
 from .page import Page
 from .pages import PAGES, extend
 from .segments import by_segment
@@ -44,6 +45,14 @@ class Dashboard:
         self.assets: AssetFiles = AssetFiles()
         self.templates: Environment = environment()
         extend(self.templates)
+        self._jobs: dict[int, Jobs] = {}
+
+    def jobs(self, docket: Docket) -> Jobs:
+        """The changes under way on a docket."""
+        return self._jobs.setdefault(id(docket), Jobs())
+
+    def stop_streams(self) -> None:
+        """Ends the streams of all tabs, so that a server that stops need not wait for them."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:

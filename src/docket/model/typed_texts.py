@@ -1,4 +1,4 @@
-"""Reads the values of strikes from the command line: text, or `type:value` for other types."""
+"""Values as people write them in commands and forms: text, or `type:value` for other types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from docket.cli.durations import read_duration
+from .durations import read_duration
 
 
 def _boolean(text: str) -> bool:

@@ -1,0 +1,113 @@
+"""Changes of dead letters: retry, discard, edit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from docket.dead import Letter, Report
+from docket.errors import LetterNotFound
+from docket.web.failures import Refused
+from docket.web.guards import Role
+from docket.web.inputs import Input, flag, keys, moment, seconds, text, whole, wholes
+
+from .action import Action, Done, Order, report_in_words
+from .values import json_object, typed_arguments
+
+FILTER: tuple[Input, ...] = (
+    text("function", "The name of the function."),
+    text("error", "The class of the error, with or without its module."),
+    text("kind", "The id of a kind of letters."),
+    text("text", "A part of the error's text or of its traceback."),
+    keys(text("key", "The key of the task.")),
+    text("key_prefix", "The beginning of the key."),
+    moment("since", "Letters of tasks that failed at this time or later."),
+    moment("until", "Letters of tasks that failed before this time."),
+)
+_BATCH: tuple[Input, ...] = (
+    wholes("ids", "The ids of letters. No other filter goes with them."),
+    *FILTER,
+    flag("everything", "All letters: has to be said if there is no filter."),
+    whole("most", "At most so many letters, the oldest first.", least=1),
+    whole("mark", "Only letters up to this id, such as the newest one that you have seen."),
+)
+
+
+async def retry(order: Order, *, over: timedelta | None = None, ids: list[int] | None = None, **given: Any) -> Done:
+    async def one(**filter: Any) -> Report:
+        return await order.docket.dead.retry(over=over, **filter)
+
+    report = await _batch(order, one, ids, given)
+    number = report.retried + report.chains
+    return Done(sentence=report_in_words("Retried", report.retried, report), count=number, details=report.as_json())
+
+
+async def discard(order: Order, *, ids: list[int] | None = None, **given: Any) -> Done:
+    report = await _batch(order, order.docket.dead.discard, ids, given)
+    sentence = report_in_words("Discarded", report.discarded, report)
+    return Done(sentence=sentence, count=report.discarded, details=report.as_json())
+
+
+async def _batch(
+    order: Order, act: Callable[..., Awaitable[Report]], ids: list[int] | None, given: dict[str, Any]
+) -> Report:
+    if ids is None:
+        return await act(progress=order.job.show, **given)
+    if given:
+        raise ValueError(f"ids name the letters, so {', '.join(given)} cannot go with them")
+    total = Report(await order.docket.dead.mark())
+    for number, id in enumerate(dict.fromkeys(ids), 1):
+        total.add(await act(id=id))
+        order.job.show(number, len(ids))
+    if not total.matched:
+        raise LetterNotFound(f"there is no dead letter {', '.join(map(str, ids[:5]))}")
+    return total
+
+
+async def edit(order: Order, *, id: int, arguments: dict[str, Any], retry: bool = False) -> Done:
+    """Opening the arguments of a pickled letter could run any code here, so only dockets that
+    accept nothing but JSON are edited in a browser."""
+    docket = order.docket
+    if docket.payloads.codec.name != "json" or "pickle" in docket.accept:
+        raise Refused(
+            409,
+            "pickled",
+            "This docket accepts pickled arguments",
+            "The dashboard never unpickles. Edit the letter with docket dead edit, or in Python.",
+        )
+    letter: Letter | None = await docket.dead.get(id)
+    if letter is None:
+        raise LetterNotFound(f"there is no dead letter {id}")
+    changes = typed_arguments(docket, letter.function, arguments)
+    edited = await docket.dead.edit(id, **changes)
+    if not retry:
+        return Done(sentence=f"Edited dead letter {id} of {edited.key}.", count=1, details=edited.as_json())
+    report = await docket.dead.retry(id=id)
+    sentence = f"Edited dead letter {id}. {report_in_words('Retried', report.retried, report)}"
+    return Done(sentence=sentence, count=1, details=report.as_json())
+
+
+LETTER_ACTIONS: tuple[Action, ...] = (
+    Action(
+        "letters/retry",
+        "dead.retry",
+        "Make tasks of dead letters",
+        Role.OPERATOR,
+        (*_BATCH, seconds("over", "Spread the tasks evenly over so many seconds.")),
+        retry,
+    ),
+    Action("letters/discard", "dead.discard", "Delete dead letters", Role.ADMIN, _BATCH, discard),
+    Action(
+        "letters/edit",
+        "dead.edit",
+        "Change arguments of a dead letter",
+        Role.ADMIN,
+        (
+            whole("id", "The id of the letter.", required=True),
+            json_object("arguments", "New values by the names of their parameters.", required=True),
+            flag("retry", "Retry the letter at once."),
+        ),
+        edit,
+    ),
+)

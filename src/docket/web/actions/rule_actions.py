@@ -1,0 +1,76 @@
+"""Changes of the rules of operators: pauses and strikes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docket.errors import NotPaused
+from docket.strikelist import Restore, Strike
+from docket.web.failures import Refused
+from docket.web.guards import Role
+from docket.web.inputs import text
+
+from .action import Action, Done, Order, counted
+from .values import RULE, read_rule
+
+
+async def pause(order: Order, **given: Any) -> Done:
+    function, parameter, operator, value = read_rule(**given)
+    made = await order.docket.pause(function or "*", parameter, operator, value)
+    return Done(sentence=f"Paused {made}.", details={"id": made.id, "pause": str(made), "held": made.held})
+
+
+async def resume(order: Order, *, id: str | None = None, **given: Any) -> Done:
+    docket = order.docket
+    if id is None:
+        if not given:
+            raise ValueError("name the pause: its id, or its function and parameter")
+        function, parameter, operator, value = read_rule(**given)
+        held = await docket.resume(function or "*", parameter, operator, value)
+    else:
+        if given:
+            raise ValueError("an id names the pause, so nothing else can go with it")
+        found = next((pause for pause in await docket.pauses() if pause.id == id), None)
+        if found is None:
+            raise NotPaused(f"there is no pause {id!r}")
+        held = await docket.resume(found)
+    sentence = f"Resumed: {counted(held, 'task goes on', 'tasks go on')}."
+    return Done(sentence=sentence, count=held, details={"held": held})
+
+
+async def strike(order: Order, **given: Any) -> Done:
+    rule = Strike(*read_rule(**given))
+    rule.check()
+    await order.docket.strike(rule.function, rule.parameter, rule.operator, rule.value)
+    return Done(sentence=f"Struck {rule.call_repr()}.", details={"strike": rule.call_repr()})
+
+
+async def restore(order: Order, *, id: str | None = None, **given: Any) -> Done:
+    strikes = order.docket.strike_list
+    await order.docket.wait_for_strikes_loaded()
+    if id is not None:
+        if given:
+            raise ValueError("an id names the strike, so nothing else can go with it")
+        found = strikes.by_id.get(id)
+        shown = found.call_repr() if found is not None else f"strike {id}"
+        if not await strikes.discard(id):
+            raise _no_such_strike(f"there is no strike {id!r}")
+        return Done(sentence=f"Restored {shown}.", count=1, details={"strike": shown})
+    rule = Restore(*read_rule(**given))
+    rule.check()
+    await order.docket.restore(rule.function, rule.parameter, rule.operator, rule.value)
+    return Done(sentence=f"Restored {rule.call_repr()}.", details={"strike": rule.call_repr()})
+
+
+def _no_such_strike(detail: str) -> Refused:
+    return Refused(404, "strike-not-found", "There is no such strike", detail)
+
+
+_ID = text("id", "The id of the rule, instead of what it says.", longest=1_000)
+
+RULE_ACTIONS: tuple[Action, ...] = (
+    Action("pauses/add", "pause", "Hold tasks until they are resumed", Role.OPERATOR, RULE, pause),
+    Action("pauses/resume", "resume", "Lift a pause: its tasks go on", Role.OPERATOR, (_ID, *RULE), resume),
+    Action("strikes/add", "strike", "Cancel matching tasks instead of running them", Role.ADMIN, RULE, strike),
+    Action("strikes/restore", "restore", "Lift a strike", Role.ADMIN, (_ID, *RULE), restore),
+)

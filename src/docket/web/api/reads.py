@@ -1,0 +1,198 @@
+"""The questions of the API. Pages ask the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from docket.dead import Letter, LetterPage, Overview
+from docket.docket import Docket
+from docket.inspection.audit import AuditPage, read_audit
+from docket.inspection.census import Census, read_census
+from docket.inspection.flow import FlowPoint, read_flow
+from docket.inspection.function_views import FunctionView, read_function, read_functions
+from docket.inspection.limit_views import LimitPage, read_limits
+from docket.inspection.reasons import Reason
+from docket.inspection.rule_views import Rules, read_rules
+from docket.inspection.statistics import Stats
+from docket.inspection.task_filters import read_filter
+from docket.inspection.task_pages import TaskPage, find_page
+from docket.inspection.task_views import TaskView, read_task_view
+from docket.inspection.upcoming import Upcoming, read_upcoming
+from docket.inspection.worker_views import RunningTasks, WorkerView, read_running, read_worker_views
+from docket.web.actions.letter_actions import FILTER as LETTER_FILTER
+from docket.web.inputs import Input, moment, text, whole
+
+from .scaling import Scaling, read_scaling
+
+Reading = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One question, at `GET /api/v1/{docket}/{path}`. `read` gets the docket, and the fields by
+    their names; None is answered with 404."""
+
+    path: str
+    summary: str
+    read: Reading
+    # The type of the answer.
+    answer: Any
+    inputs: tuple[Input, ...] = ()
+    # What there is none of, in the answer 404.
+    missing: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """How a docket filled and emptied, minute by minute."""
+
+    points: tuple[FlowPoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Functions:
+    """All functions that live workers know, or that have statistics."""
+
+    functions: tuple[FunctionView, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workers:
+    """The workers that have a lease."""
+
+    workers: tuple[WorkerView, ...]
+
+
+CURSOR = text("cursor", "The cursor of the page before.", longest=2_000)
+KEY = text("key", "The key of the task.", required=True)
+MINUTES = whole("minutes", "The last so many minutes; by default 60.", least=1, most=180)
+
+
+def size(most: int = 500) -> Input:
+    return whole("size", "About so many items on a page; by default 50.", least=1, most=most)
+
+
+async def tasks(docket: Docket, *, filter: str | None = None, **page: Any) -> TaskPage:
+    return await find_page(docket, read_filter(filter or ""), **page)
+
+
+async def why(docket: Docket, *, key: str) -> Reason:
+    return await docket.why(key)
+
+
+async def flow(docket: Docket, *, minutes: int = 60, function: str | None = None) -> Flow:
+    return Flow(points=await read_flow(docket, length=timedelta(minutes=minutes), function=function))
+
+
+async def functions(docket: Docket, *, minutes: int = 60) -> Functions:
+    return Functions(functions=await read_functions(docket, length=timedelta(minutes=minutes)))
+
+
+async def function(docket: Docket, *, name: str, minutes: int = 60) -> FunctionView | None:
+    return await read_function(docket, name, length=timedelta(minutes=minutes))
+
+
+async def statistics(docket: Docket, **given: Any) -> Stats:
+    return await docket.stats(given.pop("function", None), **given)
+
+
+async def schedule(docket: Docket, *, hours: int = 24) -> Upcoming:
+    length = timedelta(hours=hours)
+    return await read_upcoming(docket, length=length, bucket=length / 96)
+
+
+async def letters(docket: Docket, **given: Any) -> LetterPage:
+    return await docket.dead.page(**given)
+
+
+async def letters_overview(docket: Docket) -> Overview:
+    return await docket.dead.overview()
+
+
+async def letter(docket: Docket, *, id: int) -> Letter | None:
+    return await docket.dead.get(id)
+
+
+async def workers(docket: Docket) -> Workers:
+    return Workers(workers=await read_worker_views(docket))
+
+
+READS: tuple[Read, ...] = (
+    Read("census", "How many tasks and workers there are now", read_census, Census),
+    Read(
+        "flow",
+        "How the docket filled and emptied, minute by minute",
+        flow,
+        Flow,
+        (MINUTES, text("function", "Only this function.")),
+    ),
+    Read(
+        "tasks",
+        "A page of tasks",
+        tasks,
+        TaskPage,
+        (text("filter", "Words such as function:send_mail state:queued prefix:order- older:5m"), CURSOR, size()),
+    ),
+    Read("task", "Everything about one task", read_task_view, TaskView, (KEY,), "task"),
+    Read("why", "Why a task does not run", why, Reason, (KEY,)),
+    Read(
+        "functions", "All functions, how they are declared and how their runs ended", functions, Functions, (MINUTES,)
+    ),
+    Read(
+        "function",
+        "One function",
+        function,
+        FunctionView,
+        (text("name", "The name of the function.", required=True), MINUTES),
+        "function",
+    ),
+    Read(
+        "statistics",
+        "How runs ended, how long they took and how long their tasks had waited",
+        statistics,
+        Stats,
+        (
+            text("function", "Only this function."),
+            moment("since", "From this time; by default an hour before the end."),
+            moment("until", "Until this time; by default now."),
+        ),
+    ),
+    Read(
+        "schedule",
+        "What will run in the next hours",
+        schedule,
+        Upcoming,
+        (whole("hours", "The next so many hours; by default 24.", least=1, most=24 * 31),),
+    ),
+    Read("letters", "A page of dead letters, the newest first", letters, LetterPage, (*LETTER_FILTER, CURSOR, size())),
+    Read("letters/overview", "How many dead letters there are, and of which kinds", letters_overview, Overview),
+    Read(
+        "letter",
+        "One dead letter",
+        letter,
+        Letter,
+        (whole("id", "The id of the letter.", required=True),),
+        "dead letter",
+    ),
+    Read("limits", "The concurrency limits in use", read_limits, LimitPage, (CURSOR, size())),
+    Read("workers", "The workers, and how they are", workers, Workers),
+    Read(
+        "running",
+        "What runs now",
+        read_running,
+        RunningTasks,
+        (text("worker", "Only on workers of this name."),),
+    ),
+    Read("rules", "The strikes and the pauses", read_rules, Rules),
+    Read(
+        "audit",
+        "Who changed what, the newest first",
+        read_audit,
+        AuditPage,
+        (text("who", "Only changes of this person."), text("action", "Only this kind of change."), CURSOR, size()),
+    ),
+    Read("scaling", "Numbers for an autoscaler, such as KEDA's metrics-api", read_scaling, Scaling),
+)
