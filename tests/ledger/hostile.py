@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from docket.storage.keys import _FIXED
+from docket.storage.keys import OWN_NAMES
 
-_SEGMENTS = [suffix.removesuffix(":=") for suffix in _FIXED]
+_SEGMENTS = [suffix.removesuffix(":=") for suffix in OWN_NAMES]
 _ODD = [
     "",
     " ",

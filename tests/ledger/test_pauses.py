@@ -276,6 +276,9 @@ async def test_damaged_rules_stop_nobody(ledger_client: LedgerClient) -> None:
     pauses = ledger.keys.key("pauses")
     ledger_client.client.hset(pauses, mapping={"x": b"", "=f": b"", "*": "x", "round": "many", ARGUMENT: "p-5"})
     await ledger_client.add("a")
+    assert await keys(ledger_client, worker) == ["a"]
+    ledger_client.client.hset(pauses, "*", "p")
+    await ledger_client.add("b")
     assert await keys(ledger_client, worker) == []
     assert [stored.epoch for stored in (await read_pauses(ledger)).pauses] == [0] * 4
     for stored in (await read_pauses(ledger)).pauses:

@@ -165,10 +165,14 @@ class Entry:
 @dataclass(slots=True)
 class UnknownEntry(Entry):
     """A delivery that the server has assigned to a worker but that the worker does not know.
-    `epoch` is 0 if it is not claimed."""
+    `epoch` is 0 if it is not claimed, and -1 if its run record is damaged."""
 
     epoch: int = 0
     seen_before: bool = False
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.epoch < 0
 
 
 class Duty(enum.IntEnum):

@@ -11,6 +11,7 @@ from docket.errors import WorkerLost
 from docket.model.keeping import Keep
 from docket.model.losses import MAX_LOSSES
 from docket.storage.consumers import consumers_without_lease
+from docket.storage.faults import DamagedData
 from docket.storage.keys import GROUP, Keys, bytes_text, segment, text_bytes
 from docket.storage.server import Server
 
@@ -66,7 +67,9 @@ class WorkerVerbs(ScriptCalls):
 
     async def list_workers(self, task: str | None = None) -> list[WorkerRow]:
         reply = await self.ask("list_workers", (text_bytes(task) if task is not None else False,))
-        return [WorkerRow(id.decode(), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply]
+        return [
+            WorkerRow(bytes_text(id), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply
+        ]
 
     async def lead(self, duty: str, worker: str, hold_ms: int) -> bool:
         """Elects one worker for a duty that only some
@@ -76,7 +79,12 @@ class WorkerVerbs(ScriptCalls):
         `hold_ms`. For all other workers the question costs one command.
         """
         key, name = text_bytes(self.keys.named("leads", duty)), worker.encode()
-        leader = await self.server.ask(key, "GET", key)
+        try:
+            leader = await self.server.ask(key, "GET", key)
+        except DamagedData:
+            # Whatever somebody has written there, it is not a worker.
+            await self.server.ask(key, "DEL", key)
+            leader = None
         if leader is None:
             return bool(await self.server.ask(key, "SET", key, name, "NX", "PX", hold_ms))
         if leader == name:

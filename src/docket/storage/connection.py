@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from docket._aio import cancel_and_wait
 
 from .attempts import SharedAttempt
 from .pipeline import Pipeline, Words
+from .repairs import careful_form, is_damage, unwrap
 from .scripts import Script
 
 # How long the calls under way may wait for the old node after a move.
@@ -57,9 +58,19 @@ class Connection:
     ) -> Any:
         """Runs a script. If the server does not know the script, sends its source."""
         try:
-            return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args, patience=patience)
-        except NoScriptError:
-            return await self.ask("EVAL", script.source, len(keys), *keys, *args, patience=patience)
+            try:
+                return await self.ask("EVALSHA", script.sha, len(keys), *keys, *args, patience=patience)
+            except NoScriptError:
+                return await self.ask("EVAL", script.source, len(keys), *keys, *args, patience=patience)
+        except ResponseError as error:
+            if not is_damage(error):
+                raise
+            try:
+                reply = await self.ask("EVAL", careful_form(script).source, len(keys), *keys, *args)
+            except ResponseError:
+                # This user may not repair anything, or the damage is of another kind.
+                raise error from None
+            return unwrap(reply, keys[0])
 
     async def run_and_wait(
         self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], wait_ms: int
@@ -74,6 +85,12 @@ class Connection:
             return await self._ask_and_wait(("EVALSHA", script.sha, len(keys), *keys, *args), wait_ms)
         except NoScriptError:
             return await self._ask_and_wait(("EVAL", script.source, len(keys), *keys, *args), wait_ms)
+        except ResponseError as error:
+            if not is_damage(error):
+                raise
+            source = careful_form(script).source
+            reply, replicas = await self._ask_and_wait(("EVAL", source, len(keys), *keys, *args), wait_ms)
+            return unwrap(reply, keys[0]), replicas
 
     async def _ask_and_wait(self, words: Words, wait_ms: int) -> tuple[Any, int | Exception]:
         pipeline = await self.connect()

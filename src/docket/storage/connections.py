@@ -17,12 +17,13 @@ from typing import Any, cast
 from redis import connection as blocking
 from redis.asyncio import connection as aio
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .credentials import BoundedCredentials, TimedCredentials
 from .faults import mark_sent
 from .hosts import addresses, addresses_within
+from .repairs import careful_form, is_damage, unwrap
 from .replies import ParseError, error_parser
 from .scripts import Script
 from .urls import Address
@@ -186,9 +187,19 @@ def run_script(client: Any, script: Script, keys: Sequence[bytes], args: Sequenc
     """Runs a script on a blocking client, by its digest; loads it first if the server does not know
     it."""
     try:
-        return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-    except NoScriptError:
-        return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+        try:
+            return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+    except ResponseError as error:
+        if not is_damage(error):
+            raise
+        try:
+            reply = client.execute_command("EVAL", careful_form(script).source, len(keys), *keys, *args)
+        except ResponseError:
+            # This user may not repair anything, or the damage is of another kind.
+            raise error from None
+        return unwrap(reply, keys[0])
 
 
 def async_class(address: Address) -> type[aio.AbstractConnection]:

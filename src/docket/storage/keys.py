@@ -6,7 +6,7 @@ GROUP = "docket-workers"
 
 # All keys. A test compares them with docs/design/key-layout.md and with lua/parts/keys.lua, which
 # has the names that scripts build themselves.
-_FIXED = (
+OWN_NAMES = (
     "stream",
     "scheduled",
     "tasks",
@@ -76,6 +76,7 @@ _FIXED = (
     "stats-open",
     "stats-functions",
     "audit",
+    "damaged:=",
 )
 
 
@@ -106,7 +107,7 @@ class Keys:
     def __init__(self, name: str, *, database: int = 0, cluster: bool = False) -> None:
         self.prefix: str = f"{{{name}}}" if cluster else name
         self.database = database
-        self.all: list[bytes] = [text_bytes(self.key(suffix)) for suffix in _FIXED]
+        self.all: list[bytes] = [text_bytes(self.key(suffix)) for suffix in OWN_NAMES]
         # The prefix of all keys, and the one key that scripts get. All keys share its hash slot,
         # and nothing is stored under it.
         self.root: bytes = text_bytes(self.key(""))

@@ -68,7 +68,11 @@ def load(name: str) -> Script:
     lines = text.splitlines()
     head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
     source = "\n".join([*lines[:head], *_linked(lines[head:], used_parts(name, text), frozenset())]) + "\n"
-    script = Script(name, source, hashlib.sha1(source.encode()).hexdigest())
+    return remember(Script(name, source, hashlib.sha1(source.encode()).hexdigest()))
+
+
+def remember(script: Script) -> Script:
+    """From now on `script_with` finds the script."""
     _loaded[script.sha] = script
     return script
 

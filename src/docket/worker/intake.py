@@ -63,6 +63,10 @@ class Intake:
         """The runs of this worker: started, waiting for a slot, or ended and not yet settled."""
         return self._runs.epochs()
 
+    def keys(self) -> set[str]:
+        """The tasks of these runs."""
+        return set(self._runs.keys())
+
     async def is_still_ours(self, worker: str) -> bool:
         """After a pause longer than the lease, other workers may have the tasks whose deliveries
         waited in this worker's socket. So the lease must be renewed before they start."""

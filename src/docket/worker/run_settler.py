@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from docket.ledger import Settlement, SettleResult, requeue
@@ -31,6 +32,9 @@ class RunSettler:
         # Runs that were given up while the server could not be reached, and whether their body had
         # begun.
         self._given_up: list[tuple[Run, bool]] = []
+        # Called when the server does not accept an outcome of a run that this worker believed to
+        # have: its task may be a delivery of this worker without a run.
+        self.on_superseded: Callable[[], None] = lambda: None
 
     def settle(self, run: Run, outcome: Outcome) -> None:
         """Ends a run. Counters wait for the answer: an outcome that the server does not accept is
@@ -110,6 +114,7 @@ class RunSettler:
             self._unreported(run, outcome, answer)
         elif answer is SettleResult.LOST and not run.is_lost:
             self._report.superseded(execution, outcome.where)
+            self.on_superseded()
         elif answer is SettleResult.CANCELLED:
             self._report.count(execution, CANCELLED)
         elif outcome.counters:

@@ -142,6 +142,7 @@ class Staff:
         """Starts the parts in this order. `stack` closes them
         in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
+        self.run_settler.on_superseded = self.fetcher.unknown_deliveries.check_soon
         await registration.open(list(docket.tasks), max_losses_of(docket.tasks), kept_ages(docket.tasks))
         stack.callback(self.threads.close)
         stack.push_async_callback(self.children.close)

@@ -18,7 +18,7 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 PAGE = 200
 EVERY_SECONDS, EVERY_SECONDS_WHEN_EMPTY = 10.0, 30.0
-# While many dead letters have to be deleted.
+# While many tasks have to be put back, or many dead letters deleted.
 MORE_SECONDS = 1.0
 
 
@@ -30,6 +30,7 @@ class Sweeper:
         self._ledger = ledger
         self._client = client
         self._duties = duties
+        self._every = EVERY_SECONDS
         self.due_at: float = steady_seconds() + EVERY_SECONDS
 
     def step(self) -> None:
@@ -38,8 +39,10 @@ class Sweeper:
         if not self._duties.leads:
             self.due_at = steady_seconds() + EVERY_SECONDS
             return
-        checked, repaired = self._ledger.sweep(self._client(), PAGE, int(EVERY_SECONDS * 900))
-        self.due_at = steady_seconds() + (EVERY_SECONDS if checked else EVERY_SECONDS_WHEN_EMPTY)
+        checked, repaired = self._ledger.sweep(self._client(), PAGE, int(self._every * 900))
+        # If a whole stream or the schedule was lost, the next page needs a repair, too.
+        self._every = EVERY_SECONDS if not repaired else MORE_SECONDS
+        self.due_at = steady_seconds() + (self._every if checked else EVERY_SECONDS_WHEN_EMPTY)
         self._trim_letters()
         if repaired:
             logger.warning(

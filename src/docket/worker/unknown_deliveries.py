@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 
 from docket.ledger import Ledger, UnknownEntry
+from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Subscriptions
 
 from .claiming_service import ClaimingService
@@ -109,6 +110,10 @@ class UnknownDeliveries(ClaimingService):
         if due is not None and due not in {entry.epoch for entry in entries}:
             self._direct_delivery.nothing_due(due)
         again = [entry for entry in entries if entry.seen_before]
+        if any(entry.is_damaged for entry in again):
+            # The body whose run record is damaged may still run here: its task waits for its end.
+            keys = self._intake.keys()
+            again = [entry for entry in again if not (entry.is_damaged and bytes_text(entry.key) in keys)]
         if again:
             await self._adopt(worker, again)
         return bool(entries) or self._direct_delivery.due_epoch is not None
@@ -116,7 +121,7 @@ class UnknownDeliveries(ClaimingService):
     async def _adopt(self, worker: str, entries: list[UnknownEntry]) -> None:
         # Reserve the epochs before the claim is sent: a late answer or message must not begin one
         # of these deliveries a second time.
-        self._intake.reserve(entry.epoch for entry in entries if entry.epoch)
+        self._intake.reserve(entry.epoch for entry in entries if entry.epoch > 0)
         deliveries = await self._claim_to_the_end(
             self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False)
         )

@@ -10,10 +10,10 @@ local bytes = call('HGET', TASKS, key)
 if not bytes then return 0 end
 local task, run_bytes = unpack_task(bytes), call('HGET', RUNNING, key)
 if name and task.name ~= name then return 0 end
-if not run_bytes and is_unknown_location(task) then return 0 end
+local run = run_bytes and unpack_run(run_bytes)
+if not run and is_unknown_location(task) then return 0 end
 keep_chain_cancelled(key)
-if run_bytes then
-  local run = unpack_run(run_bytes)
+if run then
   if not has_flag(run, CANCEL_ASKED) then
     run.flags = run.flags + CANCEL_ASKED
     call('HSET', RUNNING, key, pack_run(run))

@@ -15,7 +15,7 @@ if not run then return {LOST_RUN, 0, ''} end
 if task.attempt > 1 then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local closes, _, holder = string.match(call('GET', window) or '', '^(%d+) (%d+) (.*)$')
-local left = tonumber(closes or now) - now
+local left = number_in(closes, now) - now
 -- If the window would stay open for longer than `window_ms`, the server's clock was set back since
 -- it was opened: ignore it.
 local is_open = left > 0 and left <= window_ms

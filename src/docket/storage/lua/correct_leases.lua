@@ -9,8 +9,9 @@ local now = real_ms()
 permit_when_full()
 local page = call('HSCAN', LEASE_LENGTHS, cursor, 'COUNT', count)
 for i = 1, #page[2], 2 do
-  local worker, length = page[2][i], tonumber(page[2][i + 1])
-  if tonumber(call('ZSCORE', LEASES, worker) or '0') > now + length then call('ZADD', LEASES, now + length, worker) end
+  local worker, length = page[2][i], number_in(page[2][i + 1])
+  local ends = tonumber(call('ZSCORE', LEASES, worker) or '0')
+  if length and ends > now + length then call('ZADD', LEASES, now + length, worker) end
 end
 if tonumber(call('ZSCORE', LEASES, RECLAIM_DUE) or '0') > now + LATE_READ_MS then call('ZADD', LEASES, now, RECLAIM_DUE) end
 local old = call('ZRANGEBYSCORE', LOST, '-inf', now - LOST_FOR_MS, 'LIMIT', 0, count)

@@ -24,4 +24,4 @@ for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
 end
 local now = server_ms()
 return {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), call('ZCARD', LETTERS) + call('ZCARD', DEAD),
-  call('HLEN', LIMITS), slots, oldest_waiting(), unknown, call('HLEN', HELD_BY), tonumber(call('HGET', LETTER_COUNTS, 'dropped') or '0')}
+  call('HLEN', LIMITS), slots, oldest_waiting(), unknown, call('HLEN', HELD_BY), number_in(call('HGET', LETTER_COUNTS, 'dropped'), 0)}

@@ -5,7 +5,7 @@
 -- uses: keys
 local counts = call('HMGET', LETTER_COUNTS, 'bytes', 'dropped', 'expired', 'id')
 local answer = {(server_ms()), call('ZCARD', LETTERS)}
-for i = 1, 4 do answer[i + 2] = tonumber(counts[i] or '0') end
+for i = 1, 4 do answer[i + 2] = number_in(counts[i], 0) end
 local kinds = call('HGETALL', LETTER_KINDS)
 for i = 1, #kinds do answer[i + 6] = kinds[i] end
 return answer

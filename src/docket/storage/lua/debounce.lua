@@ -18,7 +18,7 @@ if not run then return {LOST_RUN, 0, ''} end
 if task.attempt > 1 or was_admitted(task) then return {ADMIT, 0, ''} end
 local ours = submission_name(key, task)
 local found = call('HMGET', state, 'leader', 'due', 'order', 'last', 'winner', 'again ' .. ours, 'overtaken ' .. ours)
-local leading, due, leading_rank, last = found[1], tonumber(found[2]), tonumber(found[3]), tonumber(found[4])
+local leading, due, leading_rank, last = found[1], number_in(found[2], now), number_in(found[3], 0), number_in(found[4], 0)
 if found[5] == ours then
   admit(key, run)
   return {ADMIT, 0, ours}

@@ -23,9 +23,10 @@ end
 
 for i, item in ipairs(items) do
   local key, epoch, amount, new_current, new_total, new_message = unpack(item)
-  local run = call('HGET', RUNNING, key)
+  local run_bytes = call('HGET', RUNNING, key)
+  local run = run_bytes and unpack_run(run_bytes)
   local task = epoch == 0 and call('HGET', TASKS, key)
-  if epoch ~= 0 and (not run or unpack_run(run).epoch ~= epoch) then
+  if epoch ~= 0 and (not run or run.epoch ~= epoch) then
     answer[i] = NOT_RUNNING
   elseif epoch == 0 and (not task or is_unknown_location(unpack_task(task))) then
     answer[i] = NOT_FOUND

@@ -75,7 +75,7 @@ local left_groups, joined_groups = {}, {}
 local function count_loss(key, task, run, had_one_run)
   local losses, worker = math.min(losses_of(task) + 1, BEGUN - 1), run.worker
   task.losses = task.losses - losses_of(task) + losses
-  local most = tonumber(call('HGET', MAX_LOSSES, task.name) or max_losses)
+  local most = number_in(call('HGET', MAX_LOSSES, task.name), max_losses)
   if losses >= most and (has_flag(run, ALONE) or had_one_run and most <= SUSPECT_AFTER) then return true end
   if losses >= SUSPECT_AFTER then
     budget = budget - 1
@@ -95,6 +95,10 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
   if not task or not is_at(task, stream, id) then return drop_entries(stream, {id}) end
   local run_bytes = call('HGET', RUNNING, key)
   local run = run_bytes and unpack_run(run_bytes)
+  if run_bytes and not run then
+    call('HDEL', RUNNING, key)
+    note_damaged_run()
+  end
   if run and run.worker ~= worker then
     call('XCLAIM', stream, GROUP, run.worker, 0, id, 'JUSTID')
     return
@@ -147,7 +151,8 @@ local function died_with_one_run(worker)
     for _, p in ipairs(pending) do
       local key = key_of(stream, p[1])
       local run_bytes = key and call('HGET', RUNNING, key)
-      if run_bytes and unpack_run(run_bytes).worker == worker then found = found + 1 end
+      local run = run_bytes and unpack_run(run_bytes)
+      if run and run.worker == worker then found = found + 1 end
       if found > 1 then return false end
     end
   end

@@ -13,7 +13,7 @@ permit_when_full()
 ensure_groups()
 open_fleet(now)
 call('ZADD', LEASES, now + lease, worker)
-local longest = tonumber(call('HGET', FLEET, 'longest') or '0')
+local longest = number_in(call('HGET', FLEET, 'longest'), 0)
 if lease > longest then call('HSET', FLEET, 'longest', lease) end
 call('HSET', LEASE_LENGTHS, worker, lease)
 local some_declared = call('EXISTS', MAX_LOSSES) == 1

@@ -36,7 +36,7 @@ local answer = {1, now, 0, 0}
 -- reclaims, too.
 local soonest = head[5] == worker and head[8] or head[6]
 if soonest and tonumber(soonest) <= now and not is_grace(now, grace_until) then
-  local taken_until = tonumber(call('HGET', FLEET, 'reclaiming') or '0')
+  local taken_until = number_in(call('HGET', FLEET, 'reclaiming'), 0)
   if taken_until < now or taken_until > now + 1000 then
     permit_when_full()
     call('HSET', FLEET, 'reclaiming', string.format('%.0f', now + 1000))
@@ -47,7 +47,7 @@ end
 -- Leader and deputy are both stalled or gone.
 local first = call('ZRANGE', SCHEDULE, 0, 0, 'WITHSCORES')[2]
 if first and tonumber(first) < now - 1000 then
-  local staged = tonumber(call('HGET', FLEET, 'staged') or '0')
+  local staged = number_in(call('HGET', FLEET, 'staged'), 0)
   if staged < now - 1000 or staged > now then
     permit_when_full()
     call('HSET', FLEET, 'staged', string.format('%.0f', now))
@@ -63,8 +63,9 @@ if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 local requests = CANCEL_REQUESTS .. worker
 for _, request in ipairs(has_runs == 1 and call('LRANGE', requests, 0, 999) or {}) do
   local epoch, key = string.match(request, '^(%d+) (.*)$')
-  local run_bytes = call('HGET', RUNNING, key)
-  if run_bytes and string.format('%.0f', unpack_run(run_bytes).epoch) == epoch then
+  local run_bytes = key and call('HGET', RUNNING, key)
+  local run = run_bytes and unpack_run(run_bytes)
+  if run and string.format('%.0f', run.epoch) == epoch then
     answer[#answer + 1] = request
   else
     call('LREM', requests, 1, request)

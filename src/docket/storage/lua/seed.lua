@@ -13,12 +13,13 @@ permit_when_full()
 
 -- A deploy is as old as its first worker. The oldest deploys are forgotten.
 local function appeared_at()
-  local known = call('HGET', DEPLOYS, deploy)
-  if known then return tonumber(known) end
+  local known = number_in(call('HGET', DEPLOYS, deploy))
+  if known then return known end
   if call('HLEN', DEPLOYS) >= MOST_DEPLOYS then
     local all, oldest, least = call('HGETALL', DEPLOYS), nil, math.huge
     for i = 1, #all, 2 do
-      if tonumber(all[i + 1]) < least then oldest, least = all[i], tonumber(all[i + 1]) end
+      local at = number_in(all[i + 1], 0)
+      if at < least then oldest, least = all[i], at end
     end
     call('HDEL', DEPLOYS, oldest)
   end
@@ -31,7 +32,8 @@ end
 local function was_added_again(name)
   if call('HEXISTS', TASKS, name) == 0 then return false end
   local run_bytes = call('HGET', RUNNING, name)
-  return not run_bytes or not has_flag(unpack_run(run_bytes), CANCEL_ASKED)
+  local run = run_bytes and unpack_run(run_bytes)
+  return not run or not has_flag(run, CANCEL_ASKED)
 end
 
 local appeared, answer = appeared_at(), {}
@@ -51,7 +53,9 @@ end
 for i, name in ipairs(names) do
   call('SADD', AUTOMATIC, name)
   local buried = is_buried(name)
-  local cancelled = tonumber(call('HGET', CANCELLED_CHAINS, name) or '-1')
+  -- A chain that was cancelled at an unknown time stays cancelled until the next deploy.
+  local cancelled = call('HGET', CANCELLED_CHAINS, name)
+  cancelled = cancelled and number_in(cancelled, 0) or -1
   if not buried and cancelled >= 0 and (appeared > cancelled or was_added_again(name)) then
     call('HDEL', CANCELLED_CHAINS, name)
     cancelled = -1

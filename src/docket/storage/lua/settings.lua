@@ -10,7 +10,7 @@ call('PEXPIRE', SETTINGS, lifetime)
 local found, answer = call('HGETALL', SETTINGS), {}
 for i = 1, #found, 2 do
   local since, name = string.match(found[i + 1], '^(%d+) (.*)$')
-  if not since or now - tonumber(since) > lifetime then
+  if not since or now - number_in(since, 0) > lifetime then
     call('HDEL', SETTINGS, found[i])
   else
     answer[#answer + 1] = {found[i], name}

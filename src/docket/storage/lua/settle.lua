@@ -135,7 +135,8 @@ local function make_full_settle()
     local bytes = call('HGET', REPLACED_RUNS, field)
     if bytes then
       call('HDEL', REPLACED_RUNS, field)
-      release_slots(unpack_run(bytes))
+      local run = unpack_run(bytes)
+      if run then release_slots(run) else note_damaged_run() end
     end
   end
 
@@ -200,17 +201,20 @@ local function make_full_settle()
   end
 end
 
-local unpack, byte, format, read_run = unpack, string.byte, string.format, struct.unpack
+local unpack, byte, sub, format, read_run = unpack, string.byte, string.sub, string.format, struct.unpack
+-- How the run record of this worker ends if the run has no flags and holds no slots. A record with
+-- this end can be read.
+local plain_end = claimed_by and struct.pack(RUN_END, 0, #claimed_by, claimed_by, 0)
 for i, item in ipairs(items) do
   -- The fields of a finish. The other kinds share the first three.
   local key, epoch, kind, state, ttl, tail, event, purpose, made_progress, is_stored = unpack(item)
   local run_bytes, task_bytes = runs[i], tasks[i]
-  local run_epoch, started, ms, seq, flags, owner, limits
+  local run_epoch, started, ms, seq
   if run_bytes and task_bytes and kind == FINISH and purpose == PLAIN and not made_progress and not is_stored and not some_parked
-    and not ended[key] and byte(task_bytes, TASK_FLAGS_AT) == 0 then
-    run_epoch, started, ms, seq, flags, owner, limits = read_run(RUN, run_bytes)
+    and not ended[key] and byte(task_bytes, TASK_FLAGS_AT) == 0 and sub(run_bytes, RUN_FLAGS_AT) == plain_end then
+    run_epoch, started, ms, seq = read_run(RUN_START, run_bytes)
   end
-  if run_epoch == epoch and (owner == claimed_by or not claimed_by) and flags == 0 and limits == '' and ttl > 0 then
+  if run_epoch == epoch and ttl > 0 and ms > 0 and ms < MOST then
     ended[key], ended_keys[#ended_keys + 1], finished_keys[#finished_keys + 1] = true, key, key
     stream_ids[#stream_ids + 1] = format('%.0f-%.0f', ms, seq)
     end_task(key, pack_finished(state, epoch, started, now, task_bytes, '', tail), ttl, event)

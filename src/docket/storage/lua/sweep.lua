@@ -5,9 +5,11 @@
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEEP_CURSOR, 'at', 'cursor')
-if state[1] and now - tonumber(state[1]) >= 0 and now - tonumber(state[1]) < least then return {0, 0} end
+local since = now - number_in(state[1], 0)
+if since >= 0 and since < least then return {0, 0} end
 permit_when_full()
-local page = call('HSCAN', TASKS, state[2] or '0', 'COUNT', size)
+local cursor = string.match(state[2] or '', '^%d+$') or '0'
+local page = call('HSCAN', TASKS, #cursor < 20 and cursor or '0', 'COUNT', size)
 call('HSET', SWEEP_CURSOR, 'at', string.format('%.0f', now), 'cursor', page[1])
 local repaired = 0
 call('ZREMRANGEBYSCORE', MANUAL_LEASES, '-inf', (real_ms()))
@@ -62,6 +64,30 @@ for i = 1, #page[2], 2 do
     end
   end
 end
+-- After a run record was damaged: frees the slots of limits whose holders are gone.
+local function free_orphaned_slots()
+  local live = {}
+  for _, run_bytes in ipairs(call('HVALS', RUNNING)) do
+    local run = unpack_run(run_bytes)
+    if run then live['r' .. string.format('%.0f', run.epoch)] = true end
+  end
+  for _, epoch in ipairs(call('HKEYS', REPLACED_RUNS)) do live['r' .. epoch] = true end
+  for _, limit in ipairs(call('HKEYS', LIMITS)) do
+    for _, holder in ipairs(call('SMEMBERS', SLOTS .. limit)) do
+      local is_reserved = string.sub(holder, 1, 1) == 'w' and call('HEXISTS', PARKED, string.sub(holder, 2)) == 1
+      if not live[holder] and not is_reserved then call('SREM', SLOTS .. limit, holder) end
+    end
+    wake_waiters(limit)
+  end
+end
+
+if call('HDEL', SWEEP_CURSOR, 'slots') == 1 then free_orphaned_slots() end
+
+-- No more than half of the workers run a suspect alone: whoever is not a worker does not count.
+for _, worker in ipairs(call('HKEYS', ALONE_WORKERS)) do
+  if not may_live(worker) then call('HDEL', ALONE_WORKERS, worker) end
+end
+
 -- Notifies workers again that may have missed the tasks that wait for them.
 if call('EXISTS', UNKNOWN_SINCE) == 1 then
   for _, name in ipairs(call('HRANDFIELD', UNKNOWN_SINCE, 100)) do

@@ -15,7 +15,7 @@ local worker, worker_json, count, has_spare_slot, may_have_offered, last_known, 
 if not has_lease(worker) then return {-1} end
 local offer = 0
 if may_have_offered == 1 and call('ZREM', OFFERS, worker) == 0 then
-  local last_direct = tonumber(call('HGET', LAST_DIRECT, worker) or '0')
+  local last_direct = number_in(call('HGET', LAST_DIRECT, worker), 0)
   if last_direct ~= last_known then offer = last_direct end
 end
 local may_offer = has_spare_slot == 1 and offer == 0

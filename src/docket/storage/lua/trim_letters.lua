@@ -21,7 +21,7 @@ end
 
 -- Old letters do not push out others: they stay where they are.
 local function has_room(size)
-  local bytes = tonumber(call('HGET', LETTER_COUNTS, 'bytes') or '0')
+  local bytes = number_in(call('HGET', LETTER_COUNTS, 'bytes'), 0)
   return call('ZCARD', LETTERS) < most and bytes + 2 * size + 200 <= most_bytes
 end
 
@@ -64,6 +64,6 @@ if call('EXISTS', DEATHS) == 1 then forget_old_deaths() end
 local ended = drop_ended()
 if not make_room(0, 0, most, most_bytes, true) then more = 1 end
 local counts = call('HMGET', LETTER_COUNTS, 'dropped', 'warned')
-local dropped, warned = tonumber(counts[1] or '0'), tonumber(counts[2] or '0')
+local dropped, warned = number_in(counts[1], 0), number_in(counts[2], 0)
 if dropped ~= warned then call('HSET', LETTER_COUNTS, 'warned', dropped) end
 return {ended, math.max(dropped - warned, 0), call('ZCARD', LETTERS), more}

@@ -2,19 +2,21 @@
 -- runs: the answer that carried them was lost.
 -- ARGV[2]: msgpack {worker id, list of the epochs of the worker's runs, list of {from the front
 --   (0/1), entry id} that were unknown last time}.
--- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run or 0 if it is not
---   claimed, unknown last time (0/1)}.
+-- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run, 0 if it is not
+--   claimed, -1 if its run record is damaged; unknown last time (0/1)}.
 -- uses: keys, records
 local worker, epochs, before = unpack(cmsgpack.unpack(ARGV[2]))
 local has, seen, answer = {}, {[STREAM] = {}, [FRONT] = {}}, {}
 for _, epoch in ipairs(epochs) do has[epoch] = true end
 for _, entry in ipairs(before) do seen[entry[1] == 1 and FRONT or STREAM][entry[2]] = true end
 
--- The run that this worker claimed the entry for, or nil.
-local function own_run_of(stream, id, key)
+-- The epoch of the run that this worker claimed the entry for.
+local function epoch_of(stream, id, key)
   local bytes = key and call('HGET', RUNNING, key)
   local run = bytes and unpack_run(bytes)
-  if run and run.worker == worker and stream_of_run(run) == stream and entry_id(run) == id then return run end
+  if bytes and not run then return -1 end
+  if run and run.worker == worker and stream_of_run(run) == stream and entry_id(run) == id then return run.epoch end
+  return 0
 end
 
 for _, stream in ipairs({STREAM, FRONT}) do
@@ -24,10 +26,10 @@ for _, stream in ipairs({STREAM, FRONT}) do
       local id = p[1]
       local entry = call('XRANGE', stream, id, id)[1]
       local key = entry and entry[2][1] == 'k' and entry[2][2]
-      local run = own_run_of(stream, id, key)
-      if not run or not has[run.epoch] then
+      local epoch = epoch_of(stream, id, key)
+      if not has[epoch] then
         local front = stream == FRONT and 1 or 0
-        answer[#answer + 1] = {front, id, key or '', run and run.epoch or 0, seen[stream][id] and 1 or 0}
+        answer[#answer + 1] = {front, id, key or '', epoch, seen[stream][id] and 1 or 0}
       end
     end
   end

@@ -9,6 +9,6 @@ local found = call('HGETALL', UNKNOWN_SINCE)
 for i = 1, math.min(#found, most * 2), 2 do
   local name = found[i]
   local known = is_known_elsewhere(name, '') and 1 or 0
-  answer[#answer + 1] = {name, found[i + 1], call('ZCARD', UNKNOWN_TASKS .. segment(name)), known}
+  answer[#answer + 1] = {name, number_in(found[i + 1], 0), call('ZCARD', UNKNOWN_TASKS .. segment(name)), known}
 end
 return answer

@@ -118,8 +118,8 @@ local function runs_of(epochs, wanted)
     local page = call('HSCAN', RUNNING, cursor, 'COUNT', 500)
     cursor = page[1]
     for i = 1, #page[2], 2 do
-      local is_sound, run = pcall(unpack_run, page[2][i + 1])
-      local epoch = is_sound and string.format('%.0f', run.epoch)
+      local run = unpack_run(page[2][i + 1])
+      local epoch = run and string.format('%.0f', run.epoch)
       size = size + #page[2][i + 1]
       if epoch and epochs[epoch] and not found[epoch] then
         found[epoch] = {page[2][i], run.worker}
@@ -149,8 +149,8 @@ local function holders_of(limit)
   for i = 1, count do
     local epoch = epochs[i]
     local replaced = not found[epoch] and call('HGET', REPLACED_RUNS, epoch)
-    local is_sound, run = pcall(unpack_run, replaced or '')
-    local run_of = found[epoch] or {'', is_sound and run.worker or ''}
+    local run = replaced and unpack_run(replaced)
+    local run_of = found[epoch] or {'', run and run.worker or ''}
     holders[#holders + 1] = {run_of[1], run_of[2], epoch}
   end
   for i = 1, math.min(#reserved, MOST_HOLDERS - count) do holders[#holders + 1] = reserved[i] end
@@ -161,7 +161,7 @@ local function note_limit()
   local limits = parked_limits(key)
   local limit = limits[#limits]
   if not limit then return end
-  note('limit', {limit, tonumber(call('HGET', LIMITS, limit) or '0'), call('SCARD', SLOTS .. limit),
+  note('limit', {limit, number_in(call('HGET', LIMITS, limit), 0), call('SCARD', SLOTS .. limit),
     call('ZCARD', WAITERS .. limit), call('ZRANK', WAITERS .. limit, key) or false, holders_of(limit)})
 end
 
@@ -243,8 +243,8 @@ local function note_waiting(task)
 end
 
 local function note_run()
-  local is_sound, run = pcall(unpack_run, run_bytes)
-  if not is_sound then return end
+  local run = unpack_run(run_bytes)
+  if not run then return end
   local ends = call('ZSCORE', is_manual(run.worker) and MANUAL_LEASES or LEASES, run.worker)
   note('lease', time_of(ends))
   note('is_alive', is_valid(ends) and 1 or 0)

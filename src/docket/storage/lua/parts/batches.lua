@@ -6,8 +6,8 @@ local BATCH_MS = 600000
 local function answer_of(batch, step)
   local stored = call('GET', LETTER_BATCH .. batch)
   if not stored then return nil end
-  local last = cmsgpack.unpack(stored)
-  return last[1] == step and last[2] or nil
+  local is_read, last = pcall(cmsgpack.unpack, stored)
+  return is_read and type(last) == 'table' and last[1] == step and last[2] or nil
 end
 
 local function keep_answer(batch, step, answer)

@@ -3,7 +3,8 @@
 
 local function next_epochs(count, now_us)
   local last = tonumber(call('SET', EPOCH, string.format('%.0f', now_us + count - 1), 'GET') or '0')
-  if last < now_us then return now_us end
+  -- Not `last < now_us`: whatever else somebody has written there is not a later epoch.
+  if not (last and last >= now_us and last < MOST - count) then return now_us end
   -- Two calls within one microsecond, or the clock was set back.
   call('SET', EPOCH, string.format('%.0f', last + count))
   return last + 1
@@ -17,7 +18,8 @@ end
 local function has_nothing_else(worker, entries, runs)
   local here = {}
   for i, e in ipairs(entries) do
-    if runs[i] and unpack_run(runs[i]).worker == worker then return false end
+    local run = runs[i] and unpack_run(runs[i])
+    if run and run.worker == worker then return false end
     here[e[1] .. ' ' .. e[2]] = true
   end
   for _, stream in ipairs({STREAM, FRONT}) do
@@ -110,14 +112,15 @@ local function claim_entries(worker, worker_json, entries, suspects)
         bytes = pack_task(task)
         call('HSET', TASKS, key, bytes)
       end
+      local run = run_bytes and unpack_run(run_bytes)
+      if run_bytes and not run then note_damaged_run() end
       local rule = rules and task and holding_rule(task.name, stream == FRONT, rules)
       if not task or not is_at(task, stream, id) then
         if not key or key == '' then keep_foreign(stream, id) end
         table.insert(stale[stream], id)
-      elseif run_bytes then
+      elseif run then
         -- Already claimed: the answer to this worker's claim was lost, or the group was created
         -- again while another worker runs the task.
-        local run = unpack_run(run_bytes)
         if run.worker == worker then
           local n = #answer
           answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, run.epoch

@@ -35,7 +35,7 @@ end
 -- workers are found in the end.
 local function note_gap(now, last, grace_until, lease)
   local known = call('HMGET', FLEET, 'longest', 'gaps-since')
-  local longest, since = math.max(tonumber(known[1] or '0'), lease), tonumber(known[2] or '0')
+  local longest, since = math.max(number_in(known[1], 0), lease), number_in(known[2], 0)
   if last > grace_until or last > now or since > now then since = now end
   if now - since >= MOST_GAPS * longest then return grace_until end
   grace_until = math.floor(now + math.min(longest * 2 / 3, LONGEST_GRACE_MS))
@@ -49,9 +49,19 @@ local function is_grace(now, grace_until)
   return now < grace_until and grace_until <= now + LONGEST_GRACE_MS
 end
 
+-- Who leads, and its deputy. A duty of a worker without a lease is vacant: somebody has written
+-- there.
+local function duty_holders()
+  local held = call('HMGET', FLEET, 'leader', 'deputy')
+  for i = 1, 2 do
+    if held[i] and not call('ZSCORE', LEASES, held[i]) then held[i] = false end
+  end
+  return held
+end
+
 -- The duty of a worker. The worker takes a vacant one.
 local function take_duty(worker)
-  local held = call('HMGET', FLEET, 'leader', 'deputy')
+  local held = duty_holders()
   if held[1] == worker then return LEADER end
   if not held[1] then
     call('HSET', FLEET, 'leader', worker)
@@ -92,7 +102,7 @@ local function lead_staging(worker, is_asked, is_overdue)
   local is_deputy = held[2] == worker
   local takes_over = not held[1] or (is_overdue and is_asked)
   if not takes_over and is_overdue and is_deputy then
-    local idle = real_ms() - tonumber(held[3] or '0')
+    local idle = real_ms() - number_in(held[3], 0)
     takes_over = idle < 0 or idle >= 500
   end
   if not takes_over or not call('ZSCORE', LEASES, worker) then return is_deputy and DEPUTY or NO_DUTY end

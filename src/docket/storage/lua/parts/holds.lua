@@ -9,11 +9,12 @@ local WHOLE_DOCKET, FUNCTION = '*', '='
 -- began to go on since the first pause.
 local ARGUMENTS, ROUND = 'arguments', 'round'
 
--- Whether a rule, or false, holds a task. While a rule is being resumed, the tasks that it let go
--- are on the front stream, and matching tasks of the other stream wait behind them.
+-- Whether a rule, or false, holds a task. What somebody else has written there holds nothing. While
+-- a rule is being resumed, the tasks that it let go are on the front stream, and matching tasks of
+-- the other stream wait behind them.
 local function is_holding(rule, from_front)
-  if not rule then return false end
-  return string.sub(rule, 1, 1) == PAUSED or not from_front
+  local state = rule and string.sub(rule, 1, 1)
+  return state == PAUSED or state == RESUMING and not from_front
 end
 
 -- The id of the rule that holds tasks of this function, or nil. `rules` has the rules that were
@@ -30,7 +31,7 @@ end
 local FRONT_FIRST, ROUND_SIZE, MOST_ROUNDS = 2 ^ 50, 2 ^ 43, 800
 
 local function rounds_so_far()
-  return math.min(tonumber(call('HGET', PAUSES, ROUND) or '0') or 0, MOST_ROUNDS)
+  return math.min(math.max(number_in(call('HGET', PAUSES, ROUND), 0), 0), MOST_ROUNDS)
 end
 
 local function front_position(ms)
@@ -60,7 +61,7 @@ end
 -- Whether a rule still holds the task.
 local function is_held(key, task)
   local rule = call('HGET', HELD_BY, key)
-  return rule and call('HEXISTS', PAUSES, rule) == 1 and call('ZSCORE', HELD_TASKS .. segment(rule), held_member(key, task))
+  return rule and is_holding(call('HGET', PAUSES, rule), false) and call('ZSCORE', HELD_TASKS .. segment(rule), held_member(key, task))
 end
 
 -- All rules: a list of {id, stored rule}, and their bytes.

@@ -79,6 +79,17 @@ local function segment(text)
   return (string.gsub(text, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
 end
 
+-- Numbers of this size and above are not exact: docket does not write them.
+local MOST = 2 ^ 53
+
+-- The number that a value has. Whatever else somebody has written there counts as `default`
+-- (docs/design/damaged-data.md).
+local function number_in(value, default)
+  local number = tonumber(value)
+  if number and number > -MOST and number < MOST then return number end
+  return default
+end
+
 -- The server's time in milliseconds, and in microseconds.
 local function real_ms()
   local t = call('TIME')

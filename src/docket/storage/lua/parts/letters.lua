@@ -79,7 +79,7 @@ local function kind_of(name, error, place)
   end
   local id = id_of()
   if call('HEXISTS', LETTER_KINDS, id) == 1 then return id, name, error, place end
-  local kinds = tonumber(call('HGET', LETTER_COUNTS, 'kinds of ' .. name) or '0')
+  local kinds = number_in(call('HGET', LETTER_COUNTS, 'kinds of ' .. name), 0)
   if kinds >= MOST_KINDS then place = '' end
   if kinds >= MOST_CLASSES then error = '' end
   if call('HLEN', LETTER_KINDS) >= MOST_KINDS_OF_ALL then name, error, place = '', '', '' end
@@ -159,7 +159,7 @@ local AT_ONCE = 20
 -- then, drops nothing, unless the caller wants a part of it. Returns whether they fit.
 local function make_room(added, size, most, most_bytes, partly)
   if size > most_bytes or added > most then return false end
-  local count, total = call('ZCARD', LETTERS), tonumber(call('HGET', LETTER_COUNTS, 'bytes') or '0')
+  local count, total = call('ZCARD', LETTERS), number_in(call('HGET', LETTER_COUNTS, 'bytes'), 0)
   local left = math.min(MOST_DROPPED_FOR_ONE, MOST_DROPPED - (ARGV.dropped or 0))
   local ids, records = {}, {}
   while count + added > most or total + size > most_bytes do
@@ -186,7 +186,7 @@ end
 -- Ids grow with the server's time, so that they are not given again if the server has lost letters.
 local function next_letter()
   local _, now_us = real_ms()
-  local number = math.max(tonumber(call('HGET', LETTER_COUNTS, 'id') or '0') + 1, now_us)
+  local number = math.max(number_in(call('HGET', LETTER_COUNTS, 'id'), 0) + 1, now_us)
   call('HSET', LETTER_COUNTS, 'id', string.format('%.0f', number))
   return number
 end
@@ -217,7 +217,7 @@ end
 -- How often the task has failed for good before.
 local function deaths_of(key, task_bytes)
   if not is_revived(flags_of(task_bytes)) then return 0 end
-  return tonumber(string.match(call('HGET', DEATHS, key) or '', '^(%d+)') or '0')
+  return math.min(number_in(string.match(call('HGET', DEATHS, key) or '', '^(%d+)'), 0), 2 ^ 32 - 2)
 end
 
 -- The chain of an automatic task is over until an operator retries it. The mark of a cancelled
@@ -251,6 +251,6 @@ local function letter_for(name, letter)
   local age = call('HGET', KEEP_FAILURES, name)
   if not age then return letter end
   local own = {unpack(letter)}
-  own[NOTE_AGE] = tonumber(age)
+  own[NOTE_AGE] = number_in(age, letter[NOTE_AGE])
   return own
 end

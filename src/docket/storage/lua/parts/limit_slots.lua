@@ -10,11 +10,25 @@ local function parked_limits(key)
   return limits
 end
 
+-- Frees slots whose holders are not what docket writes. Looks at a few holders at random, so that
+-- it costs little. Returns whether it freed any.
+local function drop_odd_holders(limit)
+  local freed = 0
+  for _, holder in ipairs(call('SRANDMEMBER', SLOTS .. limit, 2)) do
+    if not string.match(holder, '^r%d+$') and string.sub(holder, 1, 1) ~= 'w' then
+      freed = freed + call('SREM', SLOTS .. limit, holder)
+    end
+  end
+  return freed > 0
+end
+
 -- Gives the free slots of a limit to the tasks that have waited longest. The slot is reserved at
 -- once, so that a newcomer cannot take it.
 local function wake_waiters(limit)
   local slots, waiters = SLOTS .. limit, WAITERS .. limit
-  local most = tonumber(call('HGET', LIMITS, limit) or '0')
+  local stored = call('HGET', LIMITS, limit)
+  -- If the number is damaged, one waiter may go on: its `acquire` writes the number again.
+  local most = stored and number_in(stored, 1) or 0
   for _ = 1, 100 do
     if call('SCARD', slots) >= most then break end
     local first = call('ZPOPMIN', waiters)

@@ -39,8 +39,6 @@ local function broken_task()
     entry_ms = 0, entry_seq = 0, name = '', call = '', broken = true}
 end
 
-local MOST = 2 ^ 53
-
 local function unpack_task(bytes)
   if #bytes < TASK_HEADER_SIZE then return broken_task() end
   local task = {}
@@ -98,12 +96,31 @@ local function set_entry(record, id)
 end
 
 local RUN = '<dddI4BHc0Hc0'
+-- Its two halves: until the flags, and from the flags on.
+local RUN_START, RUN_END, RUN_FLAGS_AT = '<dddI4', '<BHc0H', 29
 
+-- The positions of the lengths of the worker id and of the limits, counted from 1.
+local RUN_WORKER_AT = 30
+
+-- Nil for bytes that are not a run record: then the task has no run that counts
+-- (docs/design/damaged-data.md).
 local function unpack_run(bytes)
+  local size = #bytes
+  if size < RUN_WORKER_AT + 3 then return nil end
+  local limits_at = RUN_WORKER_AT + 2 + struct.unpack('<H', bytes, RUN_WORKER_AT)
+  if limits_at + 1 > size or limits_at + 1 + struct.unpack('<H', bytes, limits_at) ~= size then return nil end
   local run = {}
   run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, run.worker, run.limits =
     struct.unpack(RUN, bytes)
-  return run
+  local is_sound = run.epoch > 0 and run.epoch < MOST and run.started > -MOST and run.started < MOST and run.entry_ms >= 0
+    and run.entry_ms < MOST
+  return is_sound and run or nil
+end
+
+-- A run record is damaged: no run owns the limits' slots that its run had. The next sweep frees
+-- them.
+local function note_damaged_run()
+  call('HSET', SWEEP_CURSOR, 'slots', '1')
 end
 
 local function pack_run(run)

@@ -33,8 +33,13 @@ end
 -- Removes a task from its location. A run of it loses its epoch.
 local function remove_from_location(key, task)
   local run_bytes = call('HGET', RUNNING, key)
-  if run_bytes then
-    end_run(key, unpack_run(run_bytes), true)
+  local run = run_bytes and unpack_run(run_bytes)
+  if run_bytes and not run then
+    call('HDEL', RUNNING, key)
+    note_damaged_run()
+  end
+  if run then
+    end_run(key, run, true)
     call('HDEL', PROGRESS, key)
   elseif task.location == SCHEDULED then
     call('ZREM', SCHEDULE, key)

@@ -138,11 +138,22 @@ local function count_rows(rows, now)
   end
 end
 
+-- Deletes a key of another type.
+local function drop_unless(name, type)
+  local found = call('TYPE', name).ok
+  if found ~= 'none' and found ~= type then call('DEL', name) end
+end
+
 -- A script that ends tasks must not fail because of statistics. If somebody else has written to
--- their keys, the ending is not counted.
+-- their keys, the ending is not counted, and the data is deleted, so that the next one is.
 local function count_safely(count, rows, now)
   local is_counted, problem = pcall(count, rows, now)
   if not is_counted then
+    local minute = math.floor((now or server_ms()) / MINUTE_MS)
+    drop_unless(STATS_OPEN, 'zset')
+    drop_unless(STATS_FUNCTIONS, 'zset')
+    drop_unless(STATS_MINUTE .. string.format('%.0f', minute), 'hash')
+    drop_unless(STATS_HOUR .. string.format('%.0f', math.floor(minute / HOUR_MINUTES)), 'hash')
     redis.log(redis.LOG_WARNING, 'docket: endings were not counted: ' .. tostring(type(problem) == 'table' and problem.err or problem))
   end
 end

@@ -7,7 +7,7 @@ local SUSPECT_AFTER = 2
 -- The size of a group when it was formed, and the number of its present members.
 local function group_numbers(group)
   local size, live = string.match(call('HGET', SUSPECTS, 'g' .. group) or '', '^(%d+) (%d+)$')
-  return tonumber(size or 0), tonumber(live or 0)
+  return number_in(size, 0), number_in(live, 0)
 end
 
 -- The worker no longer runs this suspect alone, and has not reserved it.
@@ -70,7 +70,7 @@ end
 
 -- A run of a suspect was lost after `ms`.
 local function note_life(key, ms)
-  local longest = tonumber(call('HGET', SUSPECTS, 'l' .. key) or 0)
+  local longest = number_in(call('HGET', SUSPECTS, 'l' .. key), 0)
   if ms > longest then call('HSET', SUSPECTS, 'l' .. key, string.format('%.0f', ms)) end
 end
 
@@ -78,7 +78,7 @@ local LEAST_ALONE_MS = 60000
 
 -- How long a suspect runs alone in its worker.
 local function alone_ms(key)
-  return math.max(tonumber(call('HGET', SUSPECTS, 'l' .. key) or 0), LEAST_ALONE_MS)
+  return math.max(number_in(call('HGET', SUSPECTS, 'l' .. key), 0), LEAST_ALONE_MS)
 end
 
 -- A run of a suspect is over. The task stays in its group.
@@ -112,8 +112,8 @@ local function reserve_or_wait(key, worker, gives_up)
     first_seen = nil
     call('HSET', SUSPECTS, 'b' .. worker, string.format('%.0f', now + NO_RESERVATION_MS))
   end
-  first_seen = tonumber(first_seen or now)
-  local busy_until = tonumber(call('HGET', SUSPECTS, 'b' .. worker) or 0)
+  first_seen = number_in(first_seen, now)
+  local busy_until = number_in(call('HGET', SUSPECTS, 'b' .. worker), 0)
   if now - first_seen >= FIRST_PICK_MS and now >= busy_until and call('HEXISTS', SUSPECTS, 'r' .. worker) == 0
     and not too_many_are_alone(worker) then
     call('HSET', SUSPECTS, 'm' .. key, string.format('%.0f ', first_seen) .. worker, 'r' .. worker, key)
@@ -131,7 +131,7 @@ local function judge_suspect(key, worker, is_idle, gives_up)
   local group, size = group_of(key)
   local field = 'c' .. group .. ' ' .. worker
   if size > 1 then
-    local running = tonumber(call('HGET', SUSPECTS, field) or 0)
+    local running = number_in(call('HGET', SUSPECTS, field), 0)
     if running >= math.max(1, math.floor(size / 2)) then return ELSEWHERE end
   elseif gives_up or not is_idle() or too_many_are_alone(worker) then
     return reserve_or_wait(key, worker, gives_up)

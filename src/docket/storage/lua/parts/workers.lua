@@ -10,7 +10,10 @@ local function release_replaced_runs(gone)
   local replaced = call('HGETALL', REPLACED_RUNS)
   for i = 1, #replaced, 2 do
     local run = unpack_run(replaced[i + 1])
-    if gone[run.worker] then
+    if not run then
+      call('HDEL', REPLACED_RUNS, replaced[i])
+      note_damaged_run()
+    elseif gone[run.worker] then
       call('HDEL', REPLACED_RUNS, replaced[i])
       release_slots(run)
     end
@@ -46,7 +49,7 @@ end
 -- After the last worker has gone, its last read may still bring deliveries, so another reclaim
 -- follows a while later. The next leader reclaims in any case.
 local function schedule_second_reclaim(now)
-  local gone_at = tonumber(call('HGET', FLEET, 'gone-at') or '0')
+  local gone_at = number_in(call('HGET', FLEET, 'gone-at'), 0)
   if workers_with_lease() <= 0 then
     if call('EXISTS', DYING) == 0 then call('DEL', LEASES, FLEET) end
   elseif gone_at <= now and gone_at + LATE_READ_MS > now then
