@@ -24,7 +24,7 @@ end
 local now = server_ms()
 local workers = call('EXISTS', LEASES) == 1 and workers_with_lease() or 0
 local answer = {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), unknown,
-  call('HLEN', HELD_BY), call('ZCARD', LETTERS) + call('ZCARD', DEAD), tonumber(call('HGET', LETTER_COUNTS, 'dropped') or '0'),
+  call('HLEN', HELD_BY), call('ZCARD', LETTERS) + call('ZCARD', DEAD), number_in(call('HGET', LETTER_COUNTS, 'dropped'), 0),
   call('HLEN', LIMITS), oldest_ready(STREAM) or oldest_ready(FRONT), workers, call('SCARD', STOPPING)}
 local minute = math.floor(now / MINUTE_MS)
 for number = math.max(last_minute < 0 and minute or last_minute, minute - MOST_MINUTES), minute do

@@ -104,9 +104,9 @@ local function key_matches(key)
   return (not prefix or sub(key, 1, #prefix) == prefix) and (not part or find(key, part, 1, true))
 end
 
-local function is_of_worker(run)
-  local id = unpack_run(run).worker
-  return sub(id, 1, #worker + 1) == worker .. '~'
+local function is_of_worker(run_bytes)
+  local run = unpack_run(run_bytes)
+  return run and sub(run.worker, 1, #worker + 1) == worker .. '~'
 end
 
 local answer, examined, bytes_read, found = {following, 0}, 0, 0, 0
