@@ -18,6 +18,13 @@ async def on_every_node(docket: Docket, *words: str | bytes) -> list[Any]:
         return [await node.execute_command(*words) for node in redis.get_nodes()]
 
 
+async def keys_like(docket: Docket, pattern: str) -> list[bytes]:
+    """The keys with such a name on all nodes. `KEYS` of redis-py asks one node of a cluster."""
+    async with docket.redis() as redis:
+        found = [key async for key in redis.scan_iter(match=pattern, count=1000)]
+    return sorted({key if isinstance(key, bytes) else key.encode() for key in found})
+
+
 def flattened(reply: Any) -> Iterator[Any]:
     """The values in an answer, whether redis-py has put them into pairs or not."""
     if isinstance(reply, (list, tuple)):

@@ -10,6 +10,7 @@ from uuid import uuid4
 from docket import Docket
 from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 from docket.testing.servers import ServerGroup
+from tests.nodes import keys_like
 from tests.waiting import eventually
 
 _databases = itertools.count(5000)
@@ -58,7 +59,7 @@ async def parked(docket: Docket, count: int) -> None:
 async def assert_nothing_is_left(docket: Docket) -> None:
     """No slot, no line, no task; and whatever else the limits have written has a time to live."""
     async with docket.redis() as redis:
-        keys = [key if isinstance(key, bytes) else key.encode() for key in await redis.keys("*")]
+        keys = await keys_like(docket, "*")
         names = {key.decode().removeprefix(f"{docket.prefix}:").partition(":=")[0] for key in keys}
         left = names & {"slots", "waiters", "limits", "parked", "replaced-runs", "tasks", "running", "scheduled"}
         assert not left, f"left behind: {left}"

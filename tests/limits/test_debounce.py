@@ -10,6 +10,7 @@ import pytest
 
 from docket import ConcurrencyLimit, Debounce, Docket, Execution, ExecutionState, Perpetual, RateLimit, Retry
 from tests.limits.helpers import assert_nothing_is_left, open_docket, parked
+from tests.nodes import keys_like
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually, reaches
@@ -182,8 +183,7 @@ async def test_the_key_of_the_one_that_waits_may_be_used_for_something_else(run_
 
 
 async def _leads(docket: Docket, count: int) -> bool:
-    async with docket.redis() as redis:
-        return len(await redis.keys(f"{docket.prefix}:debounce:=*")) == count
+    return len(await keys_like(docket, f"{docket.prefix}:debounce:=*")) == count
 
 
 async def test_replacing_the_one_that_waits_is_a_new_submission(run_log: RunLog) -> None:
@@ -249,7 +249,7 @@ async def test_a_lost_state_costs_a_wait_and_not_the_run(run_log: RunLog) -> Non
         async with worker_at_work(docket):
             await waits(await docket.add(index)(0))
         async with docket.redis() as redis:
-            for key in await redis.keys(f"{docket.prefix}:debounce:=*"):
+            for key in await keys_like(docket, f"{docket.prefix}:debounce:=*"):
                 await redis.delete(key)
         await run_with_defaults(docket)
     assert run_log.began == [0]

@@ -7,6 +7,7 @@ import pytest
 
 from docket import Docket, Execution, StrikeList
 from docket.strikelist import Operator, Restore, Strike
+from tests.nodes import on_every_node
 from tests.waiting import eventually
 
 
@@ -94,8 +95,7 @@ async def test_a_load_that_fails_is_repeated_until_it_succeeds(
     strikes = StrikeList(docket.url, docket.name)
     try:
         # Longer than a client waits for an answer.
-        async with docket.redis() as redis:
-            await redis.execute_command("CLIENT", "PAUSE", 6000, "ALL")
+        await on_every_node(docket, "CLIENT", "PAUSE", "6000", "ALL")
         await strikes.follow(docket.server, docket.subscriptions, docket.keys)
         assert "cannot be loaded" in caplog.text
         assert strikes.is_empty

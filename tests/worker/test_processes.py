@@ -32,6 +32,7 @@ from docket import (
 from docket.codec.keyring import Keyring
 from docket.worker.child_process import ChildProcess
 from docket.worker.children import Children
+from tests.nodes import keys_like
 from tests.running import run_with_defaults, worker_at_work
 from tests.spans import context_of
 from tests.waiting import WAIT_LIMIT, eventually, eventually_blocking, reaches
@@ -127,7 +128,7 @@ async def test_encrypted_calls_results_and_errors_travel(url: str) -> None:
         async def read_all() -> None:
             client = docket.server.client
             stored.append(await client.hgetall(docket.keys.tasks))
-            stored.extend([await client.get(name) for name in await client.keys("*:runs:=*")])
+            stored.extend([await client.get(name) for name in await keys_like(docket, "*:runs:=*")])
 
         async with worker_at_work(docket, cpu_processes=1):
             kept = await docket.add(tasks.keeps_secret)("swordfish")
