@@ -3,14 +3,19 @@
 from jinja2 import Environment
 from starlette.routing import BaseRoute
 
+from docket.web.charts import hue
 from docket.web.page import Page
 
-from . import now
+from . import look, now
+from .formats import FILTERS
+from .look import look_of
 
-PAGES: tuple[Page, ...] = (now.PAGE,)
+PAGES: tuple[Page, ...] = (now.PAGE, look.PAGE)
 # Routes from the root of the dashboard, outside of any docket.
 ROOT_ROUTES: tuple[BaseRoute, ...] = ()
 
 
 def extend(environment: Environment) -> None:
     """Adds what the templates of the pages use."""
+    environment.filters.update(FILTERS)
+    environment.globals.update(hue=hue, look_of=look_of)

@@ -1,19 +1,198 @@
-"""What happens now: counts and workers."""
+"""What happens now: rates, times, slots, and what needs attention."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 from starlette.responses import Response
 
+from docket.docket import Docket
+from docket.inspection.census import Census
+from docket.inspection.flow import FlowPoint, read_flow
+from docket.inspection.rule_views import read_rules
+from docket.inspection.statistics import FunctionStats, Period, failing, read_statistics
+from docket.inspection.task_filters import Place, TaskFilter
+from docket.inspection.task_pages import find_page
+from docket.inspection.worker_views import RunningTask, WorkerView, read_running, read_worker_views
+from docket.ledger.unknown_functions import unknown_functions
+from docket.web.charts import Bars, HeatMap, Series, Tick, heat_map, mirrored
+from docket.web.charts.heat_map import Moment
 from docket.web.page import Page
 from docket.web.visit import Visit
 
+from .live_reading import live_state
+from .shared import Shared
+
+HOUR = timedelta(hours=1)
+RECENT = timedelta(minutes=5)
+OLDEST, FAILING = 8, 6
+# Two seconds per column of the live chart.
+COLUMNS, STEP_SECONDS = 150, 2
+# The most slots that are drawn for a worker, and the most workers.
+MOST_SLOTS, MOST_WORKERS = 400, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a worker: its runs, and how many slots are free."""
+
+    worker: WorkerView
+    runs: Sequence[RunningTask]
+    free: int
+    hidden: int
+
+    @property
+    def total(self) -> int:
+        return len(self.runs) + self.free + self.hidden
+
+    @property
+    def crowd(self) -> str:
+        """How small the slots are drawn."""
+        return "crowd" if self.total > 150 else "many" if self.total > 24 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """The last hour, which changes by the minute."""
+
+    waiting: HeatMap
+    running: HeatMap
+    flow: Bars
+    ticks: tuple[Tick, ...]
+    failing: tuple[FunctionStats, ...]
+    total: FunctionStats
+
+
+hours: Shared[Hour] = Shared(timedelta(seconds=5))
+
 
 async def answer(visit: Visit) -> Response:
+    return visit.render("now.html", **await _context(visit))
+
+
+async def live(visit: Visit) -> str:
+    return visit.fragment("now_parts.html", **await _context(visit))
+
+
+async def _context(visit: Visit) -> dict[str, Any]:
     docket = visit.docket
-    counts, workers = await asyncio.gather(docket.ledger.count(), docket.workers())
-    return visit.render("now.html", counts=counts, workers=workers)
+    state = await live_state(visit)
+    hour, workers, running, oldest, overview, rules = await asyncio.gather(
+        hours.get(docket, _read_hour),
+        read_worker_views(docket),
+        read_running(docket),
+        find_page(docket, TaskFilter(places=frozenset((Place.READY,))), size=OLDEST),
+        docket.dead.overview(),
+        read_rules(docket),
+    )
+    census = state.census
+    kinds = sorted(overview.kinds, key=lambda kind: kind.last_at, reverse=True)[:FAILING]
+    fleet = [_slots(worker, running.of(worker.id)) for worker in workers[:MOST_WORKERS]]
+    return {
+        "census": census,
+        "rates": census.rates,
+        "flow": _live_chart(state.recent),
+        "hour": hour,
+        "fleet": fleet,
+        "other_workers": max(len(workers) - MOST_WORKERS, 0),
+        "slots": sum(one.total for one in fleet) if all(one.worker.report for one in fleet) else None,
+        "running_functions": sorted({run.function for run in running.runs}),
+        "oldest": oldest.tasks,
+        "kinds": kinds,
+        "letters": overview,
+        "unknown": await unknown_functions(docket.ledger) if census.unknown else [],
+        "rules": rules,
+        "now": census.taken,
+        "live_ticks": _live_ticks(),
+    }
 
 
-PAGE = Page("now", answer, "Now")
+def _slots(worker: WorkerView, runs: Sequence[RunningTask]) -> Slots:
+    slots = worker.report.slots if worker.report is not None else len(runs)
+    shown = runs[:MOST_SLOTS]
+    free = max(min(slots, MOST_SLOTS) - len(runs), 0)
+    return Slots(worker, shown, free, max(slots, len(runs)) - len(shown) - free)
+
+
+# Charts
+
+
+def _live_chart(recent: Sequence[Census]) -> Bars:
+    """The last five minutes: in above, out below."""
+    if not recent:
+        return mirrored((Series("in", ()),), (Series("out", ()),), COLUMNS)
+    last = recent[-1].taken
+    sums = [[0.0, 0.0, 0.0] for _ in range(COLUMNS)]
+    first = COLUMNS
+    for census in recent:
+        column = COLUMNS - 1 - int((last - census.taken).total_seconds() // STEP_SECONDS)
+        if census.rates is None or column < 0:
+            continue
+        first = min(first, column)
+        rates = census.rates
+        share = rates.seconds / STEP_SECONDS
+        for i, value in enumerate((rates.added, rates.ended - rates.failed, rates.failed)):
+            sums[column][i] += value * share
+    words = [
+        f"{last - timedelta(seconds=STEP_SECONDS * (COLUMNS - 1 - i)):%H:%M:%S} UTC: "
+        f"{sums[i][0]:.1f}/s in, {sums[i][1] + sums[i][2]:.1f}/s out, {sums[i][2]:.1f}/s went wrong"
+        for i in range(first, COLUMNS)
+    ]
+    added, good, bad = ([row[i] for row in sums] for i in range(3))
+    return mirrored((Series("in", added),), (Series("bad", bad), Series("out", good)), COLUMNS, words)
+
+
+def _live_ticks() -> tuple[Tick, ...]:
+    return tuple(Tick(at / 5 * 100, f"−{5 - at} min" if at < 5 else "now") for at in range(6))
+
+
+async def _read_hour(docket: Docket) -> Hour:
+    stats, points = await asyncio.gather(read_statistics(docket, None, HOUR, None), read_flow(docket, length=HOUR))
+    columns = len(points)
+    return Hour(
+        waiting=_heat(stats.periods, points, lambda counts: counts.waiting_time),
+        running=_heat(stats.periods, points, lambda counts: counts.run_time),
+        flow=_flow(points),
+        ticks=_clock_ticks([point.since for point in points]),
+        failing=tuple(failing(stats)[:FAILING]),
+        total=stats.total,
+    ) if columns else Hour(*_NOTHING, stats.total)
+
+
+_NOTHING = (heat_map((), 60), heat_map((), 60), mirrored((), (), 60), (), ())
+
+
+def _heat(periods: Sequence[Period], points: Sequence[FlowPoint], of: Any) -> HeatMap:
+    columns = {point.since: i for i, point in enumerate(points)}
+    moments = [
+        Moment(columns[period.since], period.since, of(period.counts)) for period in periods if period.since in columns
+    ]
+    return heat_map(moments, len(points))
+
+
+def _flow(points: Sequence[FlowPoint]) -> Bars:
+    """By the minute. Minutes without a sample of a worker have no count of what came in."""
+    added = [float(point.added or 0) for point in points]
+    good = [float(point.ended - point.failed) for point in points]
+    bad = [float(point.failed) for point in points]
+    words = [
+        f"{point.since:%H:%M} UTC: {'?' if point.added is None else f'{point.added:,}'} in, "
+        f"{point.ended:,} out, {point.failed:,} went wrong"
+        for point in points
+    ]
+    return mirrored((Series("in", added),), (Series("bad", bad), Series("out", good)), len(points), words)
+
+
+def _clock_ticks(moments: Sequence[datetime]) -> tuple[Tick, ...]:
+    """Every ten minutes."""
+    columns = len(moments)
+    return tuple(
+        Tick((i + 0.5) / columns * 100, f"{when:%H:%M}") for i, when in enumerate(moments) if when.minute % 10 == 0
+    )
+
+
+PAGE = Page("now", answer, "Now", live)

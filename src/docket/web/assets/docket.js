@@ -1,0 +1,319 @@
+// What the pages do beyond HTML: live parts, relative times, keys, dialogs. Every page works without it.
+
+const root = document.documentElement;
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// Merging: new HTML replaces only what has changed, so focus, selection and animations stay.
+
+const keyOf = (node) => node.id || node.dataset?.key || "";
+
+function syncAttributes(from, to) {
+  for (const { name, value } of to.attributes) {
+    if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+  }
+  for (const { name } of [...from.attributes]) {
+    // The user has opened it, or checked it.
+    if (!to.hasAttribute(name) && !["open", "checked"].includes(name)) from.removeAttribute(name);
+  }
+}
+
+export function merge(from, to) {
+  if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName || keyOf(from) !== keyOf(to)) {
+    from.replaceWith(to);
+    return;
+  }
+  if (from.nodeType !== Node.ELEMENT_NODE) {
+    if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
+    return;
+  }
+  if (from.isEqualNode(to)) return;
+  syncAttributes(from, to);
+  const known = new Map([...from.children].filter(keyOf).map((child) => [keyOf(child), child]));
+  let at = from.firstChild;
+  for (const child of [...to.childNodes]) {
+    const key = child.nodeType === Node.ELEMENT_NODE ? keyOf(child) : "";
+    const same = key ? known.get(key) : at;
+    if (!same || same.nodeName !== child.nodeName || (!key && keyOf(same))) {
+      from.insertBefore(child, at);
+      continue;
+    }
+    if (same !== at) from.insertBefore(same, at);
+    at = same.nextSibling;
+    merge(same, child);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+function isBusy(part) {
+  // What the user is working on is left alone until it is sent or given up.
+  return document.querySelector("dialog[open]") || part.querySelector("input:checked, form :focus, .keep :focus");
+}
+
+function mergeParts(text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  for (const part of all("[data-live]", fresh)) {
+    const present = document.getElementById(part.id);
+    if (present && !isBusy(present)) merge(present, document.adoptNode(part));
+  }
+  if (fresh.documentElement.dataset.now) root.dataset.now = fresh.documentElement.dataset.now;
+  noteClock();
+  showTimes();
+}
+
+// The stream: one for the tab. It is closed while nobody sees the tab.
+
+const pill = document.getElementById("live");
+let stream = null;
+let fetching = false;
+let again = false;
+
+function say(kind, words) {
+  if (!pill) return;
+  pill.className = `pill ${kind}`;
+  pill.textContent = words;
+}
+
+async function fetchParts() {
+  if (fetching) {
+    again = true;
+    return;
+  }
+  fetching = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.ok) mergeParts(await answer.text());
+  } catch {
+    say("off", "no answer");
+  } finally {
+    fetching = false;
+    if (again) {
+      again = false;
+      fetchParts();
+    }
+  }
+}
+
+function showCounts(counts) {
+  for (const output of all("[data-count]")) {
+    const count = counts[output.dataset.count];
+    if (count === undefined) continue;
+    output.textContent = count ? count.toLocaleString("en") : output.dataset.zero || "";
+  }
+  const trouble = document.getElementById("trouble");
+  if (trouble) {
+    trouble.hidden = !counts.trouble;
+    trouble.querySelector("span").textContent = counts.trouble || "";
+  }
+  if (counts.trouble) say("off", "server away");
+  else say("on", "live");
+}
+
+function listen() {
+  const url = document.body.dataset.stream;
+  if (!url || stream || document.hidden) return;
+  stream = new EventSource(url);
+  let lost = false;
+  stream.addEventListener("open", () => {
+    say("on", "live");
+    if (lost) fetchParts();
+    lost = false;
+  });
+  stream.addEventListener("error", () => {
+    lost = true;
+    say("off", "reconnecting");
+    // A stream that the server has refused does not try again by itself.
+    if (stream?.readyState === EventSource.CLOSED) {
+      stream = null;
+      setTimeout(listen, 3000);
+    }
+  });
+  stream.addEventListener("counts", (event) => showCounts(JSON.parse(event.data)));
+  stream.addEventListener("parts", (event) => mergeParts(event.data));
+  stream.addEventListener("changed", fetchParts);
+}
+
+function stopListening() {
+  stream?.close();
+  stream = null;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) stopListening();
+  else if (!stream && document.body.dataset.stream) {
+    listen();
+    fetchParts();
+  }
+});
+addEventListener("pagehide", stopListening);
+
+// Times: relative to the server's clock.
+
+let skew = 0;
+
+function noteClock() {
+  const now = Number(root.dataset.now);
+  if (now && now !== noteClock.last) {
+    skew = now - Date.now();
+    noteClock.last = now;
+  }
+}
+
+export function duration(seconds) {
+  if (seconds < 0.1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+function relative(seconds) {
+  if (Math.abs(seconds) < 1) return "now";
+  // Whole seconds: tenths would only flicker.
+  const words = duration(Math.abs(seconds) < 10 ? Math.round(Math.abs(seconds)) + 1e-9 : Math.abs(seconds)).replace(".0 ", " ");
+  return seconds > 0 ? `${words} ago` : `in ${words}`;
+}
+
+function showTimes() {
+  const now = Date.now() + skew;
+  for (const time of all("time[datetime]")) {
+    const words = time.querySelector(".rel");
+    if (!words) continue;
+    const seconds = (now - Date.parse(time.dateTime)) / 1000;
+    const text = time.dataset.plain === undefined ? relative(seconds) : duration(Math.max(seconds, 0));
+    if (words.textContent !== text) words.textContent = text;
+  }
+}
+
+// The theme and the form of the times: the server reads the cookie, so that no page blinks.
+
+function remember(name, value) {
+  const path = document.body.dataset.home || "/";
+  document.cookie = `docket-${name}=${value}; path=${path}; max-age=31536000; samesite=lax`;
+  if (value === "system" || value === "relative") delete root.dataset[name];
+  else root.dataset[name] = value;
+}
+
+// Dialogs: forms that ask first.
+
+const asked = document.getElementById("asked");
+
+function ask(form, submitter) {
+  const words = submitter?.dataset.confirm || form.dataset.confirm;
+  if (!asked || !words || form.dataset.sure) return false;
+  const checked = all("tbody input:checked", form).length;
+  asked.querySelector("p").textContent = words.replace("{n}", checked ? checked.toLocaleString("en") : "the");
+  const yes = asked.querySelector("[value=yes]");
+  yes.textContent = submitter?.textContent.trim() || "Yes";
+  yes.className = submitter?.classList.contains("danger") ? "danger" : "first";
+  asked.returnValue = "no";
+  asked.onclose = () => {
+    if (asked.returnValue !== "yes") return;
+    form.dataset.sure = "1";
+    form.requestSubmit(submitter);
+  };
+  asked.showModal();
+  return true;
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.dataset.remember) {
+    event.preventDefault();
+    remember(form.dataset.remember, event.submitter.value);
+    return;
+  }
+  if (form.method !== "post") return;
+  if (ask(form, event.submitter)) {
+    event.preventDefault();
+    return;
+  }
+  if (form.dataset.sure) {
+    const sure = Object.assign(document.createElement("input"), { type: "hidden", name: "confirmed", value: "1" });
+    form.append(sure);
+    delete form.dataset.sure;
+  }
+});
+
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if (box.matches("[data-all]")) {
+    for (const other of all("tbody input[type=checkbox]", box.form)) other.checked = box.checked;
+  }
+  const form = box.form;
+  const count = form?.querySelector("[data-checked]");
+  if (count) count.textContent = all("tbody input:checked", form).length.toLocaleString("en");
+  if (box.matches("[data-submit]")) form.requestSubmit();
+});
+
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-open]");
+  if (opener) document.getElementById(opener.dataset.open)?.showModal();
+  const copier = event.target.closest("[data-copy]");
+  if (copier) {
+    navigator.clipboard?.writeText(copier.dataset.copy);
+    copier.textContent = "copied";
+  }
+});
+
+// Keys
+
+const help = document.getElementById("keys");
+let going = 0;
+
+function step(by) {
+  const links = all("main tbody tr a, main .fleet a.slot").filter((link) => link.offsetParent);
+  const rows = [...new Set(links.map((link) => link.closest("tr") || link))];
+  const here = rows.indexOf(document.activeElement?.closest("tr") || document.activeElement);
+  const row = rows[Math.min(Math.max(here + by, 0), rows.length - 1)];
+  const link = row?.matches("a") ? row : row?.querySelector("a");
+  link?.focus();
+}
+
+const keys = {
+  "/": () => document.querySelector(".filter input")?.focus(),
+  "?": () => help?.showModal(),
+  j: () => step(1),
+  k: () => step(-1),
+  x: () => document.activeElement?.closest("tr")?.querySelector("input[type=checkbox]")?.click(),
+  g: () => (going = Date.now()),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.matches("input, textarea, select")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (going && Date.now() - going < 2000) {
+    going = 0;
+    const link = document.querySelector(`.nav a[data-go="${CSS.escape(event.key)}"]`);
+    if (link) {
+      event.preventDefault();
+      link.click();
+      return;
+    }
+  }
+  const act = keys[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+// A chart says its values in words where the pointer is.
+
+document.addEventListener("pointerover", (event) => {
+  const hit = event.target.closest?.("[data-words]");
+  const place = event.target.closest?.(".card")?.querySelector(".readout");
+  if (place) place.textContent = hit ? hit.dataset.words : place.dataset.rest || "";
+});
+
+root.classList.add("js");
+noteClock();
+showTimes();
+setInterval(() => document.hidden || showTimes(), 1000);
+listen();

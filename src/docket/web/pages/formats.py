@@ -1,0 +1,140 @@
+"""How values read on a page: times, durations, counts, sizes. The filters of the templates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from docket.model.texts import escaped
+from docket.model.times import from_ms
+from docket.web.charts.scales import coordinate
+
+_PLACES = {
+    "parked": "waits for a limit",
+    "unknown_function": "function unknown",
+    "held": "held",
+}
+
+
+def duration(value: float | timedelta | None) -> str:
+    """A duration: 5 ms, 1.5 s, 3 min, 2 h, 4 d."""
+    if value is None:
+        return "–"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0095 or seconds <= 0 else f"{seconds * 1000:.1f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86400:.0f} d"
+
+
+def relative(when: datetime, now: datetime) -> str:
+    seconds = (now - when).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    words = duration(abs(seconds) if abs(seconds) >= 10 else round(abs(seconds))).replace(".0 ", " ")
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def moment(when: datetime | None, now: datetime | None = None) -> Markup:
+    """A time in both forms, relative and absolute. A switch on the page chooses between them; the
+    whole time is its tooltip."""
+    return _time(when, relative(when, now or datetime.now(UTC)) if when else "")
+
+
+def since(when: datetime | None, now: datetime | None = None) -> Markup:
+    """How long something has lasted: `12 s` that counts up."""
+    if when is None:
+        return Markup("–")
+    lasted = max(((now or datetime.now(UTC)) - when).total_seconds(), 0.0)
+    return _time(when, duration(lasted), Markup(" data-plain"))
+
+
+def _time(when: datetime | None, words: str, attribute: Markup = Markup("")) -> Markup:
+    if when is None:
+        return Markup("–")
+    utc = when.astimezone(UTC)
+    absolute = f"{utc:%H:%M:%S}" if abs(utc - datetime.now(UTC)) < timedelta(hours=12) else f"{utc:%Y-%m-%d %H:%M}"
+    return Markup('<time datetime="{}" title="{} UTC"{}><span class="rel">{}</span><span class="abs">{}</span></time>').format(
+        utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S}", attribute, words, absolute
+    )
+
+
+def exact(when: datetime | None) -> str:
+    """The whole time, for a page about one thing."""
+    return "–" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+
+
+def count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Tasks per second: small rates keep their digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
+
+
+def percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{share * 100:.1f} %" if share < 0.1 and share > 0 else f"{share * 100:.0f} %"
+
+
+def size(value: int | None) -> str:
+    if value is None:
+        return "–"
+    for limit, name in ((1 << 10, "B"), (1 << 20, "KiB"), (1 << 30, "MiB"), (1 << 40, "GiB")):
+        if value < limit:
+            number = value / (limit >> 10)
+            return f"{number:.0f} {name}" if number >= 10 or name == "B" else f"{number:.1f} {name}"
+    return f"{value / (1 << 40):.1f} TiB"
+
+
+def shortened(text: str | None, most: int = 80) -> Markup:
+    """A text that fits: the whole of it is its tooltip."""
+    shown = escaped(text or "")
+    if len(shown) <= most:
+        return escape(shown)
+    return Markup('<span title="{}">{}…</span>').format(shown[:2000], shown[: most - 1])
+
+
+def state_words(name: str) -> str:
+    return _PLACES.get(str(name), str(name).replace("_", " "))
+
+
+def anchor(text: str) -> str:
+    """The name of an element, from a text that may contain anything."""
+    return f"x{hashlib.sha1(text.encode('utf-8', 'surrogatepass'), usedforsecurity=False).hexdigest()[:12]}"
+
+
+def unit(value: float) -> float:
+    """A share between 0 and 1, whatever a task says about its progress."""
+    return min(max(value, 0.0), 1.0)
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "anchor": anchor,
+    "coordinate": coordinate,
+    "count": count,
+    "duration": duration,
+    "exact": exact,
+    "from_ms": from_ms,
+    "moment": moment,
+    "percent": percent,
+    "rate": rate,
+    "shortened": shortened,
+    "since": since,
+    "size": size,
+    "state_words": state_words,
+    "unit": unit,
+}
