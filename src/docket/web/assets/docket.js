@@ -1,4 +1,4 @@
-// What the pages do beyond HTML: live parts, relative times, keys, dialogs. Every page works without it.
+// What the pages do beyond HTML: live parts, relative times, keys. Every page works without it.
 
 const root = document.documentElement;
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -50,7 +50,7 @@ export function merge(from, to) {
 
 function isBusy(part) {
   // What the user is working on is left alone until it is sent or given up.
-  return document.querySelector("dialog[open]") || part.querySelector("input:checked, form :focus, .keep :focus");
+  return part.querySelector("tbody input:checked, :popover-open, textarea:focus, input:focus, select:focus");
 }
 
 function mergeParts(text) {
@@ -132,7 +132,7 @@ function listen() {
     }
   });
   stream.addEventListener("counts", (event) => showCounts(JSON.parse(event.data)));
-  stream.addEventListener("parts", (event) => mergeParts(event.data));
+  stream.addEventListener("state", (event) => mergeParts(event.data));
   stream.addEventListener("changed", fetchParts);
 }
 
@@ -198,45 +198,13 @@ function remember(name, value) {
   else root.dataset[name] = value;
 }
 
-// Dialogs: forms that ask first.
-
-const asked = document.getElementById("asked");
-
-function ask(form, submitter) {
-  const words = submitter?.dataset.confirm || form.dataset.confirm;
-  if (!asked || !words || form.dataset.sure) return false;
-  const checked = all("tbody input:checked", form).length;
-  asked.querySelector("p").textContent = words.replace("{n}", checked ? checked.toLocaleString("en") : "the");
-  const yes = asked.querySelector("[value=yes]");
-  yes.textContent = submitter?.textContent.trim() || "Yes";
-  yes.className = submitter?.classList.contains("danger") ? "danger" : "first";
-  asked.returnValue = "no";
-  asked.onclose = () => {
-    if (asked.returnValue !== "yes") return;
-    form.dataset.sure = "1";
-    form.requestSubmit(submitter);
-  };
-  asked.showModal();
-  return true;
-}
-
 document.addEventListener("submit", (event) => {
-  const form = event.target;
-  if (form.dataset.remember) {
-    event.preventDefault();
-    remember(form.dataset.remember, event.submitter.value);
-    return;
-  }
-  if (form.method !== "post") return;
-  if (ask(form, event.submitter)) {
-    event.preventDefault();
-    return;
-  }
-  if (form.dataset.sure) {
-    const sure = Object.assign(document.createElement("input"), { type: "hidden", name: "confirmed", value: "1" });
-    form.append(sure);
-    delete form.dataset.sure;
-  }
+  const name = event.target.dataset.remember;
+  if (!name) return;
+  event.preventDefault();
+  remember(name, event.submitter.value);
+  // The button leads to the other form of the times.
+  if (name === "times") event.submitter.value = event.submitter.value === "absolute" ? "relative" : "absolute";
 });
 
 document.addEventListener("change", (event) => {
@@ -251,8 +219,6 @@ document.addEventListener("change", (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  const opener = event.target.closest("[data-open]");
-  if (opener) document.getElementById(opener.dataset.open)?.showModal();
   const copier = event.target.closest("[data-copy]");
   if (copier) {
     navigator.clipboard?.writeText(copier.dataset.copy);

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .scales import Tick, coordinate, number, round_up
@@ -10,6 +11,7 @@ from .scales import Tick, coordinate, number, round_up
 HEIGHT = 100.0
 # The share of a column that its bar fills.
 _FILLED = 0.78
+_LEAST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +51,35 @@ class Bars:
 
 def bars(series: Sequence[Series], columns: int, words: Sequence[str] = ()) -> Bars:
     """Bars that stand on the bottom line, the first series below."""
-    return _chart(series, (), columns, words, HEIGHT)
+    largest = max(_sums(series, columns), default=0.0)
+    top = round_up(largest)
+    shapes = _stack(series, columns, HEIGHT, lambda value: -HEIGHT * value / top)
+    ticks = (Tick(0, number(top)), Tick(HEIGHT, "0"))
+    return Bars(columns, HEIGHT, tuple(shapes), ticks, _hits(columns, words), largest <= 0)
 
 
 def mirrored(above: Sequence[Series], below: Sequence[Series], columns: int, words: Sequence[str] = ()) -> Bars:
-    """Bars upwards and downwards from the middle, on one scale, so that both can be compared."""
-    return _chart(above, below, columns, words, HEIGHT / 2)
-
-
-def _chart(
-    above: Sequence[Series], below: Sequence[Series], columns: int, words: Sequence[str], zero: float
-) -> Bars:
+    """Bars upwards and downwards from the middle, on one scale, so that both can be compared. Their
+    heights are square roots: a steady trickle stays visible beside a burst."""
     largest = max([*_sums(above, columns), *_sums(below, columns)], default=0.0)
-    top = round_up(largest)
-    scale = (zero if not below else HEIGHT / 2) / top
-    shapes = [*_stack(above, columns, zero, -scale), *_stack(below, columns, zero, scale)]
-    ticks = [Tick(zero - top * scale, number(top)), Tick(zero, "0")]
-    if below:
-        ticks.append(Tick(zero + top * scale, number(top)))
+    top, zero = round_up(largest), HEIGHT / 2
+    shapes = [*_stack(above, columns, zero, _root(top, -zero)), *_stack(below, columns, zero, _root(top, zero))]
+    ticks = [Tick(zero + sign * zero * part**0.5, number(top * part)) for sign, part in _ROOT_TICKS]
+    return Bars(columns, zero, tuple(shapes), tuple(ticks), _hits(columns, words), largest <= 0)
+
+
+_ROOT_TICKS = ((-1, 1.0), (-1, 0.25), (0, 0.0), (1, 0.25), (1, 1.0))
+Scale = Callable[[float], float]
+
+
+def _root(top: float, height: float) -> Scale:
+    return lambda value: height * (value / top) ** 0.5
+
+
+def _hits(columns: int, words: Sequence[str]) -> tuple[Column, ...]:
+    """The last words are about the last column."""
     first = columns - len(words)
-    hits = tuple(Column(first + i, text) for i, text in enumerate(words))
-    return Bars(columns, zero, tuple(shapes), tuple(ticks), hits, largest <= 0)
+    return tuple(Column(first + i, text) for i, text in enumerate(words))
 
 
 def _sums(series: Sequence[Series], columns: int) -> list[float]:
@@ -82,19 +92,20 @@ def _padded(values: Sequence[float], columns: int) -> list[float]:
     return [0.0] * (columns - len(last)) + last
 
 
-def _stack(series: Sequence[Series], columns: int, zero: float, scale: float) -> list[Shape]:
+def _stack(series: Sequence[Series], columns: int, zero: float, scale: Scale) -> list[Shape]:
     """One path for all bars of a series: a chart of an hour has few elements."""
-    base = [zero] * columns
+    sums = [0.0] * columns
     shapes: list[Shape] = []
     for one in series:
         parts: list[str] = []
         for x, value in enumerate(_padded(one.values, columns)):
             if value <= 0:
                 continue
+            base, sums[x] = scale(sums[x]), sums[x] + value
+            height = scale(sums[x]) - base
             # What happened once among thousands must be seen, too.
-            height = value * scale if abs(value * scale) >= 1 else (1.0 if scale > 0 else -1.0)
+            height = math.copysign(max(abs(height), _LEAST), height)
             left, wide = coordinate(x + (1 - _FILLED) / 2), coordinate(_FILLED)
-            parts.append(f"M{left} {coordinate(base[x])}h{wide}v{coordinate(height)}h-{wide}z")
-            base[x] += height
+            parts.append(f"M{left} {coordinate(zero + base)}h{wide}v{coordinate(height)}h-{wide}z")
         shapes.append(Shape(one.name, "".join(parts)))
     return shapes

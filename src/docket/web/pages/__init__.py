@@ -6,11 +6,24 @@ from starlette.routing import BaseRoute
 from docket.web.charts import hue
 from docket.web.page import Page
 
-from . import look, now
+from . import audit, dead, functions, limits, look, now, rules, schedule, task, tasks, workers
 from .formats import FILTERS
 from .look import look_of
 
-PAGES: tuple[Page, ...] = (now.PAGE, look.PAGE)
+PAGES: tuple[Page, ...] = (
+    now.PAGE,
+    tasks.PAGE,
+    dead.PAGE,
+    functions.PAGE,
+    schedule.PAGE,
+    workers.PAGE,
+    limits.PAGE,
+    rules.PAGE,
+    audit.PAGE,
+    task.PAGE,
+    dead.LETTER_PAGE,
+    look.PAGE,
+)
 # Routes from the root of the dashboard, outside of any docket.
 ROOT_ROUTES: tuple[BaseRoute, ...] = ()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from docket.dead import Letter
+from docket.inspection.rule_views import StrikeView
 from docket.model.texts import escaped
 from docket.model.times import from_ms
 from docket.web.charts.scales import coordinate
@@ -61,9 +64,9 @@ def _time(when: datetime | None, words: str, attribute: Markup = Markup("")) -> 
         return Markup("–")
     utc = when.astimezone(UTC)
     absolute = f"{utc:%H:%M:%S}" if abs(utc - datetime.now(UTC)) < timedelta(hours=12) else f"{utc:%Y-%m-%d %H:%M}"
-    return Markup('<time datetime="{}" title="{} UTC"{}><span class="rel">{}</span><span class="abs">{}</span></time>').format(
-        utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S}", attribute, words, absolute
-    )
+    return Markup(
+        '<time datetime="{}" title="{} UTC"{}><span class="rel">{}</span><span class="abs">{}</span></time>'
+    ).format(utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S}", attribute, words, absolute)
 
 
 def exact(when: datetime | None) -> str:
@@ -122,13 +125,39 @@ def unit(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
+def strike_fields(strike: StrikeView) -> dict[str, str]:
+    """The fields of the form that restores a strike."""
+    fields = {"function": strike.function, "parameter": strike.parameter}
+    found = {name: value for name, value in fields.items() if value is not None}
+    if strike.parameter is not None:
+        found |= {"operator": strike.operator, "value": str(strike.value)}
+    return found
+
+
+def verbatim(value: object) -> Markup:
+    """The value of a form field: it comes back as it is, so it is escaped for HTML only."""
+    return escape(str(value))
+
+
+def filter_word(word: str) -> str:
+    """A word of a filter, such as `function:send_mail`, quoted if it has to be."""
+    return shlex.quote(word)
+
+
+def logged(letter: Letter) -> Mapping[str, str] | None:
+    """The `Logged` arguments of a dead letter. Nothing is decoded."""
+    return getattr(letter, "arguments", None)
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "anchor": anchor,
     "coordinate": coordinate,
     "count": count,
     "duration": duration,
     "exact": exact,
+    "filter_word": filter_word,
     "from_ms": from_ms,
+    "logged": logged,
     "moment": moment,
     "percent": percent,
     "rate": rate,
@@ -136,5 +165,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "since": since,
     "size": size,
     "state_words": state_words,
+    "strike_fields": strike_fields,
     "unit": unit,
+    "verbatim": verbatim,
 }

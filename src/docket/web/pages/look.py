@@ -21,9 +21,18 @@ _YEAR = 365 * 24 * 3600
 CHOICES = {"theme": ("system", "light", "dark"), "times": ("relative", "absolute")}
 # The second key after "g", and the count beside the name.
 _KEYS = {
-    **{"now": "n", "tasks": "t", "dead": "d", "functions": "f", "schedule": "s", "workers": "w"},
-    **{"limits": "l", "rules": "p", "audit": "a"},
+    "now": "n",
+    "tasks": "t",
+    "dead": "d",
+    "functions": "f",
+    "schedule": "s",
+    "workers": "w",
+    "limits": "l",
+    "rules": "p",
+    "audit": "a",
 }
+# Pages that belong to a page of the navigation.
+_PARENTS = {"task": "tasks", "letter": "dead"}
 _BADGES = {"tasks": "queued", "dead": "dead", "schedule": "scheduled", "workers": "workers"}
 
 
@@ -41,6 +50,8 @@ class Look:
     after: str | None
     first_page: str
 
+    # The page of the navigation that this page belongs to.
+    current: str | None
     keys: Mapping[str, str]
     badges: Mapping[str, str]
     version: str = __version__
@@ -66,8 +77,11 @@ def look_of(visit: Visit) -> Look:
     request = visit.request
     query = list(request.query_params.multi_items())
     path = request.scope.get("docket.page")
+    if path is not None:
+        # Live parts are made for the stream of the page, whose address has the page in its query.
+        query = [(name, value) for name, value in query if name != "page"]
     first = [(name, value) for name, value in query if name != "after"]
-    here = request.url.path
+    here = request.url.path if path is None else visit.url(path)
     return Look(
         theme=_choice(visit, "theme"),
         times=_choice(visit, "times"),
@@ -77,6 +91,7 @@ def look_of(visit: Visit) -> Look:
         back=_with_query(here, query),
         after=request.query_params.get("after"),
         first_page=_with_query(here, first),
+        current=_PARENTS.get(path or "", path),
         keys=_KEYS,
         badges=_BADGES,
     )

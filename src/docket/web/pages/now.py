@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
@@ -14,22 +14,24 @@ from docket.docket import Docket
 from docket.inspection.census import Census
 from docket.inspection.flow import FlowPoint, read_flow
 from docket.inspection.rule_views import read_rules
-from docket.inspection.statistics import FunctionStats, Period, failing, read_statistics
+from docket.inspection.statistics import FunctionStats, failing, read_statistics
 from docket.inspection.task_filters import Place, TaskFilter
 from docket.inspection.task_pages import find_page
 from docket.inspection.worker_views import RunningTask, WorkerView, read_running, read_worker_views
 from docket.ledger.unknown_functions import unknown_functions
-from docket.web.charts import Bars, HeatMap, Series, Tick, heat_map, mirrored
-from docket.web.charts.heat_map import Moment
+from docket.web.charts import Bars, HeatMap, Series, Tick, mirrored
 from docket.web.page import Page
 from docket.web.visit import Visit
 
+from .columns import clock_ticks, heat_of
 from .live_reading import live_state
 from .shared import Shared
 
 HOUR = timedelta(hours=1)
 RECENT = timedelta(minutes=5)
 OLDEST, FAILING = 8, 6
+# Minutes.
+YOUNG = 15
 # Two seconds per column of the live chart.
 COLUMNS, STEP_SECONDS = 150, 2
 # The most slots that are drawn for a worker, and the most workers.
@@ -59,12 +61,17 @@ class Slots:
 class Hour:
     """The last hour, which changes by the minute."""
 
+    minutes: int
     waiting: HeatMap
     running: HeatMap
     flow: Bars
     ticks: tuple[Tick, ...]
     failing: tuple[FunctionStats, ...]
     total: FunctionStats
+
+    @property
+    def words(self) -> str:
+        return "the last hour" if self.minutes > YOUNG else f"the last {self.minutes} minutes"
 
 
 hours: Shared[Hour] = Shared(timedelta(seconds=5))
@@ -152,26 +159,22 @@ def _live_ticks() -> tuple[Tick, ...]:
 
 async def _read_hour(docket: Docket) -> Hour:
     stats, points = await asyncio.gather(read_statistics(docket, None, HOUR, None), read_flow(docket, length=HOUR))
-    columns = len(points)
+    points = _with_something(points)
+    moments = [point.since for point in points]
     return Hour(
-        waiting=_heat(stats.periods, points, lambda counts: counts.waiting_time),
-        running=_heat(stats.periods, points, lambda counts: counts.run_time),
+        minutes=len(points),
+        waiting=heat_of(stats.periods, moments, lambda counts: counts.waiting_time),
+        running=heat_of(stats.periods, moments, lambda counts: counts.run_time),
         flow=_flow(points),
-        ticks=_clock_ticks([point.since for point in points]),
+        ticks=clock_ticks(moments),
         failing=tuple(failing(stats)[:FAILING]),
         total=stats.total,
-    ) if columns else Hour(*_NOTHING, stats.total)
+    )
 
 
-_NOTHING = (heat_map((), 60), heat_map((), 60), mirrored((), (), 60), (), ())
-
-
-def _heat(periods: Sequence[Period], points: Sequence[FlowPoint], of: Any) -> HeatMap:
-    columns = {point.since: i for i, point in enumerate(points)}
-    moments = [
-        Moment(columns[period.since], period.since, of(period.counts)) for period in periods if period.since in columns
-    ]
-    return heat_map(moments, len(points))
+def _with_something(points: Sequence[FlowPoint]) -> Sequence[FlowPoint]:
+    """A docket that began a moment ago fills a quarter of an hour, not a corner of an hour."""
+    return points if any(point.ended or point.added for point in points[:-YOUNG]) else points[-YOUNG:]
 
 
 def _flow(points: Sequence[FlowPoint]) -> Bars:
@@ -185,14 +188,6 @@ def _flow(points: Sequence[FlowPoint]) -> Bars:
         for point in points
     ]
     return mirrored((Series("in", added),), (Series("bad", bad), Series("out", good)), len(points), words)
-
-
-def _clock_ticks(moments: Sequence[datetime]) -> tuple[Tick, ...]:
-    """Every ten minutes."""
-    columns = len(moments)
-    return tuple(
-        Tick((i + 0.5) / columns * 100, f"{when:%H:%M}") for i, when in enumerate(moments) if when.minute % 10 == 0
-    )
 
 
 PAGE = Page("now", answer, "Now", live)
