@@ -7,7 +7,6 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from docket.dead import Letter
 from docket.dead.overview import Kind, Overview
 from docket.web.page import Page
 from docket.web.visit import Visit
@@ -39,10 +38,12 @@ def _find(overview: Overview, id: str | None) -> Kind | None:
 
 
 async def _letters(visit: Visit, filter: dict[str, Any]) -> dict[str, Any]:
-    letters: list[Letter] = []
-    async for letter in visit.docket.dead.find(limit=SIZE + 1, **filter):
-        letters.append(letter)
-    return {"letters": letters[:SIZE], "following": None}
+    try:
+        page = await visit.docket.dead.page(cursor=visit.query.get("after"), size=SIZE, **filter)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+    following = visit.url("dead", after=page.cursor, **filter) if page.cursor is not None else None
+    return {"letters": page.letters, "following": following}
 
 
 async def answer_letter(visit: Visit) -> Response:

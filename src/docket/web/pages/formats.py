@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from docket.dead import Letter
-from docket.inspection.rule_views import StrikeView
 from docket.model.texts import escaped
 from docket.model.times import from_ms
 from docket.web.charts.scales import coordinate
@@ -125,15 +124,6 @@ def unit(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def strike_fields(strike: StrikeView) -> dict[str, str]:
-    """The fields of the form that restores a strike."""
-    fields = {"function": strike.function, "parameter": strike.parameter}
-    found = {name: value for name, value in fields.items() if value is not None}
-    if strike.parameter is not None:
-        found |= {"operator": strike.operator, "value": str(strike.value)}
-    return found
-
-
 def verbatim(value: object) -> Markup:
     """The value of a form field: it comes back as it is, so it is escaped for HTML only."""
     return escape(str(value))
@@ -165,7 +155,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "since": since,
     "size": size,
     "state_words": state_words,
-    "strike_fields": strike_fields,
     "unit": unit,
     "verbatim": verbatim,
 }

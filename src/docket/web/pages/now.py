@@ -15,8 +15,7 @@ from docket.inspection.census import Census
 from docket.inspection.flow import FlowPoint, read_flow
 from docket.inspection.rule_views import read_rules
 from docket.inspection.statistics import FunctionStats, failing, read_statistics
-from docket.inspection.task_filters import Place, TaskFilter
-from docket.inspection.task_pages import find_page
+from docket.inspection.task_pages import find_oldest
 from docket.inspection.worker_views import RunningTask, WorkerView, read_running, read_worker_views
 from docket.ledger.unknown_functions import unknown_functions
 from docket.web.charts import Bars, HeatMap, Series, Tick, mirrored
@@ -92,7 +91,7 @@ async def _context(visit: Visit) -> dict[str, Any]:
         hours.get(docket, _read_hour),
         read_worker_views(docket),
         read_running(docket),
-        find_page(docket, TaskFilter(places=frozenset((Place.READY,))), size=OLDEST),
+        find_oldest(docket, OLDEST),
         docket.dead.overview(),
         read_rules(docket),
     )
@@ -108,7 +107,7 @@ async def _context(visit: Visit) -> dict[str, Any]:
         "other_workers": max(len(workers) - MOST_WORKERS, 0),
         "slots": sum(one.total for one in fleet) if all(one.worker.report for one in fleet) else None,
         "running_functions": sorted({run.function for run in running.runs}),
-        "oldest": oldest.tasks,
+        "oldest": oldest,
         "kinds": kinds,
         "letters": overview,
         "unknown": await unknown_functions(docket.ledger) if census.unknown else [],

@@ -15,7 +15,9 @@ from docket.web.visit import Visit
 async def answer(visit: Visit) -> Response:
     rules, functions = await asyncio.gather(read_rules(visit.docket), read_functions(visit.docket))
     names = sorted(view.name for view in functions)
-    return visit.render("rules.html", rules=rules, names=names, now=visit.docket.now())
+    # A strike is lifted by its id: its value may have any type, which a form cannot carry.
+    ids = {strike.call_repr(): id for id, strike in visit.docket.strike_list.by_id.items()}
+    return visit.render("rules.html", rules=rules, ids=ids, names=names, now=visit.docket.now())
 
 
 PAGE = Page("rules", answer, "Pauses and strikes")

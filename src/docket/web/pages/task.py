@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.dead import Letter
 from docket.docket import Docket
-from docket.inspection.details import TaskDetails, read_details
+from docket.inspection.details import TaskDetails
 from docket.inspection.reasons import Reason
+from docket.inspection.task_views import TaskView, read_task_view
 from docket.model.states import ExecutionState
 from docket.web.page import Page
 from docket.web.visit import Visit
@@ -25,19 +26,30 @@ _WAITING = (ExecutionState.SCHEDULED, ExecutionState.QUEUED)
 
 
 @dataclass(frozen=True, slots=True)
-class TaskView:
+class ShownTask:
     """All that the page shows. A key without a record has only a reason."""
 
     key: str
-    details: TaskDetails | None
+    view: TaskView | None
     letter: Letter | None
     why: Reason
     events: tuple[Event, ...]
-    now: datetime
+
+    @property
+    def details(self) -> TaskDetails | None:
+        return self.view.details if self.view is not None else None
+
+    @property
+    def now(self) -> datetime:
+        return self.why.taken
 
     @property
     def is_waiting(self) -> bool:
         return self.details is not None and self.details.state in _WAITING
+
+    @property
+    def is_scheduled(self) -> bool:
+        return self.details is not None and self.details.state is ExecutionState.SCHEDULED
 
     @property
     def is_running(self) -> bool:
@@ -45,27 +57,32 @@ class TaskView:
 
     @property
     def trace_id(self) -> str | None:
+        if self.view is not None and self.view.trace is not None:
+            return trace_id(self.view.trace)
         return trace_id(self.letter.trace) if self.letter is not None else None
+
+    @property
+    def result(self) -> str | None:
+        """The value of the result, if it can be shown: as JSON."""
+        found = self.view.result if self.view is not None else None
+        if found is None or not found.has_value:
+            return None
+        return json.dumps(found.value, ensure_ascii=False, indent=2)
 
 
 async def answer(visit: Visit) -> Response:
-    context = await _context(visit)
-    status = 200 if context["task"].details or context["task"].letter else 404
-    return visit.render("task.html", status=status, **context)
-
-
-async def _context(visit: Visit) -> dict[str, Any]:
     key = visit.query.get("key")
     if key is None:
         raise HTTPException(404, "The address has no key of a task.")
-    return {"task": await read_task(visit.docket, key)}
+    task = await read_task(visit.docket, key)
+    return visit.render("task.html", status=200 if task.view or task.letter else 404, task=task)
 
 
-async def read_task(docket: Docket, key: str) -> TaskView:
-    details, letter = await asyncio.gather(read_details(docket, key), docket.dead.get(key))
+async def read_task(docket: Docket, key: str) -> ShownTask:
+    view, letter = await asyncio.gather(read_task_view(docket, key), docket.dead.get(key))
+    details = view.details if view is not None else None
     reason = details.why if details is not None else await docket.why(key)
-    now = reason.taken
-    return TaskView(key, details, letter, reason, time_line(details, letter, now), now)
+    return ShownTask(key, view, letter, reason, time_line(details, letter, reason.taken))
 
 
 PAGE = Page("task", answer)
