@@ -47,10 +47,13 @@ async def narrow(customer: Annotated[str, Logged, ConcurrencyLimit(1)]) -> None:
     await stage.go_on.wait()
 
 
+async def held_function() -> None: ...
+
+
 async def nightly(at: Cron = Cron("0 2 * * *")) -> None: ...
 
 
-FUNCTIONS = (quick, slow, broken, flaky, narrow, nightly)
+FUNCTIONS = (quick, slow, broken, flaky, narrow, held_function, nightly)
 
 
 @asynccontextmanager
@@ -70,9 +73,9 @@ async def busy(docket: Docket) -> AsyncGenerator[None]:
     await docket.add(narrow, key="narrow-1")("Ada")
     await docket.add(narrow, key="narrow-2")("Ada")
     await docket.pause("held_function")
-    await docket.add("held_function", key="held-1")()
+    await docket.add(held_function, key="held-1")()
     await docket.strike("struck_function")
-    async with at_work(worker_for(docket, name="Ada Lovelace", concurrency=8)):
+    async with worker_for(docket, name="Ada Lovelace", concurrency=8) as worker, at_work(worker):
         await eventually(lambda: _is_complete(docket), "the scene is complete")
         try:
             yield

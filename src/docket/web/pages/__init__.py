@@ -1,5 +1,7 @@
 """The pages about a docket, in the order of the navigation. The first one is the start page."""
 
+from typing import Any, cast
+
 from jinja2 import Environment
 from starlette.routing import BaseRoute
 
@@ -31,4 +33,4 @@ ROOT_ROUTES: tuple[BaseRoute, ...] = ()
 def extend(environment: Environment) -> None:
     """Adds what the templates of the pages use."""
     environment.filters.update(FILTERS)
-    environment.globals.update(hue=hue, look_of=look_of)
+    cast("dict[str, Any]", environment.globals).update(hue=hue, look_of=look_of)

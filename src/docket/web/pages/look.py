@@ -107,7 +107,7 @@ def _with_query(path: str, query: list[tuple[str, str]]) -> str:
 
 def _choice(visit: Visit, name: str) -> str:
     value = visit.request.cookies.get(f"docket-{name}")
-    return value if value in CHOICES[name] else CHOICES[name][0]
+    return value if value is not None and value in CHOICES[name] else CHOICES[name][0]
 
 
 def _now(visit: Visit) -> datetime:
@@ -130,7 +130,7 @@ async def answer(visit: Visit) -> Response:
     response = visit.redirect(_safe(visit, visit.query.get("back")))
     for name, values in CHOICES.items():
         value = visit.query.get(name)
-        if value in values:
+        if value is not None and value in values:
             response.set_cookie(f"docket-{name}", value, _YEAR, path=f"{visit.root}/", samesite="lax")
     return response
 

@@ -49,16 +49,14 @@ def _chips(chosen: TaskFilter, census: Census) -> list[Chip]:
         Place.HELD: census.held,
         Place.SCHEDULED: census.scheduled,
     }
-    words = {Place.PARKED: "wait for a limit", Place.UNKNOWN_FUNCTION: "function unknown"}
-    groups = [
-        ("unfinished", UNFINISHED, census.unfinished),
-        *((place, frozenset((place,)), counts.get(place)) for place in Place),
-    ]
+    words: dict[str, str] = {Place.PARKED: "wait for a limit", Place.UNKNOWN_FUNCTION: "function unknown"}
+    groups: list[tuple[str, frozenset[Place], int | None]] = [("unfinished", UNFINISHED, census.unfinished)]
+    groups += [(place, frozenset((place,)), counts.get(place)) for place in Place]
     groups.append(("finished", GROUPS["finished"], None))
     return [
         Chip(
-            str(name),
-            words.get(name, str(name)) if isinstance(name, Place) else name,
+            name,
+            words.get(name, name),
             str(replace(chosen, places=places)) or None,
             count,
             chosen.places == places,
