@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket._aio import cancel_and_wait
 from docket.errors import DocketError
 from docket.execution.events import read_event
 from docket.execution.progress import read_progress
@@ -23,8 +22,8 @@ from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.event_tap import tap_events
 
+from .event_taps import tapped_events
 from .listing import arguments_in_words, list_tasks
 from .snapshot import WorkerInfo, read_workers
 from .statistics import Stats, read_statistics
@@ -38,8 +37,6 @@ SHOWN_RUNNING, SHOWN_FAILURES = 100, 20
 RECENT = timedelta(minutes=5)
 # The number of refreshes whose rates are kept.
 REMEMBERED = 120
-# How long to wait for the subscription. Without it the view still shows counts.
-LISTEN_SECONDS = 5.0
 
 
 @dataclass
@@ -138,18 +135,8 @@ class Observer:
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[None]:
         """Counts all events within the context."""
-        ready = asyncio.Event()
-        docket = self._docket
-        listener = asyncio.create_task(
-            tap_events(docket.server, docket.keys, self.on_event, ready, self._on_refused),
-            name=f"{docket.name} - event tap",
-        )
-        try:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ready.wait(), LISTEN_SECONDS)
+        async with tapped_events(self._docket, self.on_event, self._on_refused):
             yield
-        finally:
-            await cancel_and_wait([listener], "docket: the live view closes")
 
     def _on_refused(self, refusal: str | None) -> None:
         self.state.refused = refusal

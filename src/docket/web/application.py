@@ -22,6 +22,7 @@ from .entrance import Entrance
 from .forms import form_route
 from .guards import Guard
 from .headers import SecurityHeaders
+from .live import live_route
 from .page import Page
 from .pages import ROOT_ROUTES
 from .visit import Visit
@@ -104,6 +105,7 @@ def _routes(dashboard: Dashboard) -> list[BaseRoute]:
         *api_routes(dashboard),
         *ROOT_ROUTES,
         *(_page_route(dashboard, page) for page in dashboard.pages),
+        live_route(dashboard),
         form_route(dashboard),
         Route("/{docket}", docket_start),
         Route("/{docket}/", docket_start),

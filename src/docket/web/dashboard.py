@@ -17,13 +17,16 @@ from docket.docket import Docket
 from docket.settings import is_open
 
 from .asset_files import AssetFiles
+from .census_reader import CensusReader
 from .entrance import path_of
-from .failures import HEAL_SECONDS, Failure, explain
+from .event_stream import EventStream
+from .failures import HEAL_SECONDS, Failure, Refused, explain
 from .headers import secure
 from .jobs import Jobs
 from .page import Page
 from .pages import PAGES, extend
 from .segments import by_segment
+from .shared_tap import SharedTap
 from .templating import environment
 from .visit import Visit
 
@@ -32,6 +35,17 @@ logger: logging.Logger = logging.getLogger("docket.web")
 PROBLEM = "application/problem+json"
 # A page whose reads take longer says that the server is slow.
 READ_SECONDS = 10.0
+# The streams that one process serves.
+MOST_STREAMS = 200
+
+
+class _Shared:
+    """What the visitors of one docket share."""
+
+    def __init__(self, docket: Docket) -> None:
+        self.jobs: Jobs = Jobs()
+        self.reader: CensusReader = CensusReader(docket)
+        self.tap: SharedTap = SharedTap(docket)
 
 
 class Dashboard:
@@ -45,14 +59,41 @@ class Dashboard:
         self.assets: AssetFiles = AssetFiles()
         self.templates: Environment = environment()
         extend(self.templates)
-        self._jobs: dict[int, Jobs] = {}
+        self._shared: dict[Docket, _Shared] = {docket: _Shared(docket) for docket in dockets}
+        self._streams = 0
+        self._stopping = asyncio.Event()
 
     def jobs(self, docket: Docket) -> Jobs:
         """The changes under way on a docket."""
-        return self._jobs.setdefault(id(docket), Jobs())
+        return self._shared[docket].jobs
+
+    def reader(self, docket: Docket) -> CensusReader:
+        """Reads the census of a docket for all its visitors."""
+        return self._shared[docket].reader
+
+    def tap(self, docket: Docket) -> SharedTap:
+        """Listens to the events of a docket for all its visitors."""
+        return self._shared[docket].tap
+
+    def stream(self, events: AsyncGenerator[bytes]) -> EventStream:
+        """An answer with events. Raises Refused (503) if there are too many of them."""
+        if self._streams >= MOST_STREAMS:
+            raise Refused(503, "too-many-streams", "Too many tabs watch", "Close some of them, or reload later.")
+
+        async def counted() -> AsyncGenerator[bytes]:
+            self._streams += 1
+            try:
+                async for one in events:
+                    yield one
+            finally:
+                self._streams -= 1
+                await events.aclose()
+
+        return EventStream(counted(), self._stopping)
 
     def stop_streams(self) -> None:
         """Ends the streams of all tabs, so that a server that stops need not wait for them."""
+        self._stopping.set()
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:

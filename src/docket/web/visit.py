@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from docket.docket import Docket
 
+from .census_reader import CensusReader
 from .entrance import visitor_of
 from .guards import Role, Visitor
 from .messages import read_message, with_message
@@ -32,6 +33,11 @@ class Visit:
     def docket(self) -> Docket:
         assert self.segment is not None
         return self.dashboard.dockets[self.segment]
+
+    @property
+    def reader(self) -> CensusReader:
+        """Reads the census of this docket, once for all visitors."""
+        return self.dashboard.reader(self.docket)
 
     @property
     def visitor(self) -> Visitor:

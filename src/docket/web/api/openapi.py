@@ -7,11 +7,14 @@ from typing import Any
 
 from docket._version import __version__
 from docket.web.actions import Action, Done
-from docket.web.inputs import Input
+from docket.web.inputs import Input, flag
 
 from .reads import Read
 from .schemas import Schemas
 
+# The stream of events.
+EVENTS = "events"
+EVENT_INPUTS: tuple[Input, ...] = (flag("tasks", "Also an event for every change of a task; by default only counts."),)
 _PROBLEM = "application/problem+json"
 _ABOUT = """\
 Reads and changes the dockets of a docket dashboard. Times are in ISO 8601, durations in seconds.
@@ -47,6 +50,7 @@ def describe(
             "parameters": [docket, *map(_parameter, read.inputs)],
             "responses": _responses(schemas.of(read.answer)),
         }
+    paths[f"/{{docket}}/{EVENTS}"] = {"get": _events(docket)}
     for action in actions:
         paths.setdefault(f"/{{docket}}/{action.path}", {})["post"] = {
             "operationId": _operation("post", action.path),
@@ -61,6 +65,19 @@ def describe(
         "info": {"title": "docket", "version": __version__, "description": _ABOUT},
         "paths": paths,
         "components": {"schemas": {**schemas.components, "Problem": _problem()}},
+    }
+
+
+def _events(docket: dict[str, Any]) -> dict[str, Any]:
+    about = "census: the counts, if they have changed; task: a change of a task; dropped: how many were lost; trouble"
+    return {
+        "operationId": _operation("get", EVENTS),
+        "summary": "Server-sent events: counts, and changes of tasks",
+        "parameters": [docket, *map(_parameter, EVENT_INPUTS)],
+        "responses": {
+            **_responses({}),
+            "200": {"description": about, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        },
     }
 
 

@@ -19,7 +19,8 @@ from docket.web.entrance import visitor_of
 from docket.web.failures import Refused
 from docket.web.inputs import read_json, read_query, refused
 
-from .openapi import describe
+from .event_feed import feed
+from .openapi import EVENT_INPUTS, EVENTS, describe
 from .plain import PlainResponse, plain
 from .reads import READS, Read
 
@@ -63,6 +64,7 @@ def api_routes(dashboard: Dashboard) -> list[BaseRoute]:
         Route(f"{ROOT}/openapi.json", openapi, methods=["GET"]),
         Route(f"{ROOT}/dockets", dockets, methods=["GET"]),
         *(_read_route(dashboard, read) for read in READS),
+        _events_route(dashboard),
         *(_action_route(dashboard, action) for action in ACTIONS.values()),
         Route("/api/{rest:path}", _nothing),
     ]
@@ -83,6 +85,16 @@ def _read_route(dashboard: Dashboard, read: Read) -> Route:
         return PlainResponse(plain(found))
 
     return Route(f"{ROOT}/{{docket}}/{read.path}", in_time(answer), methods=["GET"])
+
+
+def _events_route(dashboard: Dashboard) -> Route:
+    async def answer(request: Request) -> Response:
+        docket = dashboard.find(request.path_params["docket"])
+        given = read_query(EVENT_INPUTS, request.query_params.multi_items())
+        tap = dashboard.tap(docket) if given.get("tasks") else None
+        return dashboard.stream(feed(dashboard.reader(docket), tap))
+
+    return Route(f"{ROOT}/{{docket}}/{EVENTS}", answer, methods=["GET"])
 
 
 def _action_route(dashboard: Dashboard, action: Action) -> Route:

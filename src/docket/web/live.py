@@ -1,0 +1,142 @@
+"""The stream of a tab: `GET /{docket}/live?page=…`.
+
+It has the counts of the docket, the changes under way, and either the parts of the page that change
+or the hint that the page has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from docket._aio import cancel_and_wait
+from docket.errors import DocketError
+from docket.execution.waiting import listening
+
+from .census_reader import TICK_SECONDS, Tick
+from .dashboard import Dashboard
+from .event_stream import event
+from .failures import Refused
+from .page import Page
+from .visit import Visit
+
+# Pages without parts of their own are asked for again this often at most.
+CHANGED_SECONDS = 2.0
+# A task that reports its progress very often is shown this often.
+TOUCHED_SECONDS = 0.3
+
+
+def live_route(dashboard: Dashboard) -> Route:
+    async def answer(request: Request) -> Response:
+        visit = dashboard.visit(request)
+        path = visit.query.get("page", "")
+        page = next((page for page in dashboard.pages if page.path == path), None)
+        if page is None:
+            raise Refused(404, "not-found", "There is no such page", f"There is no page {path!r}.")
+        request.scope["docket.page"] = page.path
+        return dashboard.stream(_events(visit, page))
+
+    return Route("/{docket}/live", answer, methods=["GET"])
+
+
+async def _events(visit: Visit, page: Page) -> AsyncGenerator[bytes]:
+    """The events of one tab. Each is sent only if it differs from the one before."""
+    reader = visit.reader
+    sent: dict[str, str] = {}
+    changed_at = 0.0
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(reader.watching())
+        touched = await stack.enter_async_context(_touches(visit))
+        number = reader.tick.number if reader.tick.census is None else reader.tick.number - 1
+        while True:
+            tick = await _next(visit, number, touched)
+            is_touched, number = touched.is_set(), max(number, tick.number)
+            touched.clear()
+            found = {"counts": _counts(tick), "jobs": _jobs(visit)}
+            if page.live is not None and tick.trouble is None:
+                found["state"] = await reader.once(_view(visit), lambda: _parts(page, visit))
+            news = {name: data for name, data in found.items() if data and data != sent.get(name)}
+            sent |= news
+            now = time.monotonic()
+            for name, data in news.items():
+                yield event(name, data)
+            is_stale = page.live is None and "counts" in news and now - changed_at > CHANGED_SECONDS
+            if is_touched or is_stale:
+                changed_at = now
+                yield event("changed", "")
+
+
+async def _next(visit: Visit, number: int, touched: asyncio.Event) -> Tick:
+    """The next tick, or the present one if the task of the page was touched."""
+    waiting = [
+        asyncio.create_task(visit.reader.next_tick(number)),
+        asyncio.create_task(touched.wait()),
+    ]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_and_wait(waiting, "docket: the stream goes on")
+    return visit.reader.tick
+
+
+def _view(visit: Visit) -> tuple[Any, ...]:
+    """Tabs with the same view share its HTML. So it depends on the visitor's role, not on the
+    name."""
+    return visit.root, visit.request.scope["query_string"], visit.visitor.role, visit.request.headers.get("cookie")
+
+
+async def _parts(page: Page, visit: Visit) -> str:
+    assert page.live is not None
+    try:
+        return await page.live(visit)
+    except (DocketError, TimeoutError):
+        # The next tick says what is wrong.
+        return ""
+
+
+def _counts(tick: Tick) -> str:
+    census = tick.census
+    counts: dict[str, Any] = {"trouble": tick.trouble}
+    if census is not None:
+        names = ("running", "ready", "queued", "parked", "scheduled", "held", "unknown", "dead", "workers")
+        counts |= {name: getattr(census, name) for name in names}
+    return json.dumps(counts)
+
+
+def _jobs(visit: Visit) -> str:
+    jobs = visit.dashboard.jobs(visit.docket).all()
+    return json.dumps([{"title": job.title, "who": job.who, "done": job.done, "total": job.total} for job in jobs])
+
+
+@asynccontextmanager
+async def _touches(visit: Visit) -> AsyncGenerator[asyncio.Event]:
+    """Is set when the task that a page is about (`key` in its query) was touched."""
+    touched, docket, key = asyncio.Event(), visit.docket, visit.query.get("key")
+    if key is None:
+        yield touched
+        return
+
+    async def hear() -> None:
+        while True:
+            try:
+                async with listening(docket, key) as inbox:
+                    while True:
+                        await inbox.get()
+                        touched.set()
+                        await asyncio.sleep(TOUCHED_SECONDS)
+            except DocketError:
+                await asyncio.sleep(TICK_SECONDS)
+
+    hearing = asyncio.create_task(hear(), name=f"{docket.name} - a page about one task")
+    try:
+        yield touched
+    finally:
+        await cancel_and_wait([hearing], "docket: the stream is over")
