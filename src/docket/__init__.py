@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.inspection.statistics import FunctionStats, Period, Stats
+    from docket.ledger.history import FinishedRun
     from docket.model.ending_kinds import EndingKind
     from docket.model.histograms import Histogram
     from docket.model.keeping import Keep
@@ -113,6 +114,7 @@ __all__ = [
     "ExecutionState",
     "ExponentialRetry",
     "FailedAttempt",
+    "FinishedRun",
     "FunctionStats",
     "Histogram",
     "Keep",
@@ -191,6 +193,7 @@ _HOMES = {
     "Worker": "worker",
     **dict.fromkeys(("FunctionStats", "Period", "Stats"), "inspection.statistics"),
     "EndingKind": "model.ending_kinds",
+    "FinishedRun": "ledger.history",
     "Histogram": "model.histograms",
     **dict.fromkeys(("BlockingLimit", "Reason", "ReasonCode", "SlotHolder"), "inspection.reasons"),
     "check_cancelled": "execution",

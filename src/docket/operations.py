@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from docket.dead import DeadLetters
 from docket.execution import ExecutionState, TaskFunction
+from docket.inspection.history import LIMIT, Endings, read_history
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
 from docket.inspection.statistics import Stats, read_statistics
 from docket.inspection.why import find_reason
 from docket.instrumentation import TASKS_CANCELLED
+from docket.ledger.history import FinishedRun
 from docket.ledger.queries import Query
 from docket.pausing import DocketPauses
 from docket.registry import name_of
@@ -124,6 +126,37 @@ class DocketOperations(DocketPauses):
         last 30 days. Raises ValueError if `since` is after `until`.
         """
         return await read_statistics(self._itself, _name_or_none(function), since, until)
+
+    async def history(
+        self,
+        function: TaskFunction | str | None = None,
+        *,
+        key: str | None = None,
+        endings: Endings | None = None,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        before: str | None = None,
+        limit: int = LIMIT,
+    ) -> list[FinishedRun]:
+        """The runs that finished lately, newest first: every failure, and samples of the others. A
+        function that fails very often has some of its failures there: see `FinishedRun.left_out`.
+
+        `endings` is an `EndingKind` or several. `since` is a time or a duration before `until`.
+        `before` is the id of a finished run: the answer goes on with older ones. docket keeps
+        failures for `keep_failures`, and for 7 days at most, all others for a day, and about 10,000
+        of each. Raises ValueError for an unknown ending kind, a limit below 1, an id that is not
+        one, and if `since` is after `until`.
+        """
+        return await read_history(
+            self._itself,
+            _name_or_none(function),
+            key=key,
+            endings=endings,
+            since=since,
+            until=until,
+            before=before,
+            limit=limit,
+        )
 
     async def why(self, key: str) -> Reason:
         """Why the task of that key is not running, as data and as one sentence. For a task that

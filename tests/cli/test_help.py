@@ -43,6 +43,8 @@ CONTRACT = {
     "snapshot": "--docket --url --stats",
     "add": "--docket --url --key --in --at --tasks --json",
     "show": "--docket --url --json",
+    "stats": "--docket --url --json --since --by-time",
+    "history": "--docket --url --json --key --failures --ending --since --before --limit",
     "why": "--docket --url --json",
     "cancel": "--docket --url --function --yes --json",
     "watch": "--docket --url -d -u",

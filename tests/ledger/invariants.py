@@ -42,8 +42,15 @@ SUSPECT_AFTER = 2
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times; it ends by itself.
 _WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"delay", b"letter-batch"}
-# Counts of what has ended. test_statistics looks at them.
-_STATISTICS = {b"stats-minute", b"stats-hour", b"stats-open", b"stats-functions"}
+# Counts of what has ended, and the history. test_statistics and test_history look at them.
+_STATISTICS = {
+    b"stats-minute",
+    b"stats-hour",
+    b"stats-open",
+    b"stats-functions",
+    b"history-failures",
+    b"history-samples",
+}
 _STAYS = {
     "streams",
     "finished",

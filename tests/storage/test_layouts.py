@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docket.ledger import settlements, statistics
+from docket.ledger import history, settlements, statistics
 from docket.ledger.deliveries import CLAIM_ROW
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.letter_notes import LetterNote, Reason
@@ -251,3 +251,15 @@ def test_statistics_mean_the_same() -> None:
     assert (numbers["MARK"], numbers["OTHERS"], numbers["FUNCTION_FIELD"]) == ("m", "o", "f")
     offset = records.TASK_HEADER.at("name_length") + 1
     assert numbers["NAME_SIZE_AT"] == offset
+    assert numbers["NOT_SUCCEEDED"] == 2 * statistics.KIND_CELL
+    assert numbers["NO_RUN_TIME"] == statistics.NO_TIME * statistics.RUN_CELL
+
+
+def test_the_history_means_the_same() -> None:
+    numbers = constants("history")
+    assert numbers["ENTRY_VERSION"] == history.ENTRY_VERSION
+    assert str(numbers["ENTRY_FIELD"]).encode() == history.ENTRY_FIELD
+    kinds = re.search(r"FAILURE_KINDS = \{([^}]+)\}", PARTS["history"])
+    assert kinds is not None
+    found = {int(number) for number in re.findall(r"\[(\d+)\] = true", kinds[1])}
+    assert found == {KIND_NUMBERS[kind] for kind in history.FAILURE_KINDS}

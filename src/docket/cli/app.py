@@ -28,6 +28,9 @@ COMMANDS = {
     "stats": CommandEntry(
         "docket.cli.stats:app", "Show how runs ended, how long they took and how long their tasks had waited.", OPERATE
     ),
+    "history": CommandEntry(
+        "docket.cli.history:app", "List the runs that finished lately: failures, and some of the others.", OPERATE
+    ),
     "why": CommandEntry("docket.cli.why:app", "Say why a task does not run.", OPERATE),
     "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
     "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),

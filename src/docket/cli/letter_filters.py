@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from docket.cli.failures import WrongUsage
-from docket.cli.values import TYPES, read_value
 from docket.model.durations import read_duration
+from docket.model.typed_texts import TYPES, read_value
 
 R = TypeVar("R")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from docket.ledger.statistics import HOUR_MINUTES, MINUTE_MS, OTHERS, Row, read_rows
 from docket.model.ending_kinds import EndingKind
 from docket.model.histograms import Histogram
-from docket.model.times import duration_ms, from_ms, to_ms
+from docket.model.times import check_type, duration_ms, from_ms, to_ms
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -153,15 +153,10 @@ async def read_statistics(
     )
 
 
-def _check_type(name: str, value: object, types: tuple[type, ...]) -> None:
-    if value is not None and not isinstance(value, types):
-        raise TypeError(f"{name}={value!r}: it is a {' or a '.join(one.__name__ for one in types)}")
-
-
 def _range(now_ms: float, since: datetime | timedelta | None, until: datetime | None) -> tuple[float, float]:
     """Begin and end in ms, inside of what is kept."""
-    _check_type("since", since, (datetime, timedelta))
-    _check_type("until", until, (datetime,))
+    check_type("since", since, (datetime, timedelta))
+    check_type("until", until, (datetime,))
     end = now_ms if until is None else to_ms(until)
     length = since if isinstance(since, timedelta) else DEFAULT_LENGTH
     begin = to_ms(since) if isinstance(since, datetime) else end - duration_ms(length)

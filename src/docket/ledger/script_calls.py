@@ -7,6 +7,7 @@ from typing import Any
 
 from docket.codec.packing import pack_for_script, script_packer
 from docket.codec.proofs import new_secret
+from docket.model.keeping import Keep
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
@@ -18,10 +19,13 @@ class ScriptCalls:
 
     offer_ms: int = OFFER_MS
 
-    def __init__(self, server: Server, keys: Keys, ttl_ms: int) -> None:
+    def __init__(self, server: Server, keys: Keys, ttl_ms: int, keep: Keep | None = None) -> None:
         self.server = server
         self.keys = keys
         self.ttl_ms = ttl_ms
+        # How tasks that failed for good are kept.
+        self.keep: Keep = keep or Keep()
+        self.keep_ms: int = self.keep.age_ms
         self._channels = text_bytes(keys.channels)
         self._root = [keys.root]
         # The secret of the docket from now on, if the docket has none (docs/design/proofs.md).

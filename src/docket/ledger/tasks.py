@@ -60,7 +60,7 @@ class TaskVerbs(ScriptCalls):
         items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
         claimed_by = worker.encode() if worker is not None else False
         cells, seconds = [s.cell for s in settlements], [s.seconds for s in settlements]
-        arguments = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, seconds)
+        arguments = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, seconds, self.keep_ms)
         reply = await self.ask("settle", arguments, patience)
         return [SETTLE_RESULTS[code] for code in reply]
 

@@ -32,9 +32,7 @@ class WorkerVerbs(ScriptCalls):
     def __init__(
         self, server: Server, keys: Keys, ttl_ms: int, max_losses: int = MAX_LOSSES, keep: Keep | None = None
     ) -> None:
-        super().__init__(server, keys, ttl_ms)
-        # How tasks that failed for good are kept.
-        self.keep: Keep = keep or Keep()
+        super().__init__(server, keys, ttl_ms, keep)
         self._max_losses = max_losses
         self._lost_endings = lost_endings()
         text = own_ending(WorkerLost(LOST_TEXT.format("#"))).error or ""

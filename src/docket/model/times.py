@@ -32,6 +32,12 @@ def check_durations(owner: str, **durations: object) -> None:
             )
 
 
+def check_type(name: str, value: object, types: tuple[type, ...]) -> None:
+    """Raises TypeError for a value that is neither None nor of one of these types."""
+    if value is not None and not isinstance(value, types):
+        raise TypeError(f"{name}={value!r}: it is a {' or a '.join(one.__name__ for one in types)}")
+
+
 def duration_ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
 

@@ -45,7 +45,7 @@ _SCHEDULING = (
 _SENT_BY_OBSERVERS = (
     *("ping", "select", "info", "eval", "evalsha", "cluster|slots"),
     *("subscribe", "unsubscribe", "psubscribe", "punsubscribe", "pubsub|numsub"),
-    *("get", "mget", "hget", "hscan", "zrange", "pttl"),
+    *("get", "mget", "hget", "hscan", "xrevrange", "zrange", "pttl"),
 )
 # The last three: the careful form of a script (docs/design/damaged-data.md).
 _SENT_BY_PRODUCERS = (

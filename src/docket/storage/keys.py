@@ -77,6 +77,8 @@ OWN_NAMES = (
     "stats-functions",
     "audit",
     "damaged:=",
+    "history-failures",
+    "history-samples",
 )
 
 

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from docket.execution import ExecutionState, TaskFunction
+from docket.inspection.history import LIMIT, Endings
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.inspection.statistics import Stats
+from docket.ledger.history import FinishedRun
 from docket.strikelist import LiteralOperator, Operator
 from docket.strikelist.pauses import Pause
 
@@ -100,6 +102,21 @@ class DocketOperations:
     ) -> Stats:
         """How runs ended, from `since`, a time or a duration before `until`, until now."""
         return self._producer.run(lambda docket: docket.stats(function, since=since, until=until))
+
+    def history(
+        self,
+        function: TaskFunction | str | None = None,
+        *,
+        key: str | None = None,
+        endings: Endings | None = None,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        before: str | None = None,
+        limit: int = LIMIT,
+    ) -> list[FinishedRun]:
+        """The runs that finished lately, newest first, as `history` of the async docket answers."""
+        selected: dict[str, Any] = {"key": key, "endings": endings, "since": since, "until": until}
+        return self._producer.run(lambda docket: docket.history(function, before=before, limit=limit, **selected))
 
     def workers(self) -> list[WorkerInfo]:
         """The live workers."""

@@ -1,10 +1,12 @@
-"""Adds the counts of past minutes to their hours (docs/design/statistics.md)."""
+"""Adds the counts of past minutes to their hours (docs/design/statistics.md), and trims the history
+of finished runs (docs/design/history.md)."""
 
 from __future__ import annotations
 
 import asyncio
 
 from docket.ledger import Ledger
+from docket.ledger.history import trim_history
 from docket.ledger.statistics import fold_minute
 
 from .duties import Duties
@@ -28,5 +30,7 @@ class StatisticsFold(Service):
         # First of all: a worker that runs until all tasks are finished may live for seconds only.
         while self._duties.leads and await fold_minute(self._ledger):
             pass
+        if self._duties.leads:
+            await trim_history(self._ledger)
         self.clear_problem()
         await asyncio.sleep(EVERY_SECONDS)

@@ -121,7 +121,7 @@ local function recover(key, stream, id, worker, stopping, had_one_run)
     end
     do
       --- parts
-      count_ending(bytes, LOST_KIND, now)
+      count_ending(key, bytes, LOST_KIND, now, run, ttl, false, 0)
     end
   end
   to_front(key, task)

@@ -2,9 +2,9 @@
 -- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, ms for which
 --   the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
 --   of the offer, list with the cell of each item (0: not counted), list with the run time of each
---   item in seconds}. An item is {key, epoch, kind, …}; parts/settlements.lua names all fields.
---   Kinds:
---   0 finish: state, ttl ms, tail, event, purpose (1 dead letter, 2 ends an automatic chain on
+--   item in seconds, how long letters are kept in ms}. An item is {key, epoch, kind, …};
+--   parts/settlements.lua names all fields. Kinds: 0 finish: state, ttl ms, tail, event, purpose (1
+--   dead letter, 2 ends an automatic chain on
 --     purpose, 3 both, else 0), whether it has progress, whether its result is a stored payload; a
 --     dead letter also has how to keep it (parts/letters.lua)
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
@@ -20,7 +20,7 @@
 --   (the script changed nothing), 5 done, and no other live worker knows its function.
 -- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission, statistics
 local DONE, CANCELLED = 1, 3
-local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds = unpack(cmsgpack.unpack(ARGV[2]))
+local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds, keep_ms = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
 if #items == 0 then return {} end
@@ -229,12 +229,20 @@ end
 do
   --- parts
   local counts, is_counted = {}, false
+  -- Endings for the history: the first of each function, and all that may be failures.
+  local finished = cancelled_ttl > 0 and {} or nil
   for i, cell in ipairs(cells) do
     local result = answer[i]
     if result == CANCELLED then cell = CANCELLED_KIND * KIND_CELL + (cell > 0 and cell % KIND_CELL or NO_TIMES) end
     if cell > 0 and (result == DONE or result == CANCELLED) then
       local name = name_in(tasks[i])
       local counted = counts[name]
+      local has_others = cell >= NOT_SUCCEEDED
+      if finished and (has_others or not counted) then
+        local seconds_or_none = cell % KIND_CELL < NO_RUN_TIME and seconds[i] or -1
+        finished[name] = add_finished(finished[name],
+          {{math.floor(cell / KIND_CELL), keys[i], tasks[i], runs[i], seconds_or_none, items[i], keep_ms or 0}, has_others = has_others})
+      end
       if not counted then
         counted, is_counted = {[0] = 0}, true
         counts[name] = counted
@@ -242,7 +250,7 @@ do
       counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + seconds[i]
     end
   end
-  if is_counted then count_cells(counts, now) end
+  if is_counted then count_cells(counts, now, finished) end
 end
 
 if #ended_keys > 0 then call('HDEL', RUNNING, unpack(ended_keys)) end

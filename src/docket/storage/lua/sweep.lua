@@ -57,7 +57,7 @@ for i = 1, #page[2], 2 do
       if run then
         --- parts
         remember_admission(task, run)
-        count_ending(bytes, LOST_KIND, now)
+        count_ending(key, bytes, LOST_KIND, now, run, ttl, false, 0)
       end
       to_front(key, task)
       call('HSET', TASKS, key, pack_task(task))

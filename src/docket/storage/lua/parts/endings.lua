@@ -60,7 +60,7 @@ local function finish(key, state, kind, run, now, task_bytes, ttl, tail, event, 
   end_any_task(key, record, now, task_bytes, ttl, event, letter)
   do
     --- parts
-    count_ending(task_bytes, kind, now)
+    count_ending(key, task_bytes, kind, now, run, ttl, event, letter and letter[NOTE_AGE] or 0)
   end
 end
 

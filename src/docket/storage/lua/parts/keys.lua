@@ -65,6 +65,8 @@ local STATS_HOUR = P .. 'stats-hour:='
 local STATS_OPEN = P .. 'stats-open'
 local STATS_FUNCTIONS = P .. 'stats-functions'
 local AUDIT = P .. 'audit'
+local HISTORY_FAILURES = P .. 'history-failures'
+local HISTORY_SAMPLES = P .. 'history-samples'
 local GROUP = 'docket-workers'
 -- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
 -- ended.
@@ -124,4 +126,10 @@ local function ensure_groups()
       error(made.err)
     end
   end
+end
+
+-- Deletes a key of another type.
+local function drop_unless(name, type)
+  local found = call('TYPE', name).ok
+  if found ~= 'none' and found ~= type then call('DEL', name) end
 end

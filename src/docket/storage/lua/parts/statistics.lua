@@ -1,6 +1,6 @@
 -- Counts endings per function and minute (docs/design/statistics.md). ledger/statistics.py has the
 -- same numbers; a test compares the two.
--- uses: keys, records
+-- uses: keys, records, history
 
 -- Ending kinds (model/ending_kinds.py). Scripts count these themselves; all others come from
 -- workers.
@@ -10,10 +10,16 @@ local SUCCEEDED_KIND = 1
 -- A cell is kind * KIND_CELL + bucket of the run time * RUN_CELL + bucket of the waiting time.
 local KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
 local NO_TIMES = 4095
+-- A cell of a kind from here on is not one of a success.
+-- Without its kind, a cell from NO_RUN_TIME on has no run time.
+local NOT_SUCCEEDED, NO_RUN_TIME = 8192, 4032
 
 -- The keys of a row.
 local MOST_SECONDS = 1e12
 local RUN_SECONDS, KINDS, WAITING_TIMES, SUCCEEDED_RUNS, OTHER_RUNS = 2, 16, 64, 128, 192
+-- The entries of the history that the function has in this minute.
+local SAMPLES, FAILURES = 3, 4
+local LAST_KIND = 31
 
 -- At most so many functions have rows: of those that a live worker knows, and of all others. Names
 -- that have not been counted for so many minutes make room.
@@ -25,6 +31,9 @@ local OPEN_MS, FOLDED_MS, HOUR_MS = 2678400000, 10800000, 2592000000
 -- If there are more open minutes, the script that opens another one folds the oldest.
 local MOST_OPEN = 120
 -- Fields: the mark, all functions without rows of their own, and the prefix of a function.
+-- How many entries of the history a function may have in a minute: so many at once, and one more
+-- for each of these times.
+local FAILURES_AT_ONCE, FAILURE_EVERY_MS, SAMPLES_AT_ONCE, SAMPLE_EVERY_MS = 20, 2000, 5, 6000
 local MARK, OTHERS, FUNCTION_FIELD = 'm', 'o', 'f'
 local IS_OPEN, IS_FOLDED = '0', '1'
 
@@ -71,9 +80,38 @@ local function has_rows(name, minute)
   return true
 end
 
+-- Writes the entries of the history for which this minute has room, and counts them in the `row`
+-- that is added to the row so far. `finished` is a list as for add_to_history; `has_others` is true
+-- if it may contain failures.
+local function keep_finished(finished, row, so_far, now)
+  local ms, samples, failures = now % MINUTE_MS, tonumber(so_far[SAMPLES]) or 0, tonumber(so_far[FAILURES]) or 0
+  local sample_room = math.min(SAMPLES_AT_ONCE + math.floor(ms / SAMPLE_EVERY_MS) - samples, 1)
+  local failure_room = finished.has_others and FAILURES_AT_ONCE + math.floor(ms / FAILURE_EVERY_MS) - failures or 0
+  if sample_room > 0 or failure_room > 0 then
+    --- parts
+    local failed, others = 0, 0
+    for kind = 1, LAST_KIND do
+      local number = tonumber(so_far[KINDS + kind]) or 0
+      if FAILURE_KINDS[kind] then failed = failed + number else others = others + number end
+    end
+    local added, sampled = add_to_history(finished, now, failure_room, sample_room, failed - failures, others - samples)
+    if added > 0 then row[FAILURES] = added end
+    if sampled > 0 then row[SAMPLES] = sampled end
+  end
+end
+
+-- Adds lists of endings together.
+local function add_finished(list, added)
+  if not list then return added end
+  for _, f in ipairs(added) do list[#list + 1] = f end
+  list.has_others = list.has_others or added.has_others
+  return list
+end
+
 -- Adds rows (field → row) to a hash. Rows of functions that have none are moved to the others, if
--- the hash is a `minute`. Returns the mark of the hash, or false if the hash is new.
-local function add_rows(hash, rows, minute)
+-- the hash is a `minute`. `finished` (field → list) has endings for the history, or is nil;
+-- `keep` is keep_finished. Returns the mark of the hash, or false if the hash is new.
+local function add_rows(hash, rows, minute, finished, keep, now)
   local fields, n = {MARK, OTHERS}, 2
   for field in pairs(rows) do
     if field ~= OTHERS then
@@ -86,15 +124,20 @@ local function add_rows(hash, rows, minute)
   for i = 3, n do
     local field, bytes = fields[i], found[i]
     if bytes or not minute or has_rows(string.sub(field, 2), minute) then
-      values[size + 1], values[size + 2] = field, cmsgpack.pack(bytes and add_to_row(read_row(bytes), rows[field]) or rows[field])
+      local row, so_far = rows[field], bytes and read_row(bytes)
+      if finished and finished[field] then keep(finished[field], row, so_far or {}, now) end
+      values[size + 1], values[size + 2] = field, cmsgpack.pack(so_far and add_to_row(so_far, row) or row)
       size = size + 2
     else
       rows[OTHERS], rows[field] = add_to_row(rows[OTHERS] or {}, rows[field]), nil
+      if finished and finished[field] then finished[OTHERS] = add_finished(finished[OTHERS], finished[field]) end
     end
   end
   local others = rows[OTHERS]
   if others then
-    values[size + 1], values[size + 2] = OTHERS, cmsgpack.pack(found[2] and add_to_row(read_row(found[2]), others) or others)
+    local so_far = found[2] and read_row(found[2])
+    if finished and finished[OTHERS] then keep(finished[OTHERS], others, so_far or {}, now) end
+    values[size + 1], values[size + 2] = OTHERS, cmsgpack.pack(so_far and add_to_row(so_far, others) or others)
     size = size + 2
   end
   if not found[1] then values[size + 1], values[size + 2] = MARK, IS_OPEN end
@@ -122,10 +165,10 @@ local function fold_minute(minute)
 end
 
 -- Adds rows to the minute of `now`, and to its hour if the minute is folded already.
-local function count_rows(rows, now)
+local function count_rows(rows, now, finished)
   local minute = math.floor(now / MINUTE_MS)
   local hash = STATS_MINUTE .. string.format('%.0f', minute)
-  local mark = add_rows(hash, rows, minute)
+  local mark = add_rows(hash, rows, minute, finished, keep_finished, now)
   if mark == IS_FOLDED then
     --- parts
     add_to_hour(minute, rows)
@@ -138,16 +181,10 @@ local function count_rows(rows, now)
   end
 end
 
--- Deletes a key of another type.
-local function drop_unless(name, type)
-  local found = call('TYPE', name).ok
-  if found ~= 'none' and found ~= type then call('DEL', name) end
-end
-
 -- A script that ends tasks must not fail because of statistics. If somebody else has written to
 -- their keys, the ending is not counted, and the data is deleted, so that the next one is.
-local function count_safely(count, rows, now)
-  local is_counted, problem = pcall(count, rows, now)
+local function count_safely(count, rows, now, finished)
+  local is_counted, problem = pcall(count, rows, now, finished)
   if not is_counted then
     local minute = math.floor((now or server_ms()) / MINUTE_MS)
     drop_unless(STATS_OPEN, 'zset')
@@ -158,16 +195,22 @@ local function count_safely(count, rows, now)
   end
 end
 
--- Counts one ending that no settlement tells of.
-local function count_ending(task_bytes, kind, now)
-  count_safely(count_rows, {[function_field(name_in(task_bytes))] = {[KINDS + kind] = 1}}, now)
+-- Counts one ending that no settlement tells of. A docket that keeps finished tasks for `ttl` 0 has
+-- no history. `event` and `keep_ms` as for add_to_history.
+local function count_ending(key, task_bytes, kind, now, run, ttl, event, keep_ms)
+  local field = function_field(name_in(task_bytes))
+  local finished = ttl > 0 and {[field] = {{kind, key, task_bytes, run, -1, event, keep_ms}, has_others = true}} or nil
+  count_safely(count_rows, {[field] = {[KINDS + kind] = 1}}, now, finished)
 end
 
--- Counts cells: function → {cell → number, 0 → total run time in seconds}.
-local function count_cells(cells_of, now)
+-- Counts cells: function → {cell → number, 0 → total run time in seconds}. `finished`: function →
+-- endings for the history.
+local function count_cells(cells_of, now, finished)
   local rows, floor = {}, math.floor
+  local finished_of = finished and {}
   for name, cells in pairs(cells_of) do
     local field = function_field(name)
+    if finished then finished_of[field] = add_finished(finished_of[field], finished[name]) end
     local row = rows[field] or {}
     rows[field] = row
     for cell, number in pairs(cells) do
@@ -184,5 +227,5 @@ local function count_cells(cells_of, now)
       end
     end
   end
-  count_safely(count_rows, rows, now)
+  count_safely(count_rows, rows, now, finished_of)
 end
