@@ -53,8 +53,8 @@ local function add_entry(stream, ms, f, now, text, left_out)
   call('PEXPIRE', stream, string.format('%.0f', ms))
 end
 
--- Somebody else may have written to the key. Data of another type is deleted, so that the next entry
--- is written.
+-- Somebody else may have written to the key. Data of another
+-- type is deleted, so that the next entry is written.
 local function add_entry_safely(stream, ...)
   local is_added, problem = pcall(add_entry, stream, ...)
   if not is_added then
