@@ -90,7 +90,7 @@ class Tab:
 
     async def said(self) -> str:
         """What became of the last change."""
-        return await self.page.locator("main > .note-bar[role=status]").inner_text()
+        return await self.page.locator("#said").inner_text()
 
     async def find_faults(self) -> list[str]:
         """What axe-core finds wrong for people who use a keyboard, a screen reader, or see less."""

@@ -112,6 +112,26 @@ function showCounts(counts) {
   else say("on", "live");
 }
 
+function showJobs(jobs) {
+  const place = document.getElementById("jobs");
+  if (!place) return;
+  place.hidden = !jobs.length;
+  place.replaceChildren(
+    ...jobs.map(({ title, who, done, total }) => {
+      const line = document.createElement("p");
+      const bar = document.createElement("progress");
+      const words = `${title}${who === "anonymous" ? "" : `, by ${who}`}`;
+      const numbers = total ? `: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}` : " …";
+      if (total) Object.assign(bar, { max: total, value: done });
+      bar.setAttribute("aria-label", words);
+      line.append(`${words}${numbers}`, bar);
+      return line;
+    }),
+  );
+  if (showJobs.count > jobs.length) fetchParts();
+  showJobs.count = jobs.length;
+}
+
 function listen() {
   const url = document.body.dataset.stream;
   if (!url || stream || document.hidden) return;
@@ -132,6 +152,7 @@ function listen() {
     }
   });
   stream.addEventListener("counts", (event) => showCounts(JSON.parse(event.data)));
+  stream.addEventListener("jobs", (event) => showJobs(JSON.parse(event.data)));
   stream.addEventListener("state", (event) => mergeParts(event.data));
   stream.addEventListener("changed", fetchParts);
 }

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
@@ -129,6 +130,11 @@ def verbatim(value: object) -> Markup:
     return escape(str(value))
 
 
+def percent_encoded(key: str) -> str:
+    """A key in a form. A browser would change line breaks in it."""
+    return quote(key, safe="", errors="surrogateescape")
+
+
 def filter_word(word: str) -> str:
     """A word of a filter, such as `function:send_mail`, quoted if it has to be."""
     return shlex.quote(word)
@@ -150,6 +156,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "logged": logged,
     "moment": moment,
     "percent": percent,
+    "percent_encoded": percent_encoded,
     "rate": rate,
     "shortened": shortened,
     "since": since,
