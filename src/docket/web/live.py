@@ -51,7 +51,7 @@ async def _events(visit: Visit, page: Page) -> AsyncGenerator[bytes]:
     """The events of one tab. Each is sent only if it differs from the one before."""
     reader = visit.reader
     sent: dict[str, str] = {}
-    changed_at = 0.0
+    changed_at, is_stale = 0.0, False
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(reader.watching())
         touched = await stack.enter_async_context(_touches(visit))
@@ -68,9 +68,10 @@ async def _events(visit: Visit, page: Page) -> AsyncGenerator[bytes]:
             now = time.monotonic()
             for name, data in news.items():
                 yield event(name, data)
-            is_stale = page.live is None and "counts" in news and now - changed_at > CHANGED_SECONDS
-            if is_touched or is_stale:
-                changed_at = now
+            # A change soon after the last hint is told later, not forgotten.
+            is_stale = is_stale or (page.live is None and "counts" in news)
+            if is_touched or (is_stale and now - changed_at > CHANGED_SECONDS):
+                changed_at, is_stale = now, False
                 yield event("changed", "")
 
 

@@ -23,7 +23,6 @@ from docket.web.page import Page
 from docket.web.visit import Visit
 
 from .columns import clock_ticks, heat_of
-from .live_reading import live_state
 from .shared import Shared
 
 HOUR = timedelta(hours=1)
@@ -86,7 +85,7 @@ async def live(visit: Visit) -> str:
 
 async def _context(visit: Visit) -> dict[str, Any]:
     docket = visit.docket
-    state = await live_state(visit)
+    census = await visit.reader.read()
     hour, workers, running, oldest, overview, rules = await asyncio.gather(
         hours.get(docket, _read_hour),
         read_worker_views(docket),
@@ -95,13 +94,12 @@ async def _context(visit: Visit) -> dict[str, Any]:
         docket.dead.overview(),
         read_rules(docket),
     )
-    census = state.census
     kinds = sorted(overview.kinds, key=lambda kind: kind.last_at, reverse=True)[:FAILING]
     fleet = [_slots(worker, running.of(worker.id)) for worker in workers[:MOST_WORKERS]]
     return {
         "census": census,
         "rates": census.rates,
-        "flow": _live_chart(state.recent),
+        "flow": _live_chart(tuple(visit.reader.recent)),
         "hour": hour,
         "fleet": fleet,
         "other_workers": max(len(workers) - MOST_WORKERS, 0),
