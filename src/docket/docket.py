@@ -18,6 +18,7 @@ from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
 from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
 from docket.ledger import ProgressChange, Unwritten
+from docket.model.loggers import protect_own_loggers
 from docket.model.task_keys import new_key
 from docket.operations import DocketOperations
 from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
@@ -26,6 +27,8 @@ from docket.spans import batch_span, request_span, task_span
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+protect_own_loggers()
 
 Batch = int | None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Generator
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -137,6 +139,48 @@ def test_a_child_of_a_fork_does_not_repeat_the_lines_of_its_parent() -> None:
     assert sorted(messages(output)) == ["before", "in the child", "in the parent"]
 
 
+FORKING = """
+    import logging, multiprocessing, os
+    from docket.cli.logs import Format, Level, logging_to_stdout
+
+    def body(number):
+        logging.info("child %d", number)
+        print("printed", number)
+
+    with logging_to_stdout(Level.INFO, Format.PLAIN):
+        for number in range(20):
+            logging.info("parent %d", number)
+            {fork}
+    """
+FORKS = {
+    "os._exit": """
+            pid = os.fork()
+            if not pid:
+                body(number)
+                os._exit(0)
+            os.waitpid(pid, 0)""",
+    "multiprocessing": """
+            child = multiprocessing.get_context("fork").Process(target=body, args=(number,))
+            child.start()
+            child.join()""",
+    "exec": """
+            pid = os.fork()
+            if not pid:
+                body(number)
+                os.execvp("true", ["true"])
+            os.waitpid(pid, 0)""",
+}
+
+
+@pytest.mark.parametrize("fork", FORKS)
+def test_the_lines_of_forked_processes_are_written_however_they_end(fork: str) -> None:
+    with python(FORKING.format(fork=FORKS[fork])) as process:
+        output, errors = process.communicate()
+    assert errors == ""
+    expected = [f"{who} {number}" for number in range(20) for who in ("child", "parent", "printed")]
+    assert sorted(messages(output)) == sorted(expected)
+
+
 # A reader that has stopped
 
 
@@ -208,3 +252,85 @@ def test_printed_text_keeps_its_place_between_the_lines(capsys: pytest.CaptureFi
             print("printed", number, flush=number % 2 == 0)
     expected = [text for number in range(100) for text in (f"logged {number}", f"printed {number}")]
     assert messages(capsys.readouterr().out) == expected
+
+
+def test_a_reader_that_has_stopped_does_not_keep_the_log_from_ending(
+    stuck: StuckStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writer, "LAST_PATIENCE_SECONDS", 0.1)
+    writer = LogWriter(stuck.writer, lambda count: f"{count} are missing\n")
+    for number in range(50_000):
+        writer.write(f"{number:09d}\n")
+
+    writer.flush()
+    writer.flush()
+
+    # The lines are not lost if somebody reads after all.
+    assert [stuck.reader.readline() for _ in range(50_000)] == [f"{number:09d}\n" for number in range(50_000)]
+
+
+def test_a_process_ends_although_nobody_reads_its_log() -> None:
+    with python(
+        """
+        import logging
+        from docket.cli import log_writer
+        from docket.cli.logs import Format, Level, logging_to_stdout
+        log_writer.LAST_PATIENCE_SECONDS = 0.1
+        with logging_to_stdout(Level.INFO, Format.PLAIN):
+            for number in range(20_000):
+                logging.info("%d", number)
+        """
+    ) as process:
+        assert process.wait() == 0
+
+
+class FullDisk:
+    """A disk that has room for some bytes."""
+
+    def __init__(self, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr("docket.cli.log_target.os.write", self.write)
+
+    def write(self, file: int, data: memoryview) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count = self._write(file, data[: self.room])
+        self.room -= count
+        return count
+
+
+def test_lines_that_a_full_disk_did_not_take_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FullDisk(0, monkeypatch)
+    with (tmp_path / "log").open("w", encoding="utf-8") as file:
+        writer = LogWriter(file, lambda count: f"{count} are missing\n")
+        writer.write("1234567\n")
+        writer.flush()
+        writer.write("abcdefgh\n")
+        writer.flush()
+        disk.room = 1_000
+        writer.write("the next line\n")
+        writer.flush()
+    assert (tmp_path / "log").read_text().splitlines() == ["2 are missing", "the next line"]
+
+
+def test_a_line_that_a_full_disk_has_cut_does_not_reach_into_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(5, monkeypatch)
+    with (tmp_path / "log").open("w", encoding="utf-8") as file:
+        writer = LogWriter(file, lambda count: f"{count} are missing\n")
+        writer.write("1234567890\n")
+        writer.flush()
+        disk.room = 1_000
+        writer.write("the next line\n")
+        writer.flush()
+    assert (tmp_path / "log").read_text().splitlines() == ["12345", "1 are missing", "the next line"]
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_worker_whose_standard_streams_are_closed_works(url: str, closed: str) -> None:
+    asyncio.run(waiting_after(url, first=True))
+    command = f"exec {sys.executable} -m docket worker --url {url} --until-finished --concurrency 50 {closed}"
+    assert subprocess.run(["sh", "-c", command], env=surroundings()).returncode == 0
+    assert asyncio.run(waiting_after(url, first=False)) == 0

@@ -109,3 +109,36 @@ async def test_a_behaviour_that_exits_after_the_run_does_not_end_the_worker(
         await eventually(lambda: runs, "it has run")
         assert await (await docket.add(neighbour)()).get_result() == "well"
         await docket.cancel(bad.key)
+
+
+class HidesItsClass(Exception):
+    @property
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError("nobody may ask")
+
+
+class HidesItsTraceback(Exception):
+    @property
+    def __traceback__(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise RuntimeError("nobody may ask")
+
+
+@pytest.mark.parametrize("kind", [HidesItsClass, HidesItsTraceback])
+async def test_an_exception_that_raises_when_it_is_looked_at_fails_its_task_once(
+    docket: Docket, kind: type[Exception]
+) -> None:
+    runs: list[None] = []
+
+    async def raises() -> None:
+        runs.append(None)
+        raise kind("as asked")
+
+    async with worker_at_work(docket):
+        execution = await docket.add(raises)()
+        assert await ends(execution) is ExecutionState.FAILED
+        assert await (await docket.add(neighbour)()).get_result() == "well"
+    assert len(runs) == 1
+    assert execution.error == f"{kind.__name__}: as asked"
+    letter = await docket.dead.get(execution.key)
+    assert letter is not None
+    assert letter.text == f"{kind.__name__}: as asked"

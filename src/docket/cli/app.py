@@ -11,6 +11,7 @@ import typer
 
 from docket._version import __version__
 from docket.cli.group import CommandEntry, LazyCommands
+from docket.cli.standard_output import open_missing_streams
 
 INTERRUPTED = 130
 
@@ -72,6 +73,7 @@ class Application(typer.Typer):
     """A Ctrl-C before the command has started ends the program without a traceback."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        open_missing_streams()
         try:
             return super().__call__(*args, **kwargs)
         except KeyboardInterrupt:

@@ -1,7 +1,8 @@
 """Writes the lines of a log in batches, from a thread of its own.
 
 A write of its own for each line would cost more than the task that the line is about, and a reader
-that is too slow would stop the event loop.
+that is too slow would stop the event loop. A process that a task forks writes each line at once: it
+may end at any moment, and without a word (`os._exit`, as `multiprocessing` does).
 """
 
 from __future__ import annotations
@@ -9,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from docket.cli.standard_output import discard_output
+from docket.cli.log_target import COLLECT_SECONDS, LogTarget
 
-# Lines are collected for this long. A process that is killed loses the lines of this time.
-COLLECT_SECONDS = 0.02
 # The most characters that wait for a slow reader.
 MOST_WAITING = 8 * 1024 * 1024
 # How long a thread waits for a slow reader before its line is dropped. The event loop never waits.
 PATIENCE_SECONDS = 1.0
+# How long the end of the log waits for a reader that reads nothing at all.
+LAST_PATIENCE_SECONDS = 5.0
 
 
 class LogWriter:
@@ -29,20 +29,32 @@ class LogWriter:
     says how many lines were dropped."""
 
     def __init__(self, stream: TextIO, report: Callable[[int], str]) -> None:
-        self._stream = stream
+        self._target = LogTarget(stream)
         self._report = report
+        self._start_anew()
+        # Whether each line is written at once, by the thread that logs it.
+        self._is_direct = False
+        _writers.add(self)
+
+    def _start_anew(self) -> None:
         self._lines: list[str] = []
         self._size = 0
         self._dropped = 0
+        # Lines that could not be written. They are reported before the next ones.
+        self._lost = 0
+        # How much was written when `flush` gave up.
+        self._stuck_at = -1
         self._is_writing = self._is_hurried = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        _writers.add(self)
 
     def write(self, line: str) -> None:
         """Adds a line, which ends with a line break. Does not wait for the stream, unless the
         reader is so slow that no more lines fit."""
         with self._changed:
+            if self._is_direct:
+                self._target.put(line)
+                return
             if self._size >= MOST_WAITING and not self._wait_for_room():
                 self._dropped += 1
                 return
@@ -59,18 +71,27 @@ class LogWriter:
                 self._changed.notify_all()
 
     def flush(self) -> None:
-        """Returns when all lines are written."""
+        """Returns when all lines are written, or when the reader has read nothing for some
+        seconds: a reader that has stopped must not keep a process from ending."""
         if self._thread is None or self._thread is threading.current_thread():
             return
         with self._changed:
-            while self._lines or self._is_writing or self._dropped:
+            while self._has_work() and self._target.written != self._stuck_at:
+                before = self._target.written
                 self._is_hurried = True
                 self._changed.notify_all()
-                self._changed.wait()
+                is_done = self._changed.wait_for(lambda: not self._has_work(), LAST_PATIENCE_SECONDS)
+                if not is_done and self._target.written == before:
+                    self._stuck_at = before
+
+    def _has_work(self) -> bool:
+        return bool(self._lines or self._is_writing or self._dropped)
 
     def forget(self) -> None:
         """After a fork, in the child: the waiting lines are the parent's, and so is the thread."""
-        self.__init__(self._stream, self._report)
+        self._start_anew()
+        self._target.forget()
+        self._is_direct = True
 
     def _wait_for_room(self) -> bool:
         if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
@@ -98,17 +119,14 @@ class LogWriter:
                 self._changed.notify_all()
 
     def _put(self, lines: list[str], dropped: int) -> None:
-        if dropped:
-            lines.append(self._report(dropped))
-        try:
-            self._stream.write("".join(lines))
-            self._stream.flush()
-        except BrokenPipeError:
-            # The reader has gone (`docket worker | head -1`): the worker goes on without a log.
-            discard_output()
-        except (OSError, ValueError):
-            # The disk is full, or the stream is closed. The next lines may fare better.
-            time.sleep(COLLECT_SECONDS)
+        if self._lost and self._target.put(self._report(self._lost)):
+            self._lost += len(lines) + dropped
+            return
+        self._lost = self._target.put("".join(lines))
+        if self._lost:
+            self._lost += dropped
+        elif dropped and self._target.put(self._report(dropped)):
+            self._lost = dropped
 
 
 class WriterStream:

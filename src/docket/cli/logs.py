@@ -103,7 +103,7 @@ class LogLines(logging.Handler):
         super().close()
 
     def _report_dropped(self, count: int) -> str:
-        text = f"{count:,} lines are missing here: the reader of the log was too slow"
+        text = f"{count:,} lines are missing here: the reader of the log was too slow, or they could not be written"
         record = logging.LogRecord("docket.log", logging.WARNING, __file__, 0, text, (), None)
         return f"{self.format(record)}\n"
 

@@ -277,7 +277,9 @@ def _kind_of(ended: TaskOutcome, resolved: Resolved) -> int:
     if ended.exception is None:
         return SUCCEEDED_KIND
     runtime = resolved.runtime
-    is_too_long = isinstance(ended.exception, TimeoutError) and isinstance(runtime, Timeout) and runtime.expired()
+    # An exception may have a `__class__` that raises; `isinstance` would read it.
+    is_timeout = issubclass(type(ended.exception), TimeoutError)
+    is_too_long = is_timeout and isinstance(runtime, Timeout) and runtime.expired()
     return TIMED_OUT_KIND if is_too_long else FAILED_KIND
 
 

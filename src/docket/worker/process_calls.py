@@ -28,6 +28,7 @@ from docket.errors import DocketError, ProcessLost
 from docket.execution import Execution
 from docket.instrumentation import PROCESSES_LOST, inject_context
 from docket.ledger import ProgressChange
+from docket.model.loggers import pass_on
 from docket.model.states import ExecutionState
 from docket.model.times import to_ms
 
@@ -212,7 +213,4 @@ class _ProcessCall:
 
 def _log(fields: dict[str, Any]) -> None:
     """Passes a log record of the child to the handlers of this process."""
-    record = logging.makeLogRecord(fields)
-    target = logging.getLogger(record.name)
-    if target.isEnabledFor(record.levelno):
-        target.handle(record)
+    pass_on(logging.makeLogRecord(fields))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from docket.codec import error_text
@@ -40,6 +42,9 @@ MOST_FUNCTIONS = 1_000
 OTHERS = "(others)"
 # How much of an error's text the line of a retry has.
 _LONGEST_ERROR = 300
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+_traceback_of: Callable[[BaseException], TracebackType | None] = vars(BaseException)["__traceback__"].__get__
 
 
 @dataclass(slots=True)
@@ -143,7 +148,7 @@ class Reporter:
         behaviours.warning(
             "↫ [%s] %s: %s; %s, again %s", format_duration(seconds), call, text, attempt, again, extra=extra
         )
-        behaviours.debug("the traceback of %s of %s", attempt, call, exc_info=error, extra=extra)
+        behaviours.debug("the traceback of %s of %s", attempt, call, exc_info=_exc_info(error), extra=extra)
 
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
         """The worker's logger reports a failure, with its traceback. The behaviours' logger reports
@@ -164,7 +169,7 @@ class Reporter:
             arrow,
             format_duration(outcome.duration.total_seconds()),
             execution.call_repr(),
-            exc_info=outcome.exception if level == logging.ERROR else None,
+            exc_info=_exc_info(outcome.exception) if level == logging.ERROR else None,
             extra=self._ending_extra(execution, outcome.duration.total_seconds(), outcome.exception),
         )
 
@@ -200,6 +205,12 @@ class Reporter:
             execution.call_repr(),
             extra=self._extra(execution),
         )
+
+
+def _exc_info(error: BaseException | None) -> ExcInfo | None:
+    """The exception and its traceback. Its class may have a `__traceback__` of its own, which may
+    raise."""
+    return None if error is None else (type(error), error, _traceback_of(error))
 
 
 # The two lines of every run that succeeds.
