@@ -31,12 +31,12 @@ class LogWriter:
     def __init__(self, stream: TextIO, report: Callable[[int], str]) -> None:
         self._target = LogTarget(stream)
         self._report = report
-        self._start_anew()
+        self._reset()
         # Whether each line is written at once, by the thread that logs it.
         self._is_direct = False
         _writers.add(self)
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._lines: list[str] = []
         self._size = 0
         self._dropped = 0
@@ -89,7 +89,7 @@ class LogWriter:
 
     def forget(self) -> None:
         """After a fork, in the child: the waiting lines are the parent's, and so is the thread."""
-        self._start_anew()
+        self._reset()
         self._target.forget()
         self._is_direct = True
 
