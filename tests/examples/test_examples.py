@@ -41,15 +41,16 @@ def test_the_readme_shows_the_quick_start_as_it_is() -> None:
     assert program.strip() in shown
 
 
-def test_the_readme_shows_the_web_service_as_it_is() -> None:
-    shown = (EXAMPLES.parent / "README.md").read_text()
-    program = (EXAMPLES / "web_service" / "app.py").read_text().split('"""\n\n', 1)[1]
-    assert program.strip() in shown
+SERVICES = [
+    ("fastapi", "web_service/app.py"),
+    ("flask", "flask_service/app.py"),
+    ("django", "django_service/shop/views.py"),
+]
 
 
-@pytest.mark.parametrize("example", ["flask_service/app.py", "django_service/shop/views.py"])
-def test_the_page_about_code_without_an_event_loop_shows_the_services_as_they_are(example: str) -> None:
-    shown = (EXAMPLES.parent / "docs" / "sync.md").read_text()
+@pytest.mark.parametrize(("page", "example"), SERVICES)
+def test_a_guide_shows_its_service_as_it_is(page: str, example: str) -> None:
+    shown = (EXAMPLES.parent / "docs" / "guides" / f"{page}.md").read_text()
     program = (EXAMPLES / example).read_text().split('"""\n\n', 1)[1]
     assert program.strip() in shown
 

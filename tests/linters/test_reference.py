@@ -37,6 +37,7 @@ VALUES = {
     "docket.strikelist.LiteralOperator",
 }
 VALUES |= {"docket.__version__", "docket.dead.LetterReason", "docket.docket.TaskCollection"}
+VALUES |= {"docket.web.Answer", "docket.web.Guard"}
 VALUES |= {f"docket.dependencies.current_{name}" for name in ("docket", "execution", "worker")}
 
 

@@ -1,0 +1,4 @@
+# ruff: noqa: F401, F821, RUF100
+"""The order of the page."""
+
+order = 7
