@@ -210,6 +210,22 @@ async def test_after_a_stall_every_owner_gets_the_chance_to_renew(ledger_client:
     assert list(ledger_client.checked_state().tasks) == ["b"]
 
 
+async def test_a_worker_that_was_declared_dead_does_not_hide_a_stall_from_the_others(
+    ledger_client: LedgerClient,
+) -> None:
+    lost, alive, first = await ledger_client.hire(), await ledger_client.hire(), await ledger_client.hire()
+    run = await ledger_client.start(alive, "k")
+    ledger_client.bury(lost)
+
+    ledger_client.stall(3 * LEASE_MS)
+    # It is the first whose renewal arrives after the stall.
+    assert ledger_client.renew(lost).lost
+    assert not ledger_client.renew(first).reclaiming_is_due
+    assert ledger_client.reclaim(first)[0] == 0
+    assert not ledger_client.renew(alive).lost
+    assert await ledger_client.settle(completed(run)) == [DONE]
+
+
 async def test_a_worker_that_was_held_up_between_hearing_of_the_dead_and_reclaiming_declares_nobody(
     ledger_client: LedgerClient,
 ) -> None:

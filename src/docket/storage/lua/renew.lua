@@ -17,6 +17,8 @@ if type(changed) == 'table' then
   changed = call(unpack(extend))
 end
 if changed < 2 and not call('ZSCORE', LEASES, worker) then
+  -- This is not a renewal: it must not hide from the others that nobody could renew before.
+  if head[1] == RENEWED then call('ZADD', LEASES, head[2], RENEWED) end
   return {call('ZSCORE', LOST, worker) and 0 or 2, now, 0, 0}
 end
 if head[1] ~= RENEWED or head[3] ~= GRACE then
