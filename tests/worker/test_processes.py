@@ -550,3 +550,28 @@ def test_children_end_with_a_worker_that_is_killed(tmp_path: Path) -> None:
         parent.kill()
         parent.wait()
     eventually_blocking(lambda: not is_alive(pid), "the child is dead")
+
+
+# A child imports this while it starts, which never ends.
+SLOW_IMPORT = """
+import os, time
+with open({file!r}, "w") as file:
+    file.write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+@pytest.mark.faults
+def test_a_child_that_is_starting_ends_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    (tmp_path / "uncalled_for.py").write_text(SLOW_IMPORT.format(file=str(file)))
+    # The worker itself has imported the real one before.
+    program = ORPHAN.replace("async def main", f"sys.path.insert(0, {str(tmp_path)!r})\n\nasync def main", 1)
+    parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "run")], cwd=Path(__file__).parents[2])
+    try:
+        pid = int(eventually_blocking(lambda: file.exists() and file.read_text(), "the child starts") or 0)
+        assert is_alive(pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    eventually_blocking(lambda: not is_alive(pid), "the child is dead")

@@ -20,7 +20,6 @@ from docket.dependencies.shared_values import SharedValues
 from docket.docket import Docket
 
 from .copies import watch_forks
-from .limits import end_with_parent
 from .memory import memory_in_use, peak_memory
 from .messages import Kind, RunRequest
 from .pipe import Pipe, PipeHandler, WorkerGone
@@ -105,7 +104,6 @@ def main(descriptor: int) -> None:
     watch_forks(pipe)
     with contextlib.suppress(WorkerGone, ConnectionError, Terminated):
         settings: ChildSettings = pickle.loads(pipe.receive()[1])
-        end_with_parent(settings.parent)
         sys.path[:] = settings.path
         _log_to(pipe, settings.levels)
         Child(pipe, settings).serve()

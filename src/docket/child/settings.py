@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -25,7 +24,6 @@ class ChildSettings:
     """Sent to a child once, when it starts."""
 
     path: list[str]
-    parent: int
     levels: dict[str, int]
     # The arguments of the docket, each pickled.
     docket: dict[str, bytes]
@@ -35,7 +33,7 @@ class ChildSettings:
 
 
 def settings_for(docket: Docket) -> ChildSettings:
-    return ChildSettings(list(sys.path), os.getpid(), _log_levels(), _arguments(docket))
+    return ChildSettings(list(sys.path), _log_levels(), _arguments(docket))
 
 
 def _log_levels() -> dict[str, int]:

@@ -27,7 +27,14 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 TERMINATE_SECONDS = 2.0
 # How long an idle child may take to end when its worker closes the pipe.
 CLOSE_SECONDS = 1.0
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from docket.child.program import main; main({descriptor})"
+# `end_with_parent` comes first, because the imports of docket may take seconds on a busy machine.
+_PROGRAM = """import sys
+sys.path[:] = {path!r}
+from docket.child.limits import end_with_parent
+end_with_parent({parent})
+from docket.child.program import main
+main({descriptor})
+"""
 
 # Receives the messages that a child sends during a run.
 Receive = Callable[[Kind, list[Any]], None]
@@ -95,7 +102,7 @@ class ChildProcess:
 
     def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
         # Not `multiprocessing`: it would import the main program again, and start one process more.
-        program = _PROGRAM.format(path=sys.path, descriptor=descriptor)
+        program = _PROGRAM.format(path=sys.path, parent=os.getpid(), descriptor=descriptor)
         flags: list[str] = cast(Any, subprocess)._args_from_interpreter_flags()
         return subprocess.Popen(
             [sys.executable, *flags, "-c", program],
