@@ -16,6 +16,15 @@ NOTICE_SECONDS = 3.0
 # The longest time from a request to stop until the process is gone, beyond the grace period.
 EXIT_SECONDS = 5.0
 
+# While the server is away no worker is declared dead, and for this long afterwards. Outages that
+# follow each other extend this time, for three leases in all.
+SHORTEST_OUTAGE = LEASE_SECONDS / 3
+GRACE_AFTER_OUTAGE = LEASE_SECONDS * 2 / 3
+LONGEST_GRACE = LEASE_SECONDS * 3
+OUTAGES = {"server killed", "server paused", "server read-only", "out of memory"}
+# By how much a time of the nemesis and one of the server may differ.
+RESOLUTION_SECONDS = 0.5
+
 # A replica lags behind its primary by less than this.
 ROLLBACK_SECONDS = 3.0
 # Faults of the network of one process in which its renewals may not arrive.
@@ -76,7 +85,9 @@ def read_faults(events: Iterable[Event]) -> list[Fault]:
 
 def interruptions(process: str, faults: Sequence[Fault], events: Iterable[Event]) -> list[Interruption]:
     """All interruptions of one process, by faults, by its own tasks, and by a busy machine."""
-    found = [made for fault in faults if fault.harms(process) and (made := _by_fault(fault)) is not None]
+    harmful = [fault for fault in faults if fault.harms(process)]
+    found = [made for fault in harmful if (made := _by_fault(fault)) is not None]
+    found += _by_outages(harmful)
     for event in events:
         if event.kind == "suicide" and event.process == process:
             found.append(Interruption("suicide", event.at, math.inf, event.at))
@@ -87,6 +98,19 @@ def interruptions(process: str, faults: Sequence[Fault], events: Iterable[Event]
             by = event.at + GRACE_SECONDS + EXIT_SECONDS
             found.append(Interruption("stopped", event.at, math.inf, by))
     return sorted(found, key=lambda interruption: interruption.begin)
+
+
+def _by_outages(faults: Sequence[Fault]) -> Iterable[Interruption]:
+    """Outages that follow each other for longer than the grace: the workers that renew first may
+    declare the others dead."""
+    since = until = -math.inf
+    outages = [f for f in faults if f.kind in OUTAGES | CUTS and f.end - f.begin > SHORTEST_OUTAGE]
+    for fault in sorted(outages, key=lambda outage: outage.end):
+        if fault.begin > until + GRACE_AFTER_OUTAGE + RESOLUTION_SECONDS:
+            since = fault.end
+        elif fault.end - since > LONGEST_GRACE - RESOLUTION_SECONDS:
+            yield Interruption("outages", fault.begin, fault.end, fault.end + NOTICE_SECONDS)
+        until = fault.end
 
 
 def _by_fault(fault: Fault) -> Interruption | None:

@@ -15,6 +15,7 @@ from random import Random
 from docket import Docket
 from docket.errors import DocketError
 
+from .children import ChildWatch
 from .histories import History
 from .inspection import inspect
 from .nemesis import Arena, FaultKind, Nemesis
@@ -87,14 +88,17 @@ class Harness:
             arena = Arena(self._random, history, servers, workers, producers, requests)
             faults = servers.faults if options.faults is None else options.faults
             history.write("faults", kinds=[fault.name for fault in faults])
+            children = ChildWatch(workers, history)
             async with (
                 _background(watch_events(servers.client, docket.keys, history)),
                 _background(watch_waiting(servers.client, docket.keys, history, self._folder)),
                 _background(watch_loop(history)),
+                _background(children.watch()),
             ):
                 await self._load(arena, faults)
                 await self._drain(docket, requests)
                 await self._end(workers)
+            await children.finish()
             async with servers.client() as client:
                 await inspect(client, docket, history)
         history.write("over")

@@ -1,4 +1,5 @@
-"""Histories: what the processes of a chaos run saw, one file per process.
+"""Histories: what the processes of a chaos run saw, one file per process. The events of a child
+belong to its worker.
 
 An event is one line of JSON and one `write`, so a process that is killed leaves whole events
 behind. The times are of the machine's monotonic clock, which all processes share. `wall` is the
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 SUFFIX = ".history"
+# Between the name of a worker and the number of its child, in the name of the child's file.
+CHILD = "~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,11 @@ def read_histories(folder: Path) -> list[Event]:
 
 
 def _read(file: Path) -> Iterator[Event]:
+    process = file.name.removesuffix(SUFFIX).partition(CHILD)[0]
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             # A process may die in the middle of its last write.
             if not line.endswith("\n"):
                 return
             at, wall, kind, data = json.loads(line)
-            yield Event(at, wall, file.name.removesuffix(SUFFIX), kind, data)
+            yield Event(at, wall, process, kind, data)

@@ -13,8 +13,8 @@ from docket.storage.letters import LetterRecord, read_letter
 from docket.storage.records import FinishedRecord, read_finished
 
 from .histories import History
+from .work import NAMING
 from .work.changes import replaceable
-from .work.plain import valued
 
 PAGE = 500
 BURIED = (Reason.BURIED, Reason.UNDECODABLE, Reason.REFUSED)
@@ -106,7 +106,7 @@ async def _token(docket: Docket, key: str, record: FinishedRecord) -> str | None
 
 async def _result(docket: Docket, key: str, record: FinishedRecord) -> str | None:
     """The name of the run whose result was kept."""
-    if record.task.function_name != valued.__name__ or record.state is not ExecutionState.COMPLETED:
+    if record.task.function_name not in NAMING or record.state is not ExecutionState.COMPLETED:
         return None
     execution = await docket.get_execution(key)
     return await execution.get_result() if execution is not None else None

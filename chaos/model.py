@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,6 +13,9 @@ from .faults import ROLLBACK_SECONDS, ROLLBACKS, Fault, Interruption, interrupti
 from .histories import Event
 
 ACCEPTED, UNKNOWN = "scheduled", "unknown"
+
+# A child has two seconds from SIGTERM to SIGKILL, and may outlive its worker by as much.
+CHILD_SECONDS = 2.0
 
 # Smaller epochs are not times. Histories written by hand have such.
 LEAST_EPOCH = 10**12
@@ -63,6 +66,8 @@ class Run:
     end: Event | None = None
     # When its process ended, if the body had not ended by then.
     died_at: float | None = None
+    # Whether the body learned, at its end, that its run had been given up before.
+    was_given_up: bool = False
 
     @property
     def key(self) -> str:
@@ -87,6 +92,26 @@ class Run:
     @property
     def process(self) -> str:
         return self.event.process
+
+    @property
+    def runtime(self) -> str:
+        """Where the body ran: `loop`, `thread` or `child`."""
+        return self.event.get("runtime", "loop")
+
+    @property
+    def child(self) -> tuple[str, int] | None:
+        """The child in which the body ran."""
+        return (self.process, self.event["pid"]) if self.runtime == "child" else None
+
+    @property
+    def stop_seconds(self) -> float:
+        """How long the body may go on after its worker has asked it to stop."""
+        return {"thread": math.inf, "child": CHILD_SECONDS}.get(self.runtime, 0.0)
+
+    @property
+    def limit(self) -> float | None:
+        """The seconds of its `Timeout`."""
+        return self.event.get("limit")
 
     @property
     def step(self) -> Any:
@@ -138,6 +163,17 @@ class Process:
     events: list[Event] = field(default_factory=list[Event])
 
 
+@dataclass(frozen=True)
+class Child:
+    """The life of one child, as it was seen from outside."""
+
+    worker: str
+    pid: int
+    # The last time at which it was seen, and the time at which it was missed.
+    alive_at: float
+    gone_at: float
+
+
 @dataclass
 class Model:
     """Everything that the rules need. All lists are in the order of time."""
@@ -148,6 +184,7 @@ class Model:
     faults: list[Fault]
     processes: dict[str, Process]
     records: dict[str, Event]
+    children: dict[tuple[str, int], Child] = field(default_factory=dict[tuple[str, int], Child])
 
     @cached_property
     def by_kind(self) -> dict[str, list[Event]]:
@@ -226,6 +263,7 @@ def read_model(events: Sequence[Event]) -> Model:
     runs: dict[str, Run] = {}
     processes: dict[str, Process] = {}
     records: dict[str, Event] = {}
+    children: dict[tuple[str, int], Child] = {}
     for event in events:
         match event.kind:
             case "add" | "replace" | "cancel" | "strike" | "restore" | "pause" | "resume" | "retry":
@@ -236,6 +274,12 @@ def read_model(events: Sequence[Event]) -> Model:
                 runs[event["run"]] = Run(event)
             case "end":
                 runs[event["run"]].end = event
+            case "given up":
+                runs[event["run"]].was_given_up = True
+            case "child gone" | "child left":
+                gone_at = event.at if event.kind == "child gone" else math.inf
+                child = Child(event["worker"], event["pid"], event["alive_at"], gone_at)
+                children[child.worker, child.pid] = child
             case "started":
                 processes[event["process"]] = Process(event["process"], event.at)
             case "exited":
@@ -250,6 +294,17 @@ def read_model(events: Sequence[Event]) -> Model:
         if event.process in processes:
             processes[event.process].events.append(event)
     for run in runs.values():
-        if run.end is None and run.process in processes and processes[run.process].exited_at < math.inf:
-            run.died_at = processes[run.process].exited_at
-    return Model(events, list(requests.values()), list(runs.values()), read_faults(events), processes, records)
+        if run.end is None:
+            run.died_at = _died_at(run, processes, children)
+    return Model(
+        events, list(requests.values()), list(runs.values()), read_faults(events), processes, records, children
+    )
+
+
+def _died_at(run: Run, processes: Mapping[str, Process], children: Mapping[tuple[str, int], Child]) -> float | None:
+    """When the process of a body ended: its child, or its worker."""
+    child = children.get(run.child) if run.child is not None else None
+    if child is not None:
+        return child.gone_at
+    worker = processes.get(run.process)
+    return worker.exited_at if worker is not None and worker.exited_at < math.inf else None

@@ -15,6 +15,8 @@ from docket import Docket
 LEASE_SECONDS = 2.0
 GRACE_SECONDS = 2.0
 CONCURRENCY = 8
+# Of each worker.
+CHILDREN = 2
 # Records must outlive the run: the rules read them after the drain.
 RECORD_TTL = timedelta(hours=2)
 

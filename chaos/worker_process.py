@@ -23,8 +23,8 @@ from docket.worker.program import run_program
 
 from .broken import BUILDS
 from .histories import History
-from .metric_counts import MetricCounts
-from .settings import CONCURRENCY, GRACE_SECONDS, LEASE_SECONDS, Settings
+from .metric_counts import ABANDONED, MetricCounts
+from .settings import CHILDREN, CONCURRENCY, GRACE_SECONDS, LEASE_SECONDS, Settings
 from .stalls import watch_for_stalls
 from .work import FUNCTIONS
 from .work.body import write_to
@@ -82,7 +82,8 @@ async def _sample(worker: Worker) -> None:
                 was_working = True
                 history.write("ready")
             slots = worker.staff.slots.free
-            history.write("health", problem=problem, free=slots)
+            abandoned = counts.totals.get(ABANDONED, 0)
+            history.write("health", problem=problem, free=slots, abandoned=abandoned)
         await asyncio.sleep(SAMPLE_SECONDS)
 
 
@@ -95,6 +96,7 @@ async def main(settings: Settings) -> None:
             wait=timedelta(seconds=120),
             name=settings.process,
             concurrency=CONCURRENCY,
+            cpu_processes=CHILDREN,
             redelivery_timeout=timedelta(seconds=LEASE_SECONDS),
             reconnection_delay=timedelta(seconds=0.5),
             grace_period=timedelta(seconds=GRACE_SECONDS),
@@ -108,7 +110,7 @@ if __name__ == "__main__":
     history = History(_settings.path, _settings.process)
     history.write("process", clock=_settings.clock_seconds)
     watch_for_stalls(history)
-    write_to(history)
+    write_to(history, _settings.path)
     counts = MetricCounts()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     logging.getLogger("docket").addHandler(LogToHistory(history))

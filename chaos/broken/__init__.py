@@ -7,6 +7,7 @@ from .clocks import CronByWorkerClock, DueTimesByWorkerClock
 from .leases import NoFence, NoRenewal, ReclaimWithoutCursor, RenewalWithoutOwnership
 from .letters import FailuresNotKept
 from .pauses import ClaimedWhilePaused, HeldInAnyOrder
+from .runtimes import AbandonedThreadsForgotten, ChildrenOutliveWorkers, LostChildIsDone, TimeoutWaitsForThread
 from .settling import AcknowledgeFirst, RefusedAfterAdoption, SettleOnce
 from .statistics import RetriesAsFailures
 
@@ -26,6 +27,10 @@ BUILDS: dict[str, BrokenBuild] = {
         FailuresNotKept(),
         HeldInAnyOrder(),
         ClaimedWhilePaused(),
+        TimeoutWaitsForThread(),
+        AbandonedThreadsForgotten(),
+        LostChildIsDone(),
+        ChildrenOutliveWorkers(),
     )
 }
 

@@ -23,6 +23,12 @@ from .processes import (
     the_metrics_balance,
 )
 from .residue import nothing_is_left_after_the_drain
+from .runtimes import (
+    a_time_out_stops_the_child,
+    abandoned_threads_are_counted,
+    no_child_outlives_its_worker,
+    no_run_that_was_given_up_is_recorded_as_done,
+)
 from .starts import (
     every_duplicate_start_is_explained,
     nothing_runs_that_was_never_enqueued,
@@ -40,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     runs_of_one_task_do_not_overlap,
     no_stale_write_is_accepted,
     nothing_is_recorded_as_done_that_did_not_run,
+    no_run_that_was_given_up_is_recorded_as_done,
     an_innocent_task_is_never_buried,
     every_final_failure_has_one_letter,
     every_retried_letter_runs,
@@ -61,6 +68,9 @@ RULES: tuple[Rule, ...] = (
     the_metrics_balance,
     no_process_exits_that_was_not_killed,
     no_worker_is_healthy_and_idle_while_work_waits,
+    no_child_outlives_its_worker,
+    a_time_out_stops_the_child,
+    abandoned_threads_are_counted,
     the_backstop_finds_nothing,
 )
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 from chaos.histories import Event
 from chaos.model import Model, Request
-from chaos.work import BY_FUNCTION, ENDLESS
+from chaos.work import BY_FUNCTION, ENDLESS, NAMING
 from chaos.work.base import CANCELLED, COMPLETED, FAILED
 from chaos.work.changes import strikable
-from chaos.work.plain import valued
 from docket.model.losses import MAX_LOSSES
 
 from .base import Violation
@@ -102,7 +101,7 @@ def nothing_is_recorded_as_done_that_did_not_run(model: Model) -> Iterable[Viola
         if not good:
             seen = f"that run ended: {runs[0].how}" if runs else "no such run began"
             yield Violation(f"{key} is completed by run {record['epoch']}; {seen}", _last_at(model, key), key)
-        elif record["function"] == valued.__name__ and record.get("result") not in good:
+        elif record["function"] in NAMING and record.get("result") not in good:
             text = f"{key} has the result of {record.get('result')}; the accepted run is {good[0]}"
             yield Violation(text, runs[0].at, key)
 

@@ -44,10 +44,11 @@ def every_duplicate_start_is_explained(model: Model) -> Iterable[Violation]:
 
 
 def runs_of_one_task_do_not_overlap(model: Model) -> Iterable[Violation]:
-    """A run that lost its worker's lease is over soon after the worker can know that."""
+    """A run that lost its worker's lease is over soon after the worker can know that. A thread
+    cannot be stopped: there, only the writes of the run are over."""
     for runs in model.runs_by_submission.values():
         for first, second in pairwise(runs):
-            if first.until > model.noticed_by(first, second.at):
+            if first.until > model.noticed_by(first, second.at) + first.stop_seconds:
                 yield _overlap(first, second)
 
 

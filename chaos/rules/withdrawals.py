@@ -21,7 +21,7 @@ STRIKE_RECOVERY_SECONDS = 20.0
 
 def cancelled_work_does_not_run(model: Model) -> Iterable[Violation]:
     """After the answer to a cancel nothing of that task is given to a worker, and a run that was
-    under way is over soon."""
+    under way is over soon, unless it has a thread, which cannot be stopped."""
     for key, cancels in model.cancels.items():
         cancel = next((request for request in cancels if request.accepted), None)
         if cancel is None:
@@ -31,7 +31,7 @@ def cancelled_work_does_not_run(model: Model) -> Iterable[Violation]:
                 continue
             if run.claimed_wall > cancel.answered_wall + RESOLUTION_SECONDS:
                 yield Violation(f"{key} started {run.at - cancel.answered_at:.2f} s after its cancel", run.at, key)
-            elif run.until > _cancel_arrives(model, run, cancel.answered_at):
+            elif run.until > _cancel_arrives(model, run, cancel.answered_at) + run.stop_seconds:
                 yield Violation(f"{key} still ran long after its cancel", cancel.answered_at, key, (run.process,))
 
 

@@ -3,12 +3,12 @@ how producers add them, and how they may end."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, Protocol
 
-Function = Callable[..., Awaitable[Any]]
+Function = Callable[..., Any]
 
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 

@@ -70,6 +70,20 @@ def test_other_faults_do_not_explain_a_second_start(kind: str, targets: list[str
     assert_bad(starts.every_duplicate_start_is_explained, story, "no fault harmed w0-1")
 
 
+def test_outages_that_follow_each_other_for_longer_than_the_grace_explain_a_second_start() -> None:
+    def story(*outages: tuple[float, float]) -> Story:
+        told = Story().run(1, 2, "a")
+        for begin, until in outages:
+            told.fault(begin, until, "server paused")
+        return told.run(outages[-1][1] + 0.3, 20, "a", on="w1-1", epoch=2)
+
+    rule = starts.every_duplicate_start_is_explained
+    assert_good(rule, story((1.2, 3), (3.5, 7), (7.5, 9.5)))
+    # One outage, however long, and outages with a pause in between, in which all workers renew.
+    assert_bad(rule, story((1.2, 12)), "no fault harmed w0-1")
+    assert_bad(rule, story((1.2, 3), (5.5, 7), (9.5, 12)), "no fault harmed w0-1")
+
+
 def test_a_retry_and_the_next_step_of_a_chain_are_no_duplicates() -> None:
     story = Story().run(1, 2, "a").run(3, 4, "a", attempt=2, epoch=2)
     story.run(1, 2, "chain-0", "chain", step=1, epoch=3).run(3, 4, "chain-0", "chain", step=2, epoch=4)
