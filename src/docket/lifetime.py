@@ -48,6 +48,7 @@ class DocketLifetime:
     exceptions: tuple[type[Exception], ...]
     payloads: Payloads
     _result_store: Any = None
+    _how_to_open: str = "use it inside `async with Docket(…) as docket:`"
 
     def __init__(
         self,
@@ -204,32 +205,32 @@ class DocketLifetime:
     @property
     def ledger(self) -> Ledger:
         if self._stack is None or self._ledger is None:
-            raise _not_open()
+            raise self._not_open()
         return self._ledger
 
     @property
     def subscriptions(self) -> Subscriptions:
         if self._stack is None or self._subscriptions is None:
-            raise _not_open()
+            raise self._not_open()
         return self._subscriptions
 
     @property
     def manual_runs(self) -> ManualRuns:
         if self._stack is None or self._manual_runs is None:
-            raise _not_open()
+            raise self._not_open()
         return self._manual_runs
 
     @property
     def scheduler(self) -> BulkScheduler:
         if self._stack is None or self._scheduler is None:
-            raise _not_open()
+            raise self._not_open()
         return self._scheduler
 
     @asynccontextmanager
     async def redis(self) -> AsyncGenerator[Redis]:
         """A redis-py client (bytes in, bytes out) on the docket's server."""
         if self._stack is None:
-            raise _not_open()
+            raise self._not_open()
         yield self.server.client
 
     @property
@@ -246,13 +247,12 @@ class DocketLifetime:
             self._result_store = ResultStore(self.ledger, self.payloads)
         return self._result_store
 
+    def _not_open(self) -> NotOpen:
+        return NotOpen(f"the docket is not open: {self._how_to_open}")
+
 
 def _check(heartbeat_interval: timedelta, missed_heartbeats: int, add_patience: timedelta) -> None:
     if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
         raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
     if add_patience < timedelta(0):
         raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")
-
-
-def _not_open() -> NotOpen:
-    return NotOpen("the docket is not open: use it inside `async with Docket(…) as docket:`")

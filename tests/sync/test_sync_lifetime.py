@@ -6,13 +6,16 @@ import asyncio
 import gc
 import threading
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from docket import Docket as AsyncDocket
 from docket import NotOpen, ServerUnreachable, ServerUnsuitable, UnknownScheme, Worker, WouldDeadlock
 from docket.sync import Docket
+from docket.sync.producer import Producer
 from docket.testing.servers import ServerProcess
 from tests.times import later
 from tests.waiting import SECONDS, WAIT_LIMIT, eventually_blocking
@@ -35,6 +38,30 @@ def test_a_with_block_opens_and_closes_it(name: str, url: str) -> None:
     assert not docket.is_open
     with pytest.raises(NotOpen, match=r"open it again with docket.open\(\)"):
         docket.add(double)(1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda docket: docket.add(double, when=later())(1),
+        lambda docket: docket.add_many([docket.call(double)(1)]),
+        lambda docket: docket.get_execution("one"),
+        lambda docket: docket.snapshot(),
+        lambda docket: list(docket.watch("one")),
+    ],
+    ids=["add", "add_many", "get_execution", "snapshot", "watch"],
+)
+def test_a_call_that_meets_the_close_of_another_thread_says_how_to_open_the_docket(
+    name: str, url: str, call: Callable[[Docket], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docket = Docket(name, url).open()
+    producer: Producer = vars(docket)["_producer"]
+    session = producer.session()
+    docket.close()
+    # The call had its session before the docket was closed.
+    monkeypatch.setattr(producer, "session", lambda: session)
+    with pytest.raises(NotOpen, match=r"open it again with docket.open\(\) or `with docket:`"):
+        call(docket)
 
 
 def test_a_closed_docket_may_be_opened_again(name: str, url: str) -> None:

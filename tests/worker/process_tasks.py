@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import importlib
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncGenerator
@@ -253,6 +255,19 @@ class OddError(Exception):
 
 def raises_oddly(process: Process = Process()) -> None:
     raise OddError("a", "b")
+
+
+def raises_oddly_in_thread() -> None:
+    raise OddError("a", "b")
+
+
+def leaves(process: Process = Process()) -> None:
+    sys.exit(3)
+
+
+def raises_unknown(folder: str, process: Process = Process()) -> None:
+    sys.path.insert(0, folder)
+    raise importlib.import_module("only_in_child").Unknown("a")
 
 
 def keeps_secret(secret: str, process: Process = Process()) -> str:

@@ -26,6 +26,7 @@ from docket import (
     ExecutionState,
     Process,
     ProcessLost,
+    TaskFailed,
     Unserializable,
     Worker,
 )
@@ -243,6 +244,36 @@ async def test_an_exception_that_cannot_be_pickled_comes_back_as_its_text(docket
     with pytest.raises(Exception, match="OddError: a b") as raised:
         await result_of(docket, tasks.raises_oddly)
     assert "in raises_oddly" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("raise_in", [tasks.raises_oddly, tasks.raises_oddly_in_thread], ids=["child", "thread"])
+async def test_the_record_and_the_letter_name_the_error_itself(docket: Docket, raise_in: Any) -> None:
+    """Also if it cannot be pickled, so that callers get another exception."""
+    execution = await docket.add(raise_in, key="odd")()
+    await run_with_defaults(docket)
+    await execution.sync()
+    assert execution.error == "OddError: a b"
+    letter = await docket.dead.get("odd")
+    assert letter is not None
+    assert (letter.error, letter.text) == (f"{tasks.__name__}.OddError", "OddError: a b")
+
+
+async def test_the_record_names_a_system_exit_of_the_child(docket: Docket) -> None:
+    execution = await docket.add(tasks.leaves)()
+    await run_with_defaults(docket)
+    await execution.sync()
+    assert execution.error == "SystemExit: 3"
+
+
+async def test_the_record_names_an_error_that_the_worker_cannot_read(docket: Docket, tmp_path: Path) -> None:
+    """Its class is in a module that only the child can import."""
+    (tmp_path / "only_in_child.py").write_text("class Unknown(Exception): ...\n")
+    execution = await docket.add(tasks.raises_unknown)(str(tmp_path))
+    await run_with_defaults(docket)
+    await execution.sync()
+    assert execution.error == "Unknown: a"
+    with pytest.raises(TaskFailed, match="Unknown: a"):
+        await execution.get_result(timeout=WAIT_LIMIT)
 
 
 @pytest.mark.parametrize(

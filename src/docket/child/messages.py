@@ -98,6 +98,9 @@ class RunResult:
     # The pickled exception with its traceback, and the function that raised it.
     error: bytes | None = None
     place: str = ""
+    # The text and the class of the exception, which cannot always be pickled itself.
+    text: str = ""
+    kind: str = ""
     # The text of a CancelledError that the function raised itself.
     cancelled: str | None = None
     # The pickled behaviours that the body has changed, by parameter, and the next run that it has

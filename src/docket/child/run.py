@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from docket.codec.codecs import PICKLE
+from docket.codec.error_texts import class_name, error_text, printable
 from docket.codec.tracebacks import failure_place
 from docket.dependencies import CompletionHandler, FailureHandler, Plan, Resolved, Timeout, plan_for, resolve
 from docket.dependencies.plan import in_child
@@ -85,7 +86,7 @@ class ChildRun:
             result = RunResult(cancelled=str(error))
         except BaseException as error:
             limit_memory(None)
-            result = RunResult(error=PICKLE.encode_error(error, None), place=failure_place(error))
+            result = _failure(error)
         limit_memory(None)
         result.behaviours = self._changed_behaviours()
         return result
@@ -244,6 +245,15 @@ class ChildRun:
         if not changed and next_run is None:
             return None
         return pickle.dumps((changed, next_run), protocol=5)
+
+
+def _failure(error: BaseException) -> RunResult:
+    return RunResult(
+        error=PICKLE.encode_error(error, None),
+        place=failure_place(error),
+        text=printable(error_text(error)),
+        kind=printable(class_name(error)),
+    )
 
 
 class _Raised:

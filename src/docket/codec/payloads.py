@@ -13,7 +13,7 @@ from .call_headers import NO_HEADERS, pack_headers, read_trace
 from .codecs import CODEC_IDS, PICKLE, Codec, codec_named
 from .envelope import HEADER_SIZE, STRIKE_CODEC, header, raise_newer
 from .envelopes import Envelopes
-from .error_texts import error_text
+from .error_texts import error_text, short_name
 from .keyring import Keyring
 from .pickle_codec import Pickled
 from .signing import CALL, ENDING
@@ -68,7 +68,7 @@ class Payloads:
 
     def error_text(self, error: BaseException) -> str:
         """The text of an exception for the record, where everybody can read it."""
-        return f"{type(error).__name__} (its text is encrypted)" if self.encrypts else error_text(error)
+        return f"{short_name(error)} (its text is encrypted)" if self.encrypts else error_text(error)
 
     # Calls
 

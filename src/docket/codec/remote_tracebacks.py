@@ -17,14 +17,23 @@ _NOTE = "In the worker:\n"
 class RemoteTraceback(Exception):
     """The traceback of an exception in a child process. It shows as the cause of the exception."""
 
-    def __init__(self, text: str, place: str = "") -> None:
+    def __init__(self, text: str, place: str = "", error: str = "", kind: str = "") -> None:
         super().__init__(text)
         self.text = text
-        # What `failure_place` found in the child.
+        # What `failure_place`, `error_text` and `class_name` found in the child. The exception that
+        # arrives may be another one, because not every exception can be pickled.
         self.place = place
+        self.error = error
+        self.kind = kind
 
     def __str__(self) -> str:
         return f"\n{self.text}"
+
+
+def remote_cause(error: BaseException) -> RemoteTraceback | None:
+    """What a child has said about an exception of its own."""
+    cause = error.__cause__
+    return cause if isinstance(cause, RemoteTraceback) and cause.kind else None
 
 
 def append_traceback(body: bytes, text: str) -> bytes:

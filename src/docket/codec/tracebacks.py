@@ -10,7 +10,7 @@ from typing import cast
 
 import uncalled_for
 
-from .error_texts import error_text
+from .error_texts import error_text, printable
 from .remote_tracebacks import RemoteTraceback
 
 LONGEST_TRACEBACK = 8_000
@@ -60,7 +60,7 @@ def failure_place(error: BaseException) -> str:
         own = [frame for frame in frames if not _is_machinery(frame)]
         users = [frame for frame in own if not _is_library(frame)]
         found = (users or own or frames)[-1:]
-        return _printable(f"{found[0].f_globals.get('__name__')}.{found[0].f_code.co_qualname}")[:200] if found else ""
+        return printable(f"{found[0].f_globals.get('__name__')}.{found[0].f_code.co_qualname}")[:200] if found else ""
     except Exception:
         return ""
 
@@ -74,7 +74,7 @@ def cut_middle(text: str, most: int) -> str:
         is_cut = True
     else:
         is_cut = False
-    data = _printable(text).encode()
+    data = printable(text).encode()
     if len(data) <= most and not is_cut:
         return data.decode()
     mark = "\n… (cut) …\n".encode()
@@ -83,11 +83,6 @@ def cut_middle(text: str, most: int) -> str:
     return (data[:head].decode(errors="ignore").encode() + mark + data[len(data) - (room - head) :]).decode(
         errors="ignore"
     )
-
-
-def _printable(text: str) -> str:
-    """Lone surrogates cannot be encoded, so they become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _was_raised(error: BaseException) -> bool:

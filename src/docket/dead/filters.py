@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
+from docket.codec.error_texts import class_name_of
 from docket.dependencies.fingerprints import fingerprint
 from docket.errors import EmptyFilter
-from docket.ledger.letter_notes import class_name_of, fingerprint_line
+from docket.ledger.letter_notes import fingerprint_line
 from docket.ledger.letters import KindRow, LetterQuery
 from docket.model.times import to_ms
 

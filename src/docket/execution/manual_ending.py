@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from docket._version import __version__
+from docket.codec.error_texts import class_name
 from docket.errors import LeaseLost, TaskFailed
 from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event, run_ending
-from docket.ledger.letter_notes import LetterNote, Reason, RunNote, class_name
+from docket.ledger.letter_notes import LetterNote, Reason, RunNote
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.statistics import cell_of
 from docket.ledger.workers import as_json

@@ -76,17 +76,6 @@ class LetterNote:
         )
 
 
-def class_name(error: BaseException) -> str:
-    return class_name_of(type(error))
-
-
-def class_name_of(kind: type[BaseException]) -> str:
-    """The name of an exception class with its module, as filters of dead letters find it."""
-    return (
-        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    )
-
-
 def script_note(keep: Keep, reason: Reason, error: str, text: str) -> LetterNote:
     """The note for tasks that a script fails without a run."""
     return LetterNote(reason, keep.age_ms, keep.letters, keep.size, error, text=text)

@@ -20,10 +20,16 @@ from .execution import Execution
 from .operations import DocketOperations
 from .pending_call import PendingCall, ScheduledAtOnce
 from .prepared_execution import FoundExecution, PreparedExecution
-from .producer import Producer
+from .producer import HOW_TO_OPEN, Producer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _BackgroundDocket(AsyncDocket):
+    """The docket of the background loop."""
+
+    _how_to_open = HOW_TO_OPEN
 
 
 def _with_parameters_of(
@@ -47,7 +53,7 @@ class Docket(DocketOperations):
     @_with_parameters_of(AsyncDocket.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._settings = args, kwargs
-        self._producer = Producer(functools.partial(AsyncDocket, *args, **kwargs))
+        self._producer = Producer(functools.partial(_BackgroundDocket, *args, **kwargs))
         # The tasks that failed for good: to look at, to retry, to edit or to discard.
         self.dead: DeadLetters = DeadLetters(self._producer)
 

@@ -25,6 +25,8 @@ from .this_process import this_process
 
 T = TypeVar("T")
 
+HOW_TO_OPEN = "open it again with docket.open() or `with docket:`"
+
 
 class Producer:
     """The sessions of one sync docket: one per process, and a new one each time it is opened.
@@ -76,7 +78,7 @@ class Producer:
     async def _join_opening(self, loop_thread: LoopThread) -> Session:
         """The session of this process. Callers that come while it opens share it, and its error."""
         if self._is_closed:
-            raise NotOpen("the docket was closed: open it again with docket.open() or `with docket:`")
+            raise NotOpen(f"the docket was closed: {HOW_TO_OPEN}")
         session, opening, loop = self._session, self._opening, asyncio.get_running_loop()
         if session is not None and session.is_usable:
             return session

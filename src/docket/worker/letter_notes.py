@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from docket._version import __version__
+from docket.codec.error_texts import class_name
 from docket.codec.tracebacks import failure_place
 from docket.dependencies import kept_age_ms, logged_fingerprints
 from docket.errors import PayloadRefused, TooLong, Undecodable
 from docket.instrumentation import inject_context
 from docket.ledger import Ending
 from docket.ledger.endings import ERROR, cut
-from docket.ledger.letter_notes import LetterNote, Reason, RunNote, class_name, fingerprint_lines
+from docket.ledger.letter_notes import LetterNote, Reason, RunNote, fingerprint_lines
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 

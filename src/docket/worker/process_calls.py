@@ -24,7 +24,7 @@ from docket.dependencies import (
     resolve,
     resolve_immediately,
 )
-from docket.errors import DocketError, ProcessLost
+from docket.errors import DocketError, ProcessLost, TaskFailed, Undecodable
 from docket.execution import Execution
 from docket.instrumentation import PROCESSES_LOST, inject_context
 from docket.ledger import ProgressChange
@@ -192,8 +192,7 @@ class _ProcessCall:
         if result.cancelled is not None:
             raise asyncio.CancelledError(result.cancelled)
         if result.error is not None:
-            body, shown = split_traceback(result.error)
-            raise PICKLE.decode_error(body) from RemoteTraceback(shown or "", result.place)
+            raise _error_of(result, result.error)
         if result.value is None:
             return None
         if self._needs_value():
@@ -209,6 +208,17 @@ class _ProcessCall:
         return any(
             type(handler).__module__.partition(".")[0] != "docket" for handler in handlers if handler is not None
         )
+
+
+def _error_of(result: RunResult, pickled: bytes) -> Exception:
+    body, shown = split_traceback(pickled)
+    try:
+        error = PICKLE.decode_error(body)
+    except Undecodable:
+        # For instance, only the child has the class.
+        error = TaskFailed(result.text)
+    error.__cause__ = RemoteTraceback(shown or "", result.place, result.text, result.kind)
+    return error
 
 
 def _log(fields: dict[str, Any]) -> None:
