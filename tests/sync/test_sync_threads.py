@@ -43,21 +43,23 @@ def test_threads_that_open_a_docket_at_once_share_one_session(docket: Docket) ->
 
 
 def test_adds_of_several_threads_share_requests(server: ServerProcess, name: str) -> None:
-    """While the server is held up, one caller sends alone and the loop sends up to four requests.
-    All other tasks gather for one more."""
+    """While the server is held up, one caller has sent its task. All others gather for one
+    request."""
     docket = Docket(name, server.url)
     for _ in range(2):
         docket.add(double, when=later())(0)
     before = scripts_run(server)
     server.pause()
-    calls = docket._producer.session()._calls
+    requests = docket._producer.session()._caller_adds._requests
     with ThreadPoolExecutor(THREADS) as pool:
         adding = [pool.submit(docket.add(double, when=later()), number) for number in range(THREADS)]
-        eventually_blocking(lambda: len(calls) == THREADS - 1, "all but one use the loop", seen=lambda: len(calls))
+        eventually_blocking(
+            lambda: len(requests._queue) == THREADS - 1, "all others wait", seen=requests._queue.__len__
+        )
         server.wake()
         for done in adding:
             done.result(SECONDS)
-    assert scripts_run(server) - before <= 6
+    assert scripts_run(server) - before == 2
     assert docket.snapshot().total_tasks == THREADS + 2
     docket.close()
 

@@ -43,10 +43,9 @@ class TaskVerbs(ScriptCalls):
         reply, replicas = await self.ask_and_wait("enqueue", _enqueue_rows(tasks), wait_ms)
         return _enqueue_results(reply), replicas
 
-    def enqueue_blocking(self, client: Any, task: NewTask) -> EnqueueResult:
-        """The same for one task, from a thread, on the thread's own blocking client."""
-        (answer,) = _enqueue_results(self.ask_blocking(client, "enqueue", _enqueue_rows((task,))))
-        return answer
+    def enqueue_blocking(self, client: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        """The same from a thread, on the thread's own blocking client."""
+        return _enqueue_results(self.ask_blocking(client, "enqueue", _enqueue_rows(tasks)))
 
     async def settle(
         self, settlements: Sequence[Settlement], offer: SlotOffer | None = None, *, patience: float | None = None

@@ -1,33 +1,39 @@
-"""Adds single tasks from the thread of the caller, without the background event loop.
+"""Adds single tasks from the threads of the callers, without the background event loop.
 
-Two changes of threads cost more than the rest of an `add`. So a caller that is alone sends its task
-itself, over a blocking connection. Callers that come meanwhile use the background loop, where they
-share requests.
+Two changes of threads cost more than the rest of an `add`. So callers send their tasks themselves,
+over a blocking connection. A caller that is alone sends its task at once; callers that come
+meanwhile share the next request.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
+from collections.abc import Sequence
 
 from docket.docket import Docket
 from docket.errors import ServerUnreachable
 from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.payloads import LARGEST_CALL
+from docket.ledger.tasks import ENQUEUE_BATCH
+from docket.scheduler import weigh
 from docket.storage.caller_client import CallerClient
 from docket.storage.server import ANSWER_SECONDS
 
 from .loop_thread import LoopThread
 from .prepared_execution import PreparedExecution
+from .shared_requests import NotSent, SenderGone, SharedRequests
 
 
 class CallerAdds:
-    """The blocking connection of one docket, for one caller at a time."""
+    """The blocking connection of one docket, which its callers share."""
 
     def __init__(self, docket: Docket, loop_thread: LoopThread) -> None:
         self._docket = docket
         self._loop_thread = loop_thread
-        self._turn = threading.Lock()
+        # A thread may wait for two requests: the one that is under way, and its own.
+        self._requests: SharedRequests[NewTask, EnqueueResult] = SharedRequests(
+            self._send, most=ENQUEUE_BATCH, weigh=weigh, patience=3 * ANSWER_SECONDS
+        )
         self._client: CallerClient | None = None
         self._is_closed = False
 
@@ -36,27 +42,27 @@ class CallerAdds:
         scheduler = self._docket.scheduler
         if not self._is_usual() or execution.size > LARGEST_CALL or not scheduler.is_ready_for_threads():
             return False
-        if not self._turn.acquire(blocking=False):
-            return False
+        order = scheduler.order(execution, replace)
+        if order is None:
+            return True
         try:
-            if self._is_closed:
-                return False
-            order = scheduler.order(execution, replace)
-            if order is None:
-                return True
-            receipt = self._send(order)
-        finally:
-            self._turn.release()
-        if isinstance(receipt, ServerUnreachable):
-            receipt = self._loop_thread.run(functools.partial(scheduler.repeat, execution, order, receipt, replace))
+            receipt = self._requests.call(order)
+        except (ServerUnreachable, NotSent, SenderGone) as error:
+            receipt = self._repeat(execution, order, error, replace)
         scheduler.note(execution, receipt, replace)
         return True
 
-    def _send(self, order: NewTask) -> EnqueueResult | ServerUnreachable:
-        try:
-            return self._docket.ledger.enqueue_blocking(self._open_client(), order)
-        except ServerUnreachable as error:
-            return error
+    def _repeat(self, execution: PreparedExecution, order: NewTask, error: Exception, replace: bool) -> EnqueueResult:
+        if not isinstance(error, ServerUnreachable):
+            sent = isinstance(error, SenderGone)
+            error = ServerUnreachable("the thread that sent the task was interrupted" if sent else "not sent")
+            error.maybe_stored = sent
+        return self._loop_thread.run(functools.partial(self._docket.scheduler.repeat, execution, order, error, replace))
+
+    def _send(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
+        if self._is_closed:
+            raise NotSent
+        return self._docket.ledger.enqueue_blocking(self._open_client(), orders)
 
     def _is_usual(self) -> bool:
         """Whether the docket has one known server and shows the real time."""
@@ -70,12 +76,9 @@ class CallerAdds:
         return self._client
 
     def close(self) -> None:
-        """Waits for the caller that sends just now."""
-        if self._turn.acquire(timeout=ANSWER_SECONDS):
-            try:
-                self.abandon()
-            finally:
-                self._turn.release()
+        """Waits for the request that is under way."""
+        self._requests.close(ANSWER_SECONDS)
+        self.abandon()
 
     def abandon(self) -> None:
         """Closes the connection. In a forked child this closes only the child's copy."""
