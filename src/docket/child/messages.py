@@ -4,7 +4,7 @@ four bytes. The first item is the kind."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Self
 
@@ -18,14 +18,13 @@ class Kind(IntEnum):
     SETUP = 0  # pickled ChildSettings
     RUN = 1  # the fields of a RunRequest
     TERMINATE = 2  # Precedes SIGTERM: a SIGTERM without it is not from the worker.
-    # To the worker. PROGRESS, EXTEND, DONE and BEGUN have the epoch of their run first: a thread
-    # that outlives its run may still send.
+    # To the worker. PROGRESS, EXTEND and DONE have the epoch of their run first: a thread that
+    # outlives its run may still send.
     READY = 3  # peak memory so far
     PROGRESS = 4  # the fields of a ProgressChange
     LOG = 5  # the attributes of a log record
     EXTEND = 6  # seconds
     DONE = 7  # the fields of a RunResult
-    BEGUN = 8  # The run begins now.
 
 
 def frame(kind: Kind, *fields: Any) -> bytes:
@@ -82,7 +81,8 @@ class RunRequest:
     span: dict[str, str] = field(default_factory=dict[str, str])
 
     def as_fields(self) -> dict[str, Any]:
-        return asdict(self)
+        # Not `asdict`, which copies every value.
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
@@ -111,7 +111,8 @@ class RunResult:
     peak_memory: int = 0
 
     def as_fields(self) -> dict[str, Any]:
-        return asdict(self)
+        # Not `asdict`, which copies every value.
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:

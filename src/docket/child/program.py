@@ -10,6 +10,7 @@ import pickle
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,13 +20,16 @@ from docket.dependencies.current import needs_docket
 from docket.dependencies.shared_values import SharedValues
 from docket.docket import Docket
 
+from .begun_mark import BegunMark
 from .copies import watch_forks
 from .memory import memory_in_use, peak_memory
-from .messages import Kind, RunRequest
+from .messages import Kind, RunRequest, RunResult
 from .pipe import Pipe, PipeHandler, WorkerGone
 from .run import ChildRun, Terminated, not_for_us
 from .settings import ChildSettings
 
+# How often the memory of the child is read, at most.
+_MEASURE_SECONDS = 0.1
 # Packages whose dependencies use the docket only if they say so. A dependency of another package
 # may read it from the context.
 _KNOWN = ("docket", "uncalled_for")
@@ -34,8 +38,10 @@ _KNOWN = ("docket", "uncalled_for")
 class Child:
     """What the runs of this child share: the docket, `Shared` values, the event loop."""
 
-    def __init__(self, pipe: Pipe, settings: ChildSettings) -> None:
+    def __init__(self, pipe: Pipe, mark: BegunMark, settings: ChildSettings) -> None:
         self.pipe = pipe
+        self._mark = mark
+        self._measured_at = 0.0
         self.docket: Docket = settings.make_docket()
         self.shared: SharedValues = SharedValues()
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
@@ -54,12 +60,20 @@ class Child:
                     return
                 if kind == Kind.RUN:
                     request = RunRequest.of(*fields)
-                    self.pipe.send(Kind.BEGUN, request.epoch)
+                    self._mark.begin(request.epoch)
                     result = ChildRun(self, request).run()
-                    result.memory, result.peak_memory = memory_in_use(), peak_memory()
+                    self._measure(result, is_capped=request.memory is not None)
                     self.pipe.send(Kind.DONE, request.epoch, result.as_fields())
         finally:
             self.loop.run_until_complete(self._close())
+
+    def _measure(self, result: RunResult, *, is_capped: bool) -> None:
+        """Reads how much memory the child holds. That takes longer than a short run, so it is not
+        done after each of them, unless the function has a cap."""
+        now = time.monotonic()
+        if is_capped or now - self._measured_at > _MEASURE_SECONDS:
+            self._measured_at = now
+            result.memory, result.peak_memory = memory_in_use(), peak_memory()
 
     async def open_docket(self) -> None:
         """Connects to the server. Most functions never need it."""
@@ -92,7 +106,7 @@ def _wants_docket(function: Callable[..., Any], seen: set[Any]) -> bool:
     return False
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, memory: int) -> None:
     """Serves the worker at the other end of the pipe."""
     # A signal to the whole process group, as Ctrl-C is, or to all processes of a service, is the
     # worker's business: it decides what happens to the runs.
@@ -101,12 +115,14 @@ def main(descriptor: int) -> None:
     # Programs that functions start must not have it.
     os.set_inheritable(descriptor, False)
     pipe = Pipe(socket.socket(fileno=descriptor))
+    mark = BegunMark(memory)
+    os.close(memory)
     watch_forks(pipe)
     with contextlib.suppress(WorkerGone, ConnectionError, Terminated):
         settings: ChildSettings = pickle.loads(pipe.receive()[1])
         sys.path[:] = settings.path
         _log_to(pipe, settings.levels)
-        Child(pipe, settings).serve()
+        Child(pipe, mark, settings).serve()
 
 
 def _log_to(pipe: Pipe, levels: dict[str, int]) -> None:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+from docket.child.begun_mark import BegunMark, new_memory
 from docket.child.memory import RSS_UNIT, peak_memory
 from docket.child.messages import FrameReader, Kind, RunRequest, RunResult, frame
 from docket.child.settings import ChildSettings
@@ -33,7 +34,7 @@ sys.path[:] = {path!r}
 from docket.child.limits import end_with_parent
 end_with_parent({parent})
 from docket.child.program import main
-main({descriptor})
+main({descriptor}, {memory})
 """
 
 # Receives the messages that a child sends during a run.
@@ -52,10 +53,12 @@ class ChildProcess:
         self._frames = FrameReader()
         self._is_ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._result: asyncio.Future[RunResult] | None = None
+        # None if the process has ended before the run.
+        self._result: asyncio.Future[RunResult | None] | None = None
         # The epoch of the present run.
         self._epoch = 0
-        self._has_begun = False
+        self._mark: BegunMark | None = None
+        self._begun_epoch = 0
         self._receive: Receive | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._killing: asyncio.Task[None] | None = None
@@ -82,6 +85,7 @@ class ChildProcess:
                 process = self._spawn(theirs.fileno())
             except BaseException:
                 ours.close()
+                self._close_mark()
                 raise
         self.pid = process.pid
         # `ru_maxrss` of the child begins with the peak of this process.
@@ -101,16 +105,34 @@ class ChildProcess:
             raise self._lost("before it was ready", NeverBegan)
 
     def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
-        # Not `multiprocessing`: it would import the main program again, and start one process more.
-        program = _PROGRAM.format(path=sys.path, parent=os.getpid(), descriptor=descriptor)
-        flags: list[str] = cast(Any, subprocess)._args_from_interpreter_flags()
-        return subprocess.Popen(
-            [sys.executable, *flags, "-c", program],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-            # Ctrl-C on a terminal goes to the whole group; the worker decides what it means.
-            process_group=0,
-        )
+        memory = new_memory()
+        try:
+            self._mark = BegunMark(memory)
+            # Not `multiprocessing`: it would import the main program again, and start one process
+            # more.
+            program = _PROGRAM.format(path=sys.path, parent=os.getpid(), descriptor=descriptor, memory=memory)
+            flags: list[str] = cast(Any, subprocess)._args_from_interpreter_flags()
+            return subprocess.Popen(
+                [sys.executable, *flags, "-c", program],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[descriptor, memory],
+                # Ctrl-C on a terminal goes to the whole group; the worker decides what it means.
+                process_group=0,
+            )
+        finally:
+            os.close(memory)
+
+    def _begun(self) -> int:
+        """The epoch of the last run that the process has begun. If it has changed during a run, the
+        run has begun, whatever it is: the function may have written to a descriptor that is not its
+        own."""
+        return self._begun_epoch if self._mark is None else self._mark.epoch
+
+    def _close_mark(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            self._begun_epoch = mark.epoch
+            mark.close()
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         """Waits for the end of the process, so that no zombie stays behind."""
@@ -140,7 +162,10 @@ class ChildProcess:
             self._peak = max(self._peak, peak)
         if self._transport is not None:
             self._transport.close()
+        self._close_mark()
         self._ended.set_result(None)
+        if self._result is not None and not self._result.done():
+            self._result.set_result(None)
 
     def _lost(self, when: str, kind: type[ProcessLost] = ProcessLost) -> ProcessLost:
         number = -self._status if self._status < 0 else None
@@ -175,9 +200,7 @@ class ChildProcess:
                 self._received_of_run(Kind(kind), fields)
 
     def _received_of_run(self, kind: Kind, fields: list[Any]) -> None:
-        if kind is Kind.BEGUN:
-            self._has_begun = True
-        elif kind is Kind.DONE:
+        if kind is Kind.DONE:
             result = RunResult.of(*fields)
             self._peak = max(self._peak, result.peak_memory)
             if self._result is not None and not self._result.done():
@@ -191,16 +214,19 @@ class ChildProcess:
         """Runs a task. Raises ProcessLost if the process ends before the function does, NeverBegan
         if it ends before the function begins. If the caller is cancelled, the process ends first:
         the function does not go on."""
-        self._result, self._receive, self._has_begun = self._loop.create_future(), receive, False
+        self._result, self._receive = self._loop.create_future(), receive
         self._epoch = request.epoch
+        before = self._begun()
         self.runs += 1
         self.last_function = request.function_name
         self._send(Kind.RUN, request.as_fields())
         try:
-            await asyncio.wait([self._result, self._ended], return_when=asyncio.FIRST_COMPLETED)
-            if self._result.done():
-                return self._result.result()
-            if not self._has_begun:
+            if self._ended.done():
+                self._result.set_result(None)
+            result = await self._result
+            if result is not None:
+                return result
+            if self._begun() == before:
                 raise self._lost(f"before it ran {request.function_name}", NeverBegan)
             raise self._lost(f"while it ran {request.function_name}")
         except asyncio.CancelledError:
