@@ -117,9 +117,13 @@ class ProducerProcess:
 class WorkerProcesses:
     """One or more worker processes, with the processes that they start themselves."""
 
-    def __init__(self, stage: Stage, concurrency: int, *, processes: int, results: bool) -> None:
+    def __init__(self, stage: Stage, concurrency: int, *, processes: int, results: bool, computing: bool) -> None:
         self._log = stage.folder / "worker.log"
-        settings = {"BENCH_CONCURRENCY": str(concurrency), "BENCH_RESULTS": "1" if results else "0"}
+        settings = {
+            "BENCH_CONCURRENCY": str(concurrency),
+            "BENCH_RESULTS": "1" if results else "0",
+            "BENCH_POOL": "processes" if computing else "",
+        }
         self._processes = [stage.start("work", self._log, settings, pipes=False) for _ in range(processes)]
 
     def check(self) -> None:
@@ -153,9 +157,10 @@ def producing(stage: Stage, *, results: bool = False) -> Generator[ProducerProce
 
 @contextmanager
 def working(
-    stage: Stage, concurrency: int, *, processes: int = 1, results: bool = False
+    stage: Stage, concurrency: int, *, processes: int = 1, results: bool = False, computing: bool = False
 ) -> Generator[WorkerProcesses, None, None]:
-    workers = WorkerProcesses(stage, concurrency, processes=processes, results=results)
+    """With `computing`, each slot of the worker is a process."""
+    workers = WorkerProcesses(stage, concurrency, processes=processes, results=results, computing=computing)
     try:
         yield workers
     finally:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 CONCURRENCIES = (10, 100, 1000)
 PROCESSES = (1, 2, 4)
 BACKLOGS = (0, 100_000, 1_000_000)
+# Slots for plain functions that block.
+BLOCKING = (10, 100)
+# Milliseconds of CPU time, and the digits to show.
+COMPUTING = {1: 0, 50: 1}
 # Costs per task and the comparisons of processes and backlogs are shown at this concurrency.
 USUAL = 100
 
@@ -45,6 +49,16 @@ MEASURES: dict[str, Measure] = {
         _rate("enqueue_bulk", "enqueue in bulk"),
         *[_rate(f"drain_{count}", f"drain, concurrency {count:,}") for count in CONCURRENCIES],
         Measure("efficiency", "50 ms sleeps, concurrency 100: ideal / actual time", "", 2, higher_is_better=True),
+        _rate("plain", "plain functions that do nothing, 10 slots"),
+        *[
+            Measure(f"blocking_{count}", f"plain functions that block for 50 ms, {count} slots: ideal / actual time",
+                    "", 2, higher_is_better=True)
+            for count in BLOCKING
+        ],
+        *[
+            Measure(f"computing_{ms}", f"{ms} ms of CPU time, a process per core", "/s", digits, higher_is_better=True)
+            for ms, digits in COMPUTING.items()
+        ],
         Measure("latency_p50", "enqueue → body, idle worker, p50", "ms", 2),
         Measure("latency_p99", "the same, p99", "ms", 2),
         Measure("result_p50", "enqueue → result, p50", "ms", 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from bench.driving import (
     working,
 )
 from bench.figures import median, percentile
-from bench.measures import USUAL
+from bench.measures import BLOCKING, COMPUTING, USUAL
 from bench.results import Recorder
 from bench.server import BenchServer, Reading
 from bench.sizes import Sizes
@@ -28,6 +29,8 @@ from bench.systems import System
 # and acknowledgements belong to a task's cost.
 SETTLE_SECONDS = 0.3
 ONE_HOUR = 3600.0
+# Those that run functions which are not async.
+PLAIN_SYSTEMS = ("docket", "taskiq", "celery", "dramatiq", "rq")
 SLACK_SECONDS = 30.0
 IMPORT = "import time; began = time.process_time(); {}; print(time.process_time() - began)"
 
@@ -57,6 +60,9 @@ class Session:
 def sessions(sizes: Sizes) -> list[Session]:
     found = [_draining(sizes, concurrency) for concurrency in sizes.concurrencies]
     found.append(Session("sleeping", ("efficiency",), sizes.sleepers, _sleep, slots=USUAL))
+    found.append(_plain(sizes, "nothing", 10, "plain", sizes.drain_tasks, 0.0))
+    found += [_blocking(sizes, count) for count in BLOCKING]
+    found += [_computing(sizes, ms / 1000, f"computing_{ms}") for ms in COMPUTING]
     found.append(_responding(sizes))
     found.append(Session("idling", ("idle_commands", "idle_cpu"), 1, _idle, slots=10))
     found.append(Session("importing", ("import_cpu",), 1, _import))
@@ -166,6 +172,38 @@ def _sleep(setting: Setting) -> None:
     # A slow system is stopped early; what it did until then shows its efficiency as well.
     ideal_so_far = done / USUAL * sizes.sleep
     setting.record.add("efficiency", ideal_so_far / ((ended - began) / 1e9))
+
+
+# Plain functions, in threads and in processes
+
+
+def _blocking(sizes: Sizes, slots: int) -> Session:
+    count = min(sizes.sleepers, int(slots * sizes.drain_seconds / sizes.sleep))
+    return _plain(sizes, "block", slots, f"blocking_{slots}", count, sizes.sleep)
+
+
+def _computing(sizes: Sizes, seconds: float, measure: str) -> Session:
+    slots = os.cpu_count() or 1
+    count = min(sizes.sleepers, int(slots * sizes.drain_seconds / seconds))
+    return _plain(sizes, "compute", slots, measure, count, seconds)
+
+
+def _plain(sizes: Sizes, kind: str, slots: int, measure: str, count: int, each: float) -> Session:
+    def run(setting: Setting) -> None:
+        marks, limit = setting.stage.marks, sizes.enqueue_seconds
+        with producing(setting.stage) as producer:
+            order = {"first": 0, "count": count, "seconds": limit, "kind": kind, "each": each}
+            tasks = producer.order("plain", limit + SLACK_SECONDS, **order)["count"]
+        with working(setting.stage, slots, computing=kind == "compute") as workers:
+            found = _drain_some(setting, workers, tasks, tasks)
+        if kind == "block":
+            found *= each / slots
+        elif kind == "compute":
+            # Not all processes start at once.
+            found = marks.later_half_rate(0, tasks)
+        setting.record.add(measure, found)
+
+    return Session(f"plain functions, {measure}", (measure,), count, run, slots=slots, systems=PLAIN_SYSTEMS)
 
 
 # An idle worker that is given one task at a time

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.goals import GOALS, OURS, judge
-from bench.measures import BACKLOGS, CONCURRENCIES, MEASURES, PROCESSES, USUAL
+from bench.measures import BACKLOGS, BLOCKING, COMPUTING, CONCURRENCIES, MEASURES, PROCESSES, USUAL
 from bench.results import Results
 from bench.systems import SYSTEMS
 
 THROUGHPUT = ("enqueue_one", "enqueue_bulk", *(f"drain_{count}" for count in CONCURRENCIES), "efficiency")
+PLAIN = ("plain", *(f"blocking_{count}" for count in BLOCKING), *(f"computing_{ms}" for ms in COMPUTING))
 RESPONSE = ("latency_p50", "latency_p99", "result_p50", "result_p99", "late_p50", "late_p99")
 COST = (
     *("bytes", f"commands_{USUAL}", f"reads_{USUAL}", f"net_{USUAL}", f"worker_cpu_{USUAL}", f"server_cpu_{USUAL}"),
@@ -21,6 +22,7 @@ LATER = tuple(f"later_{what}_{size}" for what in ("drain", "enqueue") for size i
 
 TITLES = {
     "Throughput (more is better)": THROUGHPUT,
+    "Plain functions: threads and processes (more is better)": PLAIN,
     "Response of an idle worker at concurrency 10 (less is better)": RESPONSE,
     f"Cost, drain at concurrency {USUAL} (less is better)": COST,
     f"More worker processes, concurrency {USUAL} each (more is better)": SCALE,

@@ -1,7 +1,8 @@
-"""`celery worker --without-gossip --without-mingle`; its default pool, prefork, with 10 slots, and
-the thread pool (`-P threads`, faster here than gevent) with more, since prefork has a process per
-slot. Redis as broker, JSON. A result backend, also Redis, only where results are measured. No way
-to enqueue in bulk: one after the other, through one producer of the pool."""
+"""`celery worker --without-gossip --without-mingle`; its default pool, prefork, with 10 slots and
+for functions that compute (a process per core), and the thread pool (`-P threads`, faster here than
+gevent) with more, since prefork has a process per slot. Redis as broker, JSON. A result backend,
+also Redis, only where results are measured. No way to enqueue in bulk: one after the other, through
+one producer of the pool."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from datetime import datetime
 from celery import Celery
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer, run_program
+from bench.adapters.serving import BLOCK, COMPUTE, CONCURRENCY, NOTHING, RESULTS, URL, Producer, run_program
 
 marks = shared_marks()
 app = Celery("bench", broker=URL, backend=URL if RESULTS else None)
@@ -37,6 +38,19 @@ def sleeper(number: int, seconds: float) -> None:
     marks.end(number)
 
 
+@app.task(ignore_result=True)
+def plain_mark(number: int, seconds: float) -> None:
+    marks.mark(number)
+
+
+@app.task(ignore_result=True)
+def burner(number: int, seconds: float) -> None:
+    marks.compute(number, seconds)
+
+
+PLAIN = {NOTHING: plain_mark, BLOCK: sleeper, COMPUTE: burner}
+
+
 class CeleryProducer(Producer):
     async def enqueue(self, number: int) -> None:
         mark.delay(number)
@@ -50,6 +64,11 @@ class CeleryProducer(Producer):
         with app.producer_pool.acquire(block=True) as producer:
             for number in numbers:
                 sleeper.apply_async((number, seconds), producer=producer)
+
+    async def enqueue_plain(self, kind: str, numbers: Sequence[int], seconds: float) -> None:
+        with app.producer_pool.acquire(block=True) as producer:
+            for number in numbers:
+                PLAIN[kind].apply_async((number, seconds), producer=producer)
 
     async def enqueue_at(self, number: int, when: datetime) -> None:
         mark.apply_async((number,), eta=when)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from bench.adapters.marks import shared_marks
 from bench.adapters.serving import CONCURRENCY, Producer
@@ -65,9 +66,9 @@ class DocketProducer(Producer):
         return await execution.get_result(timeout=timedelta(seconds=10))
 
 
-async def run_worker(url: str) -> None:
+async def run_worker(url: str, others: Iterable[Callable[..., Any]] = (), **options: Any) -> None:
     async with Docket(NAME, url) as docket:
-        for task in tasks:
+        for task in (*tasks, *others):
             docket.register(task)
-        async with Worker(docket, concurrency=CONCURRENCY) as worker:
+        async with Worker(docket, **(options or {"concurrency": CONCURRENCY})) as worker:
             await worker.run_forever()

@@ -1,6 +1,7 @@
 """`dramatiq --processes 1 --threads …` (faster here than gevent) with the Redis broker and
-defaults; results (`Results` with `RedisBackend`) only where they are measured. No way to enqueue in
-bulk: one after the other."""
+defaults; for functions that compute a process per core with 8 threads, its default; results
+(`Results` with `RedisBackend`) only where they are measured. No way to enqueue in bulk: one after
+the other."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer, run_program
+from bench.adapters.serving import BLOCK, COMPUTE, CONCURRENCY, NOTHING, PROCESSES, RESULTS, URL, Producer, run_program
 
 marks = shared_marks()
 broker = RedisBroker(url=URL)
@@ -41,6 +42,19 @@ def sleeper(number: int, seconds: float) -> None:
     marks.end(number)
 
 
+@dramatiq.actor
+def plain_mark(number: int, seconds: float) -> None:
+    marks.mark(number)
+
+
+@dramatiq.actor
+def burner(number: int, seconds: float) -> None:
+    marks.compute(number, seconds)
+
+
+PLAIN = {NOTHING: plain_mark, BLOCK: sleeper, COMPUTE: burner}
+
+
 class DramatiqProducer(Producer):
     async def enqueue(self, number: int) -> None:
         mark.send(number)
@@ -52,6 +66,10 @@ class DramatiqProducer(Producer):
     async def enqueue_sleepers(self, numbers: Sequence[int], seconds: float) -> None:
         for number in numbers:
             sleeper.send(number, seconds)
+
+    async def enqueue_plain(self, kind: str, numbers: Sequence[int], seconds: float) -> None:
+        for number in numbers:
+            PLAIN[kind].send(number, seconds)
 
     async def enqueue_at(self, number: int, when: datetime) -> None:
         delay = (when - datetime.now(UTC)).total_seconds()
@@ -65,7 +83,5 @@ produce = DramatiqProducer
 
 
 def work() -> None:
-    run_program(
-        *("-m", "dramatiq", "bench.adapters.dramatiq", "--processes", "1", "--threads", str(CONCURRENCY)),
-        "--skip-logging",
-    )
+    slots = ("--processes", str(CONCURRENCY)) if PROCESSES else ("--processes", "1", "--threads", str(CONCURRENCY))
+    run_program("-m", "dramatiq", "bench.adapters.dramatiq", *slots, "--skip-logging")

@@ -16,7 +16,7 @@ from redis import Redis
 from rq import Queue
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer, run_program
+from bench.adapters.serving import BLOCK, COMPUTE, CONCURRENCY, NOTHING, RESULTS, URL, Producer, run_program
 
 RESULT_TTL = 500 if RESULTS else 0
 marks = shared_marks()
@@ -37,6 +37,17 @@ def sleeper(number: int, seconds: float) -> None:
     marks.end(number)
 
 
+def plain_mark(number: int, seconds: float) -> None:
+    marks.mark(number)
+
+
+def burner(number: int, seconds: float) -> None:
+    marks.compute(number, seconds)
+
+
+PLAIN = {NOTHING: plain_mark, BLOCK: sleeper, COMPUTE: burner}
+
+
 class RqProducer(Producer):
     async def open(self) -> None:
         self.redis = Redis.from_url(URL)
@@ -53,6 +64,9 @@ class RqProducer(Producer):
 
     async def enqueue_sleepers(self, numbers: Sequence[int], seconds: float) -> None:
         self._enqueue_many(sleeper, [(number, seconds) for number in numbers])
+
+    async def enqueue_plain(self, kind: str, numbers: Sequence[int], seconds: float) -> None:
+        self._enqueue_many(PLAIN[kind], [(number, seconds) for number in numbers])
 
     def _enqueue_many(self, function: Callable[..., None], calls: list[tuple[Any, ...]]) -> None:
         self.queue.enqueue_many([Queue.prepare_data(function, call, result_ttl=RESULT_TTL) for call in calls])

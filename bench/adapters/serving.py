@@ -21,6 +21,10 @@ CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "10"))
 # Whether tasks keep their results. Only measurements of
 # results ask for it: not every system keeps them by default.
 RESULTS = os.environ.get("BENCH_RESULTS") == "1"
+# Whether functions compute, so that each slot is a process.
+PROCESSES = os.environ.get("BENCH_POOL") == "processes"
+# What plain functions do.
+NOTHING, BLOCK, COMPUTE = "nothing", "block", "compute"
 
 CHUNK = 1000
 IN_FLIGHT = 20
@@ -53,6 +57,11 @@ class Producer:
     async def enqueue_sleepers(self, numbers: Sequence[int], seconds: float) -> None:
         """Enqueues tasks that sleep between their begin and their end."""
         raise Unsupported("cannot enqueue")
+
+    async def enqueue_plain(self, kind: str, numbers: Sequence[int], seconds: float) -> None:
+        """Enqueues plain functions, which are not async: NOTHING marks only, BLOCK sleeps for so
+        many seconds, COMPUTE needs so much CPU time."""
+        raise Unsupported("has no plain functions")
 
     async def enqueue_at(self, number: int, when: datetime) -> None:
         """Schedules `mark(number)` for later."""
@@ -109,6 +118,11 @@ class Orders:
     async def sleepers(self, first: int, count: int, sleep: float) -> dict[str, Any]:
         return await self._in_chunks(
             first, count, float("inf"), lambda numbers: self.producer.enqueue_sleepers(numbers, sleep)
+        )
+
+    async def plain(self, first: int, count: int, seconds: float, kind: str, each: float) -> dict[str, Any]:
+        return await self._in_chunks(
+            first, count, seconds, lambda numbers: self.producer.enqueue_plain(kind, numbers, each)
         )
 
     async def probe(self, number: int, seconds: float) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""`taskiq worker --workers 1 --max-async-tasks …` on taskiq-redis's `RedisStreamBroker`, the one
-with acknowledgements, with defaults; `RedisAsyncResultBackend` with its recommended expiry where
-results are measured, none (the default) otherwise. No way to enqueue in bulk: 20 calls at a time
-are under way. `wait_result` polls every 0.2 s by default. Scheduled tasks:
-`ListRedisScheduleSource` and a `taskiq scheduler` process beside the worker, with
+"""`taskiq worker --workers 1 --max-async-tasks …` (and as many `--max-threadpool-threads` for plain
+functions; a worker process per core for functions that compute) on taskiq-redis's
+`RedisStreamBroker`, the one with acknowledgements, with defaults; `RedisAsyncResultBackend` with
+its recommended expiry where results are measured, none (the default) otherwise. No way to enqueue
+in bulk: 20 calls at a time are under way. `wait_result` polls every 0.2 s by default. Scheduled
+tasks: `ListRedisScheduleSource` and a `taskiq scheduler` process beside the worker, with
 `--update-interval 1` (its default is to look once a minute)."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -17,8 +19,20 @@ from taskiq import TaskiqScheduler
 from taskiq_redis import ListRedisScheduleSource, RedisAsyncResultBackend, RedisStreamBroker
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer, at_once, run_program
+from bench.adapters.serving import (
+    BLOCK,
+    COMPUTE,
+    CONCURRENCY,
+    NOTHING,
+    PROCESSES,
+    RESULTS,
+    URL,
+    Producer,
+    at_once,
+    run_program,
+)
 
+SLOTS = ("--workers", "1", "--max-async-tasks", str(CONCURRENCY), "--max-threadpool-threads", str(CONCURRENCY))
 marks = shared_marks()
 # From the start of the stream, since the worker joins after the tasks were enqueued.
 broker = RedisStreamBroker(URL, consumer_id="0")
@@ -46,6 +60,26 @@ async def sleeper(number: int, seconds: float) -> None:
     marks.end(number)
 
 
+@broker.task
+def plain_mark(number: int, seconds: float) -> None:
+    marks.mark(number)
+
+
+@broker.task
+def plain_sleeper(number: int, seconds: float) -> None:
+    marks.begin(number)
+    time.sleep(seconds)
+    marks.end(number)
+
+
+@broker.task
+def burner(number: int, seconds: float) -> None:
+    marks.compute(number, seconds)
+
+
+PLAIN = {NOTHING: plain_mark, BLOCK: plain_sleeper, COMPUTE: burner}
+
+
 class TaskiqProducer(Producer):
     async def open(self) -> None:
         await broker.startup()
@@ -58,6 +92,9 @@ class TaskiqProducer(Producer):
 
     async def enqueue_sleepers(self, numbers: Sequence[int], seconds: float) -> None:
         await at_once(sleeper.kiq(number, seconds) for number in numbers)
+
+    async def enqueue_plain(self, kind: str, numbers: Sequence[int], seconds: float) -> None:
+        await at_once(PLAIN[kind].kiq(number, seconds) for number in numbers)
 
     async def enqueue_at(self, number: int, when: datetime) -> None:
         await mark.schedule_by_time(source, when, number)
@@ -76,5 +113,5 @@ def work() -> None:
         subprocess.Popen([sys.executable, "-m", "taskiq", *scheduling, "--update-interval", "1"])
     run_program(
         *("-m", "taskiq", "worker", "bench.adapters.taskiq:broker", "--log-level", "WARNING"),
-        *("--workers", "1", "--max-async-tasks", str(CONCURRENCY)),
+        *(("--workers", str(CONCURRENCY)) if PROCESSES else SLOTS),
     )
