@@ -18,6 +18,7 @@ from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
 from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
 from docket.ledger import ProgressChange, Unwritten
+from docket.ledger.audit import note_cancel
 from docket.model.loggers import protect_own_loggers
 from docket.model.task_keys import new_key
 from docket.operations import DocketOperations
@@ -227,8 +228,10 @@ class Docket(DocketOperations, PydocketKeys):
         unknown key is not an error."""
         with request_span(self, "cancel", {"docket.key": key}):
             # The worker counts a cancelled run when it has ended.
-            if await self.ledger.cancel(key) == 1:
+            became = await self.ledger.cancel(key)
+            if became == 1:
                 TASKS_CANCELLED.add(1, self.labels())
+        await note_cancel(self.ledger, key, became)
 
     async def get_execution(self, key: str) -> Execution[Any] | None:
         """The task of that key, finished or not, or None. Its function need not be registered

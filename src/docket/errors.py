@@ -78,8 +78,8 @@ class TaskNotFound(DocketError, LookupError):
 
 
 class EmptyFilter(DocketError, ValueError):
-    """A change of many dead letters has no filter and does not say `everything=True`; nothing was
-    changed."""
+    """A change of many tasks or dead letters has no filter and does not say `everything=True`;
+    nothing was changed."""
 
 
 class LetterNotFound(DocketError, LookupError):

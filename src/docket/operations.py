@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from docket.changes import DocketChanges
 from docket.dead import DeadLetters
 from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.history import LIMIT, Endings, read_history
@@ -13,9 +14,9 @@ from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers,
 from docket.inspection.statistics import Stats, read_statistics
 from docket.inspection.why import find_reason
 from docket.instrumentation import TASKS_CANCELLED
+from docket.ledger.audit import audited, in_words
 from docket.ledger.history import FinishedRun
 from docket.ledger.queries import Query
-from docket.pausing import DocketPauses
 from docket.registry import name_of
 from docket.spans import request_span
 from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 
-class DocketOperations(DocketPauses):
+class DocketOperations(DocketChanges):
     """The part of a docket that operators use. `Docket` adds the verbs of producers."""
 
     @property
@@ -61,8 +62,9 @@ class DocketOperations(DocketPauses):
         await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
 
     async def _instruct(self, instruction: StrikeInstruction) -> None:
-        with request_span(self._itself, instruction.direction, instruction.labels()):
-            await self.strike_list.send_instruction(instruction)
+        async with audited(self.ledger, instruction.direction, instruction.call_repr()):
+            with request_span(self._itself, instruction.direction, instruction.labels()):
+                await self.strike_list.send_instruction(instruction)
 
     async def wait_for_strikes_loaded(self) -> None:
         """Returns when this process applies every strike that was in force when the docket was
@@ -93,8 +95,10 @@ class DocketOperations(DocketPauses):
         if state not in (None, ExecutionState.SCHEDULED, ExecutionState.QUEUED):
             raise ValueError(f"clear(state={state.value}): only waiting tasks are cleared: scheduled or queued")
         query = Query(state, _name_or_none(function), key_prefix)
-        with request_span(self._itself, "clear"):
-            removed = await self.ledger.clear(query.filter)
+        about = {"function": query.function, "key_prefix": key_prefix, "state": state and state.value}
+        async with audited(self.ledger, "clear", in_words(about)) as entry:
+            with request_span(self._itself, "clear"):
+                entry.count = removed = await self.ledger.clear(query.filter)
         TASKS_CANCELLED.add(removed, self.labels())
         return removed
 

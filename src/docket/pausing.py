@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docket.execution import TaskFunction
+from docket.ledger.audit import audited
 from docket.lifetime import DocketLifetime
 from docket.registry import name_of
 from docket.spans import request_span
@@ -43,8 +44,9 @@ class DocketPauses(DocketLifetime):
         Unserializable if the value cannot be stored, and TooManyPauses.
         """
         rule = PauseRule(_name_or_all(function), parameter, Operator.read(operator), value)
-        with request_span(self, "pause", rule.labels()):
-            return await self.pause_store.pause(rule)
+        async with audited(self.ledger, "pause", rule.call_repr()):
+            with request_span(self, "pause", rule.labels()):
+                return await self.pause_store.pause(rule)
 
     async def resume(
         self,
@@ -62,12 +64,16 @@ class DocketPauses(DocketLifetime):
         if isinstance(function, Pause):
             return await self._resume_listed(function)
         rule = PauseRule(_name_or_all(function), parameter, Operator.read(operator), value)
-        with request_span(self, "resume", rule.labels()):
-            return await self.pause_store.resume(rule)
+        async with audited(self.ledger, "resume", rule.call_repr()) as entry:
+            with request_span(self, "resume", rule.labels()):
+                held = entry.count = await self.pause_store.resume(rule)
+        return held
 
     async def _resume_listed(self, pause: Pause) -> int:
-        with request_span(self, "resume"):
-            return await self.pause_store.resume_id(pause.id)
+        async with audited(self.ledger, "resume", str(pause)) as entry:
+            with request_span(self, "resume"):
+                held = entry.count = await self.pause_store.resume_id(pause.id)
+        return held
 
     async def pauses(self) -> list[Pause]:
         """The pauses in force and those that are being resumed, oldest first, with the number of

@@ -4,13 +4,16 @@ one task, dead letters, rules and the audit."""
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import timedelta
 from itertools import pairwise
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from docket import ConcurrencyLimit, Docket, Logged, Perpetual, Progress, Retry, Worker
+from docket import ConcurrencyLimit, Cron, Docket, Logged, Perpetual, Progress, Retry, Worker, __version__
+from docket.errors import NotPaused, NotPermitted
 from docket.inspection.audit import read_audit
 from docket.inspection.census import CensusTaker, read_census
 from docket.inspection.flow import read_flow
@@ -22,7 +25,9 @@ from docket.inspection.task_filters import Place
 from docket.inspection.task_views import MomentKind, read_task_view
 from docket.inspection.upcoming import read_upcoming
 from docket.inspection.worker_views import read_running, read_worker_views
+from docket.ledger import audit
 from docket.ledger.audit import acting_as, audited
+from docket.ledger.statistics import fold_minute
 from docket.testing import Clock
 from tests.running import at_work
 from tests.waiting import eventually
@@ -45,6 +50,9 @@ async def flaky(retry: Retry = Retry(attempts=2)) -> str:
 
 
 async def repeats(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None: ...
+
+
+async def at_three(cron: Cron = Cron("0 3 * * *", tz=ZoneInfo("Europe/Berlin"))) -> None: ...
 
 
 async def test_a_census_counts_everything_in_one_request(docket: Docket) -> None:
@@ -112,6 +120,123 @@ async def test_workers_and_what_they_run(docket: Docket) -> None:
         assert running.of(view.id) == (run,)
         assert (await read_running(docket, worker="elsewhere")).runs == ()
         go.set()
+
+
+async def test_a_worker_tells_about_itself(docket: Docket) -> None:
+    async with Worker(docket, name="here", concurrency=7, threads=3) as worker, at_work(worker):
+
+        async def has_told() -> bool:
+            return all(view.report for view in await read_worker_views(docket))
+
+        await eventually(has_told, "the first renewal carries a report")
+        [view] = await read_worker_views(docket)
+        assert view.report is not None
+        assert (view.report.slots, view.report.runs, view.report.threads, view.report.pid) == (7, 0, 3, os.getpid())
+        assert view.report.version == __version__
+        assert view.report.memory > 1_000_000
+        assert view.report.lag >= 0
+        assert (view.is_leader, view.is_deputy, view.is_stopping) == (True, False, False)
+        assert view.lease_ends > view.last_seen
+    assert await read_worker_views(docket) == ()
+    async with docket.redis() as redis:
+        assert await redis.hlen(docket.key("worker-reports")) == 0
+
+
+async def test_bytes_that_are_not_a_report_count_as_none(docket: Docket) -> None:
+    await docket.ledger.register("w~1", 600_000, ["note"])
+    async with docket.redis() as redis:
+        for data in (b"", b"x", b"\xc0", b"\x93\x01\x02\x03"):
+            await redis.hset(docket.key("worker-reports"), "w~1", data)
+            [view] = await read_worker_views(docket)
+            assert view.report is None
+        await redis.hset(docket.key("declared"), mapping={"note": b"[1]"})
+        view = await read_function(docket, "note")
+        assert view is not None
+        assert view.declaration is None
+        await redis.hset(docket.key("declared"), mapping={"note": b'{"every": 1e400, "behaviours": [3], "cron": 7}'})
+        view = await read_function(docket, "note")
+        assert view is not None
+        assert view.declaration is not None
+        assert (view.declaration.every, view.declaration.behaviours, view.declaration.cron) == (None, (), None)
+
+
+async def test_reports_of_workers_that_are_gone_are_forgotten(docket: Docket) -> None:
+    async with docket.redis() as redis:
+        for n in range(40):
+            await redis.hset(docket.key("worker-reports"), f"gone~{n}", b"x")
+        await docket.ledger.register("w~1", 600_000, ["note"])
+        assert await redis.hlen(docket.key("worker-reports")) == 0
+
+
+async def test_functions_are_declared_with_their_behaviours(docket: Docket) -> None:
+    def plain(customer: Annotated[int, Logged(), ConcurrencyLimit(2)], secret: str = "hidden") -> None:
+        """Does something.
+
+        And more."""
+
+    for function in (plain, flaky, repeats, at_three):
+        docket.register(function)
+    async with Worker(docket) as worker, at_work(worker):
+        found = {view.name: view for view in await read_functions(docket)}
+    one = found["plain"].declaration
+    assert one is not None
+    assert (one.runs_in, one.summary, one.logged) == ("thread", "Does something.", ("customer",))
+    assert one.parameters == ("customer: int", "secret: str")
+    [limit] = one.behaviours
+    assert (limit.parameter, limit.text, limit.is_limit) == ("customer", "ConcurrencyLimit(max_concurrent=2)", True)
+    assert found["plain"].workers == 1
+    retried = found["flaky"].declaration
+    assert retried is not None
+    assert [(one.text, one.is_behaviour) for one in retried.behaviours] == [("Retry(attempts=2)", True)]
+    chain, daily = found["repeats"].declaration, found["at_three"].declaration
+    assert chain is not None
+    assert daily is not None
+    assert (chain.every, chain.is_automatic, chain.runs_in) == (HOUR, True, "async")
+    assert (daily.cron, daily.timezone, daily.every) == ("0 3 * * *", "Europe/Berlin", None)
+
+
+async def test_a_function_that_cannot_be_described_does_not_stop_a_worker(docket: Docket) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    async def odd(n: Odd | None = None) -> None: ...
+
+    odd.__doc__ = "x" * 100_000
+    docket.register(odd)
+    async with Worker(docket) as worker, at_work(worker):
+        view = await read_function(docket, "odd")
+    assert view is not None
+    assert view.declaration is not None
+    assert len(view.declaration.summary or "") == 200
+
+
+async def test_how_many_tasks_a_function_has_is_estimated_if_there_are_many(docket: Docket) -> None:
+    await docket.add_many(docket.call(note)(n) for n in range(1_500))
+    await docket.add_many(docket.call(stumble, when=docket.now() + HOUR)() for _ in range(1_500))
+    found = {view.name: view.tasks for view in await read_functions(docket)}
+    assert not found["note"].is_exact
+    assert abs(found["note"].queued - 1_500) < 500
+    assert found["stumble"].queued == 0
+    await docket.clear(function=note)
+    found = {view.name: view.tasks for view in await read_functions(docket)}
+    assert (found["stumble"].scheduled, found["stumble"].is_exact) == (1_500, True)
+
+
+async def test_the_flow_counts_what_was_added_between_two_samples(docket: Docket, clock: Clock) -> None:
+    await docket.add_many(docket.call(note)(n) for n in range(5))
+    await fold_minute(docket.ledger)
+    await docket.add_many(docket.call(note)(n) for n in range(20))
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    await clock.advance(timedelta(minutes=1))
+    await docket.add_many(docket.call(note)(n) for n in range(3))
+    await fold_minute(docket.ledger)
+    await fold_minute(docket.ledger)
+    before, last = (await read_flow(docket))[-2:]
+    assert (before.ready, before.ended, before.added) == (5, 25, None)
+    assert (last.ready, last.running, last.ended) == (3, 0, 0)
+    assert last.added == pytest.approx(23, rel=0.1)
 
 
 async def test_functions_with_their_statistics(docket: Docket) -> None:
@@ -280,3 +405,44 @@ async def test_changes_are_written_down_with_who_and_what(docket: Docket) -> Non
     assert (rest.cursor, rest.total) == (None, 3)
     with pytest.raises(ValueError, match="not a cursor"):
         await read_audit(docket, cursor="x")
+
+
+async def test_changes_of_operators_are_written_down(docket: Docket) -> None:
+    docket.register(stumble)
+    await docket.add(stumble, key="dead")()
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    await docket.pause("note")
+    await docket.resume("note")
+    await docket.strike("note", "number", ">", 5)
+    await docket.restore("note", "number", ">", 5)
+    await docket.clear(function="note")
+    await docket.dead.retry(function="stumble")
+    await docket.cancel("dead")
+    with acting_as("alice", "web"):
+        await docket.cancel("dead")
+    with pytest.raises(NotPaused):
+        await docket.resume("note")
+    found = [(entry.action, entry.about, entry.count, entry.outcome[:9]) for entry in (await docket.audit()).entries]
+    assert found[::-1] == [
+        ("pause", "note(...)", None, "done"),
+        ("resume", "note(...)", 0, "done"),
+        ("strike", "note(number > 5)", None, "done"),
+        ("restore", "note(number > 5)", None, "done"),
+        ("clear", "function=note", 0, "done"),
+        ("dead.retry", "function=stumble", 1, "done"),
+        ("cancel", "dead", 0, "not found"),
+        ("resume", "note(...)", None, "NotPaused"),
+    ]
+
+
+async def test_an_audit_that_cannot_be_written_stops_nothing(
+    docket: Docket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise NotPermitted("xadd is not permitted")
+
+    monkeypatch.setattr(audit, "write_audit", refuse)
+    await docket.pause("note")
+    assert len(await docket.pauses()) == 1
+    assert "not written down" in caplog.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 from datetime import timedelta
 from typing import Annotated
 
@@ -130,6 +132,16 @@ async def test_where_tasks_are(docket: Docket) -> None:
 async def test_a_text_that_is_not_a_cursor_is_refused(docket: Docket, text: str) -> None:
     with pytest.raises(ValueError, match="not a cursor"):
         await find_page(docket, cursor=text)
+
+
+@pytest.mark.parametrize("stage", range(8))
+@pytest.mark.parametrize("within", [b"x", b"1-", b"-", b"nan x", b"1e x y", b"(1 x", b"1" * 30, b"\xff\x00", b"1.5"])
+async def test_a_cursor_that_somebody_made_up_is_refused_or_reads(docket: Docket, stage: int, within: bytes) -> None:
+    await docket.add(note, key="ready")(1)
+    await docket.add(note, when=docket.now() + HOUR, key="later")(1)
+    cursor = base64.urlsafe_b64encode(bytes([stage]) + b"\0" * 6 + within).decode()
+    with contextlib.suppress(ValueError):
+        await find_page(docket, read_filter("state:unfinished,finished"), cursor=cursor)
 
 
 @pytest.mark.parametrize(

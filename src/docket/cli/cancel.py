@@ -15,6 +15,7 @@ from docket.cli.failures import FAILED, WrongUsage
 from docket.cli.options import Json
 from docket.cli.output import printable, write_json
 from docket.docket import Docket
+from docket.ledger.audit import audited
 from docket.ledger.function_cancels import FunctionCancels, cancel_function
 from docket.ledger.queries import count_by_function
 from docket.storage.urls import hide_password
@@ -82,11 +83,12 @@ def _show_function(docket: Docket, function: str, cancels: FunctionCancels, *, a
 async def _cancel(docket: Docket, keys: Sequence[str]) -> dict[str, str]:
     answers: dict[str, str] = {}
     unique = list(dict.fromkeys(keys))
-    async with opened(docket):
+    async with opened(docket), audited(docket.ledger, "cancel", ", ".join(unique)) as entry:
         for first in range(0, len(unique), _AT_ONCE):
             some = unique[first : first + _AT_ONCE]
             replies = await asyncio.gather(*(docket.ledger.cancel(key) for key in some))
             answers.update((key, _ANSWERS[reply]) for key, reply in zip(some, replies, strict=True))
+        entry.count = len(answers) - list(answers.values()).count(NOT_FOUND)
     return answers
 
 
@@ -99,4 +101,7 @@ async def _cancel_function(docket: Docket, function: str, agreed: bool) -> Funct
             waiting = found.scheduled + found.queued
             question = f"Cancel {waiting:,} waiting and {found.running:,} running tasks of {function}"
             ask(printable(f"{question} of docket {docket.name!r} on {hide_password(docket.url)}?"))
-        return await cancel_function(docket.ledger, function)
+        async with audited(docket.ledger, "cancel", f"function={function}") as entry:
+            found = await cancel_function(docket.ledger, function)
+            entry.count = found.cancelled + found.asked
+        return found

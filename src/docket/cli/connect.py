@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from docket.cli.failures import CommandFailed, WrongUsage
 from docket.docket import Docket
+from docket.ledger.audit import acting_as, process_actor
 from docket.storage.urls import Kind, hide_password, parse
 
 T = TypeVar("T")
@@ -27,8 +28,9 @@ async def opened(docket: Docket, *, must_exist: bool = True) -> AsyncGenerator[D
     check_readable(docket, must_exist=must_exist)
     # A command fails at once if the server is unreachable.
     docket.server.entry_seconds = 0.0
-    async with docket:
-        yield docket
+    with acting_as(process_actor().who, "cli"):
+        async with docket:
+            yield docket
 
 
 def check_readable(docket: Docket, *, must_exist: bool = True) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from docket.errors import LetterNotFound
+from docket.ledger.audit import audited, in_words
 from docket.ledger.letters import (
     LetterCounts,
     LetterRow,
@@ -138,16 +139,23 @@ class DeadLetters:
         if over is not None:
             check_durations("retry", over=over)
         selection = self._for_batch("retry", filter, everything, most)
-        with request_span(self._docket, "dead.retry"):
-            batch, report = await self._batch(selection, most, mark, progress)
-            await batch.retry(report, over)
-            if selection.query.key is not None and not batch.ids:
-                # The letter of a buried automatic task may be gone. Its name is all that it needs.
-                report.chains = await revive_chains(self._docket.ledger, [selection.query.key])
-            elif everything:
-                names = [chain.name for chain in await buried_chains(self._docket.ledger) if chain.id is None]
-                report.chains = await revive_chains(self._docket.ledger, names) if names else 0
+        async with audited(self._docket.ledger, "dead.retry", in_words(filter)) as entry:
+            with request_span(self._docket, "dead.retry"):
+                batch, report = await self._batch(selection, most, mark, progress)
+                await batch.retry(report, over)
+                await self._revive(selection, report, is_empty=not batch.ids, everything=everything)
+            entry.count = report.retried
         return report
+
+    async def _revive(self, selection: Selection, report: Report, *, is_empty: bool, everything: bool) -> None:
+        """The letter of a buried automatic task may be gone. Its name is all that it needs."""
+        ledger, names = self._docket.ledger, list[str]()
+        if selection.query.key is not None and is_empty:
+            names = [selection.query.key]
+        elif everything:
+            names = [chain.name for chain in await buried_chains(ledger) if chain.id is None]
+        if names:
+            report.chains = await revive_chains(ledger, names)
 
     async def discard(
         self,
@@ -161,9 +169,11 @@ class DeadLetters:
         """Deletes the letters that match, the oldest first, at most `most`. Raises EmptyFilter
         without a filter and without `everything=True`."""
         selection = self._for_batch("discard", filter, everything, most)
-        with request_span(self._docket, "dead.discard"):
-            batch, report = await self._batch(selection, most, mark, progress)
-            await batch.discard(report)
+        async with audited(self._docket.ledger, "dead.discard", in_words(filter)) as entry:
+            with request_span(self._docket, "dead.discard"):
+                batch, report = await self._batch(selection, most, mark, progress)
+                await batch.discard(report)
+            entry.count = report.discarded
         return report
 
     async def edit(self, which: str | int, /, **arguments: Any) -> Letter:
@@ -179,7 +189,8 @@ class DeadLetters:
             raise LetterNotFound(f"there is no dead letter {which!r}")
         if not arguments:
             raise TypeError("edit() needs at least one argument to change")
-        await edit(self._docket, row, arguments)
+        async with audited(self._docket.ledger, "dead.edit", f"{which}: {', '.join(arguments)}"):
+            await edit(self._docket, row, arguments)
         changed = await self.get(row.id)
         if changed is None:
             raise LetterNotFound(f"dead letter {row.id} was edited, and then retried, discarded or dropped")

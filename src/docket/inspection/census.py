@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from docket.ledger.census import CensusRow, take_census
+from docket.ledger.census import CensusRow, count_tasks, take_census
 from docket.ledger.statistics import Row
 from docket.model.times import from_ms
 
@@ -101,15 +101,14 @@ class CensusTaker:
 
 async def read_census(docket: Docket) -> Census:
     """The present counts, without rates."""
-    return _census(await take_census(docket.ledger), None)
+    return _census(await count_tasks(docket.ledger), None)
 
 
 def _census(row: CensusRow, rates: Rates | None) -> Census:
-    others = row.running + row.scheduled + row.parked + row.unknown + row.held
     return Census(
         taken=from_ms(row.server_ms),
         running=row.running,
-        ready=max(row.unfinished - others, 0),
+        ready=row.ready,
         parked=row.parked,
         unknown=row.unknown,
         held=row.held,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from docket.ledger.queries import count_by_function, sample_by_function
+from docket.ledger.reports import read_declarations
 from docket.ledger.statistics import MINUTE_MS, OTHERS, Row, read_rows
 from docket.model.times import duration_ms, to_ms
 
+from .census import read_census
 from .statistics import FunctionStats, function_stats
 
 if TYPE_CHECKING:
     from docket.docket import Docket
 
 DEFAULT_LENGTH = timedelta(hours=1)
+# Up to so many unfinished tasks are counted; of more, so many are read at random.
+_COUNTED, _SAMPLE = 2_000, 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +66,9 @@ class TaskShare:
     is_exact: bool
 
 
+_NO_TASKS = TaskShare(running=0, queued=0, scheduled=0, is_exact=True)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionView:
     """One function. `workers` is how many live workers know it; 0 for one that only has tasks or
@@ -70,7 +79,7 @@ class FunctionView:
     stats: FunctionStats
     ended: tuple[int, ...]
     failed: tuple[int, ...]
-    tasks: TaskShare | None
+    tasks: TaskShare
     declaration: FunctionDeclaration | None
 
     @property
@@ -104,11 +113,49 @@ async def _read(docket: Docket, length: timedelta, function: str | None) -> tupl
     for worker in await docket.ledger.list_workers(function):
         for name in worker.tasks:
             known[name] = known.get(name, 0) + 1
-    names = {*rows, *known} if function is None else {function} & {*rows, *known}
-    return tuple(_view(name, known.get(name, 0), rows.get(name, {}), first, last) for name in sorted(names))
+    shares = await _read_shares(docket)
+    heard = {*rows, *known, *shares}
+    names = sorted(heard if function is None else {function} & heard)
+    declared = await read_declarations(docket.ledger, names)
+    return tuple(
+        _view(
+            name, known.get(name, 0), rows.get(name, {}), first, last, shares.get(name, _NO_TASKS), declared.get(name)
+        )
+        for name in names
+    )
 
 
-def _view(name: str, workers: int, minutes: dict[int, Row], first: int, last: int) -> FunctionView:
+async def _read_shares(docket: Docket) -> dict[str, TaskShare]:
+    """The unfinished tasks by function: all of them if they are few, else a random sample."""
+    if (await read_census(docket)).unfinished <= _COUNTED:
+        counts, scale = await count_by_function(docket.ledger), None
+    else:
+        counts, read, total = await sample_by_function(docket.ledger, _SAMPLE)
+        scale = total / max(read, 1)
+    return {
+        name: TaskShare(
+            running=_scaled(count.running, scale),
+            queued=_scaled(count.queued, scale),
+            scheduled=_scaled(count.scheduled, scale),
+            is_exact=scale is None,
+        )
+        for name, count in counts.items()
+    }
+
+
+def _scaled(count: int, scale: float | None) -> int:
+    return count if scale is None else round(count * scale)
+
+
+def _view(
+    name: str,
+    workers: int,
+    minutes: dict[int, Row],
+    first: int,
+    last: int,
+    tasks: TaskShare,
+    declared: dict[str, Any] | None,
+) -> FunctionView:
     total = Row()
     for row in minutes.values():
         total.merge(row)
@@ -119,6 +166,47 @@ def _view(name: str, workers: int, minutes: dict[int, Row], first: int, last: in
         stats=function_stats(name, total),
         ended=tuple(one.ended for one in per_minute),
         failed=tuple(one.failures for one in per_minute),
-        tasks=None,
-        declaration=None,
+        tasks=tasks,
+        declaration=as_declaration(declared) if declared else None,
     )
+
+
+def as_declaration(found: dict[str, Any]) -> FunctionDeclaration:
+    """A declaration as it is stored. Anybody may have written it, so every value is checked."""
+    every = found.get("every")
+    is_interval = isinstance(every, int | float) and not isinstance(every, bool) and 0 <= every < 1e9
+    return FunctionDeclaration(
+        runs_in=_text(found.get("runs_in")) or "async",
+        module=_text(found.get("module")) or "",
+        summary=_text(found.get("summary")),
+        parameters=_texts(found.get("parameters")),
+        logged=_texts(found.get("logged")),
+        behaviours=tuple(_behaviours(found.get("behaviours"))),
+        is_automatic=found.get("automatic") is True,
+        cron=_text(found.get("cron")),
+        timezone=_text(found.get("timezone")),
+        every=timedelta(seconds=float(cast("float", every))) if is_interval else None,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(item for item in items if isinstance(item, str))
+
+
+def _behaviours(value: object) -> Iterator[Behaviour]:
+    for item in cast("list[object]", value) if isinstance(value, list) else []:
+        fields = cast("list[object]", item) if isinstance(item, list) else []
+        if len(fields) >= 5 and all(isinstance(text, str) for text in fields[:3]):
+            parameter, name, text = (str(field) for field in fields[:3])
+            yield Behaviour(
+                parameter=parameter,
+                name=name,
+                text=text,
+                is_behaviour=fields[3] is True,
+                is_limit=fields[4] is True,
+            )

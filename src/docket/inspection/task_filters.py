@@ -98,6 +98,10 @@ class TaskFilter:
         """Whether it matches every unfinished task."""
         return self == TaskFilter()
 
+    def within(self, places: frozenset[Place]) -> TaskFilter:
+        """The same filter for other places."""
+        return replace(self, places=places)
+
     @property
     def compares(self) -> bool:
         """Whether tasks of the places have to be compared one by one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from docket.codec.call_headers import shown_arguments
 from docket.ledger import TaskStatus, read_ending
+from docket.ledger.census import CensusRow
+from docket.ledger.census import count_tasks as count_places
 from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
-from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms, from_ms, to_ms
@@ -33,6 +35,12 @@ PATIENCE = timedelta(milliseconds=80)
 _READ_AT_ONCE = 400
 # Finished tasks come last.
 _FINISHED_STAGE = len(SOURCES)
+# What a cursor may have for each stage: the scripts rely on it.
+_SCAN, _ENTRY, _SCORE = (
+    re.compile(pattern, re.DOTALL)
+    for pattern in (rb"\d{0,20}", rb"(\d{1,20}-\d{1,20})?", rb"(-?\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,3})? .*)?")
+)
+_WITHIN = (_SCAN, _ENTRY, _ENTRY, _SCAN, _SCORE, _SCAN, _SCORE, _SCAN)
 _PLACES = {
     SCHEDULED: Place.SCHEDULED,
     WAITING_FOR_SLOT: Place.PARKED,
@@ -55,6 +63,8 @@ class TaskSummary:
     attempt: int
     losses: int
     generation: int
+    # Changes when the task is scheduled again.
+    submission: int
     # The `Logged` arguments as text. Nothing is decoded.
     arguments: Mapping[str, str] | None
     arguments_bytes: int
@@ -102,7 +112,7 @@ def _read_position(text: str | None) -> _Position:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raw = b""
-    if len(raw) < 7 or raw[0] > _FINISHED_STAGE:
+    if len(raw) < 7 or raw[0] > _FINISHED_STAGE or not _WITHIN[raw[0]].fullmatch(raw[7:]):
         raise ValueError(f"{text!r} is not a cursor: use the one of the page before")
     return _Position(raw[0], int.from_bytes(raw[1:7], "big"), raw[7:] or None)
 
@@ -125,7 +135,7 @@ async def find_page(
         raise ValueError(f"size={size}: it must be from 1 to {MOST_TASKS}")
     chosen = filter or TaskFilter()
     at = _read_position(cursor)
-    counts = await docket.ledger.count()
+    counts = await count_places(docket.ledger)
     total = _total(chosen, counts)
     if chosen.key is not None:
         one = await _find_one(docket, chosen, counts.server_ms)
@@ -224,7 +234,7 @@ def _query(filter: TaskFilter, now_ms: float) -> TaskQuery:
     )
 
 
-def _total(filter: TaskFilter, counts: TaskCounts) -> int | None:
+def _total(filter: TaskFilter, counts: CensusRow) -> int | None:
     if any(place.is_finished for place in filter.places):
         return None
     by_place = {
@@ -257,6 +267,7 @@ def _summary(found: FoundTask, place: Place) -> TaskSummary:
         attempt=task.attempt,
         losses=task.losses,
         generation=task.generation,
+        submission=task.submission,
         arguments=shown_arguments(found.headers) if found.headers is not None else None,
         arguments_bytes=found.call_size,
         worker=worker_name(run.worker) or run.worker if run is not None else None,
@@ -278,6 +289,7 @@ def ended_summary(task: EndedTask) -> TaskSummary:
         attempt=task.attempt,
         losses=0,
         generation=0,
+        submission=0,
         arguments=task.arguments,
         arguments_bytes=task.arguments_bytes,
         worker=task.worker,
@@ -327,6 +339,7 @@ def _status_summary(key: str, status: TaskStatus) -> TaskSummary | None:
         attempt=task.attempt,
         losses=task.losses,
         generation=task.generation,
+        submission=task.submission,
         arguments=shown_arguments(task.call) if task.reference is None else None,
         arguments_bytes=task.call_size,
         worker=ending.worker,
@@ -348,7 +361,7 @@ class TaskCount:
 async def count_tasks(docket: Docket, filter: TaskFilter | None = None, *, patience: timedelta = PATIENCE) -> TaskCount:
     """Counts the tasks that match, for about `patience` at most."""
     chosen = filter or TaskFilter()
-    counts = await docket.ledger.count()
+    counts = await count_places(docket.ledger)
     total = _total(chosen, counts)
     if total is not None and not chosen.compares:
         return TaskCount(count=total, is_exact=True, examined=total, total=total)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from docket.ledger.census import count_tasks
+from docket.ledger.reports import read_declarations
 from docket.ledger.schedules import BucketRow, ChainRow, count_upcoming, list_chains
 from docket.model.times import duration_ms, from_ms
+
+from .chain_times import following_run
+from .function_views import as_declaration
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -72,12 +77,15 @@ async def read_upcoming(
     bucket_ms, length_ms = duration_ms(bucket), duration_ms(length)
     if bucket_ms < 1000 or not bucket_ms <= length_ms <= bucket_ms * MOST_BUCKETS:
         raise ValueError(f"length={length}, bucket={bucket}: there must be from 1 to {MOST_BUCKETS} buckets")
-    counts = await docket.ledger.count()
+    counts = await count_tasks(docket.ledger)
     # Buckets begin at whole hours and minutes, so that two reads have the same ones.
     begin_ms = counts.server_ms // bucket_ms * bucket_ms
     rows = await count_upcoming(docket.ledger, begin_ms, bucket_ms, length_ms // bucket_ms)
     overdue = await count_upcoming(docket.ledger, 0, begin_ms, 1)
-    chains = [_chain(row) async for row in list_chains(docket.ledger) if row.task or row.workers or row.buried]
+    found = [row async for row in list_chains(docket.ledger) if row.task or row.workers or row.buried]
+    declared = await read_declarations(docket.ledger, [_function_of(row) for row in found])
+    now = from_ms(counts.server_ms)
+    chains = [_chain(row, declared.get(_function_of(row), {}), now) for row in found]
     buckets = tuple(_bucket(begin_ms + i * bucket_ms, bucket_ms, row) for i, row in enumerate(rows))
     before = overdue[0].count
     return Upcoming(
@@ -103,18 +111,22 @@ def _bucket(begin_ms: float, bucket_ms: float, row: BucketRow) -> UpcomingBucket
     )
 
 
-def _chain(row: ChainRow) -> ChainView:
-    task = row.task
-    waits = task is not None and row.run is None
+def _function_of(row: ChainRow) -> str:
+    return row.task.function_name if row.task is not None else row.name
+
+
+def _chain(row: ChainRow, declared: dict[str, Any], now: datetime) -> ChainView:
+    next_run = from_ms(row.task.due_ms) if row.task is not None and row.run is None else None
+    declaration = as_declaration(declared)
     return ChainView(
         key=row.name,
-        function=task.function_name if task is not None else row.name,
-        next_run=from_ms(task.due_ms) if waits and task is not None else None,
-        skip_to=None,
+        function=_function_of(row),
+        next_run=next_run,
+        skip_to=following_run(declared, next_run, now) if next_run is not None else None,
         is_running=row.run is not None,
         cancelled_at=from_ms(row.cancelled_ms) if row.cancelled_ms is not None else None,
         buried_at=from_ms(row.buried.since_ms) if row.buried is not None else None,
-        expression=None,
-        timezone=None,
-        every=None,
+        expression=declaration.cron,
+        timezone=declaration.timezone,
+        every=declaration.every,
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.execution.progress import read_progress
+from docket.ledger.reports import ReportRow, list_fleet
 from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
 from docket.ledger.workers import worker_name
 from docket.model.times import from_ms
@@ -23,7 +24,8 @@ _READ_AT_ONCE = 400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerReport:
-    """What a worker says about itself with its renewals."""
+    """What a worker says about itself with its renewals. `at` and `started_at` are times of its own
+    clock."""
 
     at: datetime
     host: str
@@ -96,17 +98,37 @@ async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
         WorkerView(
             id=row.id,
             name=worker_name(row.id) or row.id,
-            last_seen=from_ms(row.last_seen_ms),
-            lease_ends=from_ms(row.last_seen_ms),
-            is_leader=False,
-            is_deputy=False,
-            is_stopping=False,
-            functions=tuple(sorted(row.tasks)),
-            report=None,
+            last_seen=from_ms(row.lease_ends_ms - row.lease_ms),
+            lease_ends=from_ms(row.lease_ends_ms),
+            is_leader=row.is_leader,
+            is_deputy=row.is_deputy,
+            is_stopping=row.is_stopping,
+            functions=row.functions,
+            report=_report(row.report) if row.report is not None else None,
         )
-        for row in await docket.ledger.list_workers()
+        for row in await list_fleet(docket.ledger)
     ]
     return tuple(sorted(found, key=lambda worker: (worker.name, worker.id)))
+
+
+def _report(row: ReportRow) -> WorkerReport:
+    return WorkerReport(
+        at=from_ms(row.at_ms),
+        host=row.host,
+        pid=row.pid,
+        version=row.version,
+        python=row.python,
+        started_at=from_ms(row.started_ms),
+        slots=row.slots,
+        runs=row.runs,
+        threads=row.threads,
+        threads_busy=row.threads_busy,
+        children=row.children,
+        children_busy=row.children_busy,
+        abandoned=row.abandoned,
+        memory=row.memory,
+        lag=row.lag,
+    )
 
 
 async def read_running(docket: Docket, *, worker: str | None = None, most: int = MOST_RUNS) -> RunningTasks:

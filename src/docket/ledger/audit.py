@@ -7,7 +7,7 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -107,6 +107,28 @@ async def audited(ledger: Ledger, action: str, about: str = "") -> AsyncGenerato
     finally:
         _inside.reset(token)
         await write_safely(ledger, note)
+
+
+def in_words(filter: Mapping[str, Any]) -> str:
+    """A filter for the audit: its fields and values."""
+    return " ".join(f"{name}={_word(value)}" for name, value in filter.items() if value is not None) or "everything"
+
+
+def _word(value: Any) -> str:
+    name = getattr(value, "id", None) or getattr(value, "__name__", None)
+    return name if isinstance(name, str) else str(value)[:_LONGEST_TEXT]
+
+
+_CANCELS = {0: "not found", 1: "done", 2: "requested"}
+
+
+async def note_cancel(ledger: Ledger, key: str, became: int) -> None:
+    """Writes down a cancel, if somebody has said who
+    acts: programs cancel tasks, too, and often."""
+    actor = _actor.get()
+    if actor is not None and not _inside.get():
+        count = int(became > 0)
+        await write_safely(ledger, AuditNote(actor.who, actor.via, "cancel", key, count, _CANCELS[became]))
 
 
 async def write_safely(ledger: Ledger, note: AuditNote) -> None:

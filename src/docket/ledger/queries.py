@@ -260,6 +260,24 @@ async def count_by_function(ledger: Ledger) -> dict[str, FunctionCount]:
             return counts
 
 
+async def sample_by_function(ledger: Ledger, count: int) -> tuple[dict[str, FunctionCount], int, int]:
+    """Counts unfinished tasks by function and state in a random sample of about `count` tasks. Also
+    returns the size of the sample, and the number of all tasks."""
+    counts: dict[str, FunctionCount] = {}
+    read = total = 0
+    while read < count:
+        total, found, *rows = await ledger.ask("sample_tasks", (min(count - read, _MOST_TASKS),))
+        for name, scheduled, queued, running in rows:
+            known = counts.setdefault(bytes_text(name), FunctionCount())
+            known.scheduled += scheduled
+            known.queued += queued
+            known.running += running
+        read += found
+        if not found:
+            break
+    return counts, read, total
+
+
 async def find_finished(
     ledger: Ledger,
     cursor: bytes | None = None,

@@ -122,6 +122,44 @@ def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, flo
             yield _function(stored), row
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How many tasks there were at one moment, and how many endings its minute had so far."""
+
+    at_ms: float
+    unfinished: int
+    running: int
+    scheduled: int
+    parked: int
+    unknown: int
+    held: int
+    ended: int
+
+    @property
+    def minute(self) -> int:
+        return int(self.at_ms // MINUTE_MS)
+
+    @property
+    def ready(self) -> int:
+        others = self.running + self.scheduled + self.parked + self.unknown + self.held
+        return max(self.unfinished - others, 0)
+
+
+async def read_samples(ledger: Ledger, first: int, last: int) -> list[Sample]:
+    """The samples of these minutes, the earliest first. There is at most one for each."""
+    key = text_bytes(ledger.keys.stats_samples)
+    found: list[bytes] = await ledger.server.ask(key, "ZRANGE", key, first, last, "BYSCORE")
+    return [sample for data in found if (sample := _read_sample(data)) is not None]
+
+
+def _read_sample(data: bytes) -> Sample | None:
+    values = data.split(b" ")
+    if len(values) < 8 or not all(value.isdigit() and len(value) < 17 for value in values):
+        return None
+    at, unfinished, running, scheduled, parked, unknown, held, ended = (int(value) for value in values[:8])
+    return Sample(at, unfinished, running, scheduled, parked, unknown, held, ended)
+
+
 async def fold_minute(ledger: Ledger) -> int:
     """Adds one minute that is over to its hour. Returns how many such minutes are left."""
     return await ledger.ask("fold_statistics", ())

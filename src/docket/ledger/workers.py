@@ -45,14 +45,17 @@ class WorkerVerbs(ScriptCalls):
         tasks: Sequence[str],
         max_losses: Mapping[str, int] | None = None,
         kept_ages: Mapping[str, int] | None = None,
+        declarations: Mapping[str, str] | None = None,
     ) -> RegistrationReply:
         """Registers a worker. `max_losses` has the number of losses that buries a task, for the
         functions that declare one; `kept_ages` how long dead letters are kept (ms), for the
-        functions that declare it."""
+        functions that declare it; `declarations` how functions are declared, as JSON, for
+        observers."""
         declared = [(text_bytes(name), most) for name, most in (max_losses or {}).items()]
         kept = [(text_bytes(name), age) for name, age in (kept_ages or {}).items()]
         names = [text_bytes(name) for name in tasks]
-        terms = (worker.encode(), lease_ms, names, declared, self._fresh_secret, kept)
+        texts = [part for name, text in (declarations or {}).items() for part in (text_bytes(name), text)]
+        terms = (worker.encode(), lease_ms, names, declared, self._fresh_secret, kept, texts)
         now, duty, secret, *waiting = await self.ask("register", terms)
         return RegistrationReply(now, Duty(duty), secret, [bytes_text(name) for name in waiting])
 
@@ -116,15 +119,17 @@ class WorkerVerbs(ScriptCalls):
         busy: bool,
         has_offer: bool = False,
         stopping: bool = False,
+        report: bytes | None = None,
     ) -> Renewal:
         """Renews the lease, and the offer of a slot if there is one.
 
         A busy worker gets each request to cancel one of its runs at every renewal, until the run is
         over. If no worker has renewed for `late_ms`, workers are not declared dead for a while. If
-        a stopping worker dies, its runs have no loss.
+        a stopping worker dies, its runs have no loss. `report` is what the worker tells about
+        itself.
         """
         offer_ms = self.offer_ms if has_offer else 0
-        terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping))
+        terms = (worker.encode(), lease_ms, int(busy), offer_ms, late_ms, int(stopping), report or False)
         reply = self.ask_blocking(client, "renew", terms)
         requests = [
             (int(epoch), bytes_text(key)) for epoch, _, key in (request.partition(b" ") for request in reply[4:])

@@ -30,15 +30,26 @@ class Role(enum.Enum):
 
 # Scripts that only read. What they would write is not necessary: an observer may not.
 _READING = (
-    *("census", "count", "count_by_function", "count_foreign", "count_letters", "find_tasks", "follow_strikes"),
+    *("census", "count", "count_by_function", "count_foreign", "count_letters", "find_tasks"),
+    *("follow_strikes", "list_fleet", "read_declarations", "sample_tasks"),
     *("get", "get_letter", "list_audit", "list_chains", "list_finished", "list_letters", "list_limits"),
     *("list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "read_statistics"),
     *("unknown_functions", "upcoming", "why"),
 )
 _WRITING_WORDS = {"set"}
 _SCHEDULING = (
-    *("audit", "cancel", "clear", "discard_letters", "edit_letter", "enqueue", "enqueue_new", "fail_unknown"),
-    *("import_tasks", "pause", "progress", "resume", "retry_letters", "revive_chains", "settings"),
+    *(
+        "audit",
+        "cancel",
+        "clear",
+        "discard_letters",
+        "cancel_many",
+        "edit_letter",
+        "enqueue",
+        "enqueue_new",
+        "fail_unknown",
+    ),
+    *("import_tasks", "pause", "progress", "reschedule", "resume", "retry_letters", "revive_chains", "settings"),
     *("store_payload", "strike"),
 )
 # Commands that docket sends without a script.

@@ -79,6 +79,9 @@ OWN_NAMES = (
     "damaged:=",
     "history-failures",
     "history-samples",
+    "declared",
+    "worker-reports",
+    "stats-samples",
 )
 
 
@@ -122,6 +125,7 @@ class Keys:
         self.tasks: str = self.key("tasks")
         self.letters: str = self.key("letters")
         self.buried_chains: str = self.key("buried-chains")
+        self.stats_samples: str = self.key("stats-samples")
         self.letter_records: str = self.key("letter-records")
         # Not "strikes": if another client has used a docket of that name, it keeps a stream there.
         self.strikes: str = self.key("strike-rules")

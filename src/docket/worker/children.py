@@ -152,6 +152,11 @@ class Children:
         return child
 
     @property
+    def busy(self) -> int:
+        """How many children have a run."""
+        return self._busy
+
+    @property
     def problem(self) -> str | None:
         """Why no child could be started lately."""
         failure = self._failure

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from docket.dependencies import kept_ages, max_losses_of
 from docket.ledger import Renewal
 
 from .activity import Activity
+from .registration import declared_by
 from .runs import CancelReason
+from .self_report import SelfReport
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -28,6 +29,8 @@ class LeaseEvents:
         self._docket = docket
         self._worker = worker
         self._staff = staff
+        # Called in the thread that renews the lease.
+        self.report: Callable[[float], bytes] = SelfReport(staff).make
 
     def activity(self) -> Activity:
         """Safe to call from any thread."""
@@ -39,7 +42,7 @@ class LeaseEvents:
         staff.cancel_listener.cancel_runs(renewal.cancel_requests)
         staff.run_settler.requeue_given_up()
         if len(staff.registration.task_names) != len(tasks):
-            staff.registration.register_again(list(tasks), max_losses_of(tasks), kept_ages(tasks))
+            staff.registration.register_again(list(tasks), declared_by(tasks))
 
     def lost(self) -> None:
         """Other workers have this worker's tasks: cancels every run and writes nothing."""

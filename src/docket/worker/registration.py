@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from docket._aio import Backoff, cancel_and_wait
+from docket.dependencies import kept_ages, max_losses_of
+from docket.dependencies.declarations import declarations_of
 from docket.errors import TRANSIENT
 from docket.ledger import Ledger, Renewal
 from docket.ledger.workers import worker_id
@@ -27,6 +29,15 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 LEAST_SECONDS, LEAVE_SECONDS = 0.2, 1.0
 
 
+# What functions declare, by name: the losses that bury their tasks, how long their dead letters are
+# kept (ms), and the whole declaration for observers.
+Declared = tuple[Mapping[str, int], Mapping[str, int], Mapping[str, str]]
+
+
+def declared_by(tasks: Mapping[str, Any]) -> Declared:
+    return max_losses_of(tasks), kept_ages(tasks), declarations_of(tasks)
+
+
 class Identity(Protocol):
     """The id under which the worker is registered now."""
 
@@ -38,6 +49,9 @@ class RegistrationEvents(Protocol):
     """The callbacks by which a registration informs the worker about its lease."""
 
     def activity(self) -> Activity: ...
+
+    @property
+    def report(self) -> Callable[[float], bytes]: ...
 
     def renewed(self, renewal: Renewal) -> None: ...
 
@@ -81,7 +95,7 @@ class Registration:
         self._change: asyncio.Task[None] | None = None
         self._closed = False
         self.task_names: Sequence[str] = ()
-        self._declared: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+        self._declared: Declared = ({}, {}, {})
         # Proves the messages of scripts (docs/design/proofs.md).
         self.secret: bytes | None = None
         self.id: str = self._new_id()
@@ -108,12 +122,9 @@ class Registration:
         """Seconds since `server_ms`, a time by the server's clock."""
         return (self._server_clock.now_ms() - server_ms) / 1000
 
-    async def open(
-        self, task_names: Sequence[str], max_losses: Mapping[str, int], kept_ages: Mapping[str, int]
-    ) -> None:
-        """Registers the worker with the functions that it knows. `max_losses` has the functions
-        that declare how many losses bury their tasks."""
-        self.task_names, self._declared = task_names, (max_losses, kept_ages)
+    async def open(self, task_names: Sequence[str], declared: Declared) -> None:
+        """Registers the worker with the functions that it knows, and with what they declare."""
+        self.task_names, self._declared = task_names, declared
         try:
             # A worker can start while its server is unreachable, and
             # a registration can be repeated after a lost answer.
@@ -123,12 +134,10 @@ class Registration:
             await self.leave(LEAVE_SECONDS)
             raise
 
-    def register_again(
-        self, task_names: Sequence[str], max_losses: Mapping[str, int], kept_ages: Mapping[str, int]
-    ) -> None:
+    def register_again(self, task_names: Sequence[str], declared: Declared) -> None:
         """Registers again, because the worker's functions have changed."""
         if self._change is None:
-            self.task_names, self._declared = task_names, (max_losses, kept_ages)
+            self.task_names, self._declared = task_names, declared
             self._start_change(self.until_answered(self._register))
 
     def start(self) -> None:
@@ -172,6 +181,7 @@ class Registration:
             cut_off=self._events.cut_off,
             unregistered=self._unregistered,
             staging_is_due=self._events.staging_is_due,
+            report=self._events.report,
         )
         return Renewer(
             self._ledger, self.lease, events, self._thread_name, self._labels, self._server_clock, self._duties

@@ -22,6 +22,7 @@ from .activity import Activity
 from .duties import Duties
 from .lease import SHORTEST_PATIENCE, Lease
 from .reclaimer import Reclaimer
+from .self_report import EVERY_SECONDS as REPORT_SECONDS
 from .server_clock import ServerClock, steady_seconds
 from .sweeper import Sweeper
 from .watchdog import Watchdog
@@ -44,6 +45,8 @@ class RenewerEvents:
     cut_off: Callable[[], None]
     unregistered: Callable[[], None]
     staging_is_due: Callable[[], None]
+    # Runs in the thread, too: the worker's report, given the lag of its event loop.
+    report: Callable[[float], bytes]
 
 
 class Renewer:
@@ -73,6 +76,7 @@ class Renewer:
         )
         self._sweeper = Sweeper(ledger, self._connected, duties)
         self._next_offer = steady_seconds()
+        self._next_report = steady_seconds()
         self._backoff = Backoff(first=0.05, most=min(1.0, lease.interval))
         self._wake = threading.Condition()
         self._renewal_requested = False
@@ -191,6 +195,7 @@ class Renewer:
         runs, has_offer, stopping, _ = self._events.activity()
         # A blocked event loop cannot start a delivery, so its offer is left to expire.
         has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.interval
+        has_report = sent_at >= self._next_report
         renewal = self._ledger.renew(
             self._connected(),
             lease.worker,
@@ -199,7 +204,10 @@ class Renewer:
             busy=runs > 0,
             has_offer=has_offer,
             stopping=stopping,
+            report=self._events.report(self.watchdog.recent_lag) if has_report else None,
         )
+        if has_report:
+            self._next_report = sent_at + REPORT_SECONDS
         # Noted here and not in the event loop, which may be blocked when the answer arrives.
         self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
         if has_offer:

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
-from docket.dependencies import kept_ages, max_losses_of
 from docket.errors import NotOpen
 from docket.ledger import SlotOffer
 from docket.model.times import duration_ms
@@ -30,7 +29,7 @@ from .lease_events import LeaseEvents
 from .left_tasks import LeftTasks
 from .lifecycles import lifecycles
 from .pending_cancels import clear_pending_cancels
-from .registration import Registration
+from .registration import Registration, declared_by
 from .releaser import Releaser
 from .run_counts import RunCounts
 from .run_settler import RunSettler
@@ -143,7 +142,7 @@ class Staff:
         in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
         self.run_settler.on_superseded = self.fetcher.unknown_deliveries.check_soon
-        await registration.open(list(docket.tasks), max_losses_of(docket.tasks), kept_ages(docket.tasks))
+        await registration.open(list(docket.tasks), declared_by(docket.tasks))
         stack.callback(self.threads.close)
         stack.push_async_callback(self.children.close)
         # Renewal stops last: the parts below still write under the lease while they close.

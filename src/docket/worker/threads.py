@@ -127,6 +127,11 @@ class Threads:
         # Whether a slot stays taken for the call.
         self._abandoned_calls: dict[ThreadCall, bool] = {}
 
+    @property
+    def busy(self) -> int:
+        """How many threads have a call."""
+        return self.count - self._free
+
     async def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Calls the function in a thread and returns its result."""
         await self._take_thread()

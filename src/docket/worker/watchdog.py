@@ -53,6 +53,13 @@ class Watchdog:
         # None while no ping is open.
         self._pinged_at: float | None = None
         self._is_reported = False
+        # How long the loop took to answer the last ping.
+        self._last_lag = 0.0
+
+    @property
+    def recent_lag(self) -> float:
+        """How long the event loop took to answer the last ping, or has not answered yet."""
+        return max(self._last_lag, self.loop_lag)
 
     @property
     def loop_lag(self) -> float:
@@ -103,5 +110,5 @@ class Watchdog:
         )
 
     def _answered(self) -> None:
-        self._pinged_at = None
+        self._last_lag, self._pinged_at = self.loop_lag, None
         self._is_reported = False

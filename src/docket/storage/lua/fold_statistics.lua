@@ -1,4 +1,5 @@
--- Adds the counts of one minute that is over to its hour, once.
+-- Adds the counts of one minute that is over to its hour, once, and samples the backlog, once a
+-- minute.
 -- No arguments.
 -- Returns: how many minutes that are over are left.
 -- uses: keys, statistics
@@ -15,5 +16,33 @@ local function fold_oldest()
   fold_minute(minute)
 end
 
+-- How many tasks wait and run now, and how many endings this minute has so far
+-- (docs/design/web.md).
+local MOST_SAMPLES, SAMPLES_MS = 200, 14400000
+
+local function take_sample()
+  local now = server_ms()
+  local minute, ended, unknown = math.floor(now / MINUTE_MS), 0, 0
+  if call('ZCOUNT', STATS_SAMPLES, minute, '+inf') > 0 then return end
+  local fields = call('HGETALL', STATS_MINUTE .. string.format('%.0f', minute))
+  for i = 1, #fields, 2 do
+    for at, count in pairs(fields[i] ~= MARK and read_row(fields[i + 1]) or {}) do
+      if type(count) == 'number' and at >= KINDS and at < WAITING_TIMES then ended = ended + count end
+    end
+  end
+  for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
+    if i > 1000 then break end
+    unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
+  end
+  permit_when_full()
+  local sample = {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), unknown,
+    call('HLEN', HELD_BY), ended}
+  for i, value in ipairs(sample) do sample[i] = string.format('%.0f', value) end
+  call('ZADD', STATS_SAMPLES, minute, table.concat(sample, ' '))
+  call('ZREMRANGEBYRANK', STATS_SAMPLES, 0, -MOST_SAMPLES - 1)
+  call('PEXPIRE', STATS_SAMPLES, SAMPLES_MS)
+end
+
+count_safely(take_sample)
 count_safely(fold_oldest)
 return left

@@ -3,11 +3,12 @@
 -- ARGV[2]: msgpack {worker id, lease ms, list of function names, list of {function name, number of
 --   losses that bury its tasks} for functions that declare one, a
 --   fresh secret, to be used if the docket has none, list of {function
---   name, ms to keep its dead letters} for functions that declare it}.
+--   name, ms to keep its dead letters} for functions that declare it, list of function names and
+--   their declarations (docs/design/web.md)}.
 -- Returns: server ms, the worker's duty (1 leader, 2 deputy, 0 none), the secret of the docket or
 --   false, then the names of its functions whose tasks wait for a worker that knows them.
--- uses: keys, fleet, proofs
-local worker, lease, names, max_losses, fresh, keep_failures = unpack(cmsgpack.unpack(ARGV[2]))
+-- uses: keys, fleet, proofs, reports
+local worker, lease, names, max_losses, fresh, keep_failures, declarations = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 permit_when_full()
 ensure_groups()
@@ -26,6 +27,11 @@ for _, name in ipairs(names) do
 end
 for _, declared in ipairs(max_losses) do call('HSET', MAX_LOSSES, declared[1], declared[2]) end
 for _, declared in ipairs(keep_failures) do call('HSET', KEEP_FAILURES, declared[1], declared[2]) end
+if #declarations > 0 then
+  --- parts
+  declare_functions(declarations)
+end
+forget_reports()
 local answer = {now, take_duty(worker), secret_or(fresh)}
 if call('EXISTS', UNKNOWN_SINCE) == 1 then
   for _, name in ipairs(names) do

@@ -1,12 +1,13 @@
 -- Extends a worker's lease. The answer says whether the worker should reclaim or stage, and which
 -- of its runs to cancel.
 -- ARGV[2]: msgpack {worker id, lease ms, has runs (0/1), ms for which its offer of a slot stays
---   valid (0: no offer), ms without any renewal that count as a gap, is stopping (0/1)}.
+--   valid (0: no offer), ms without any renewal that count as a gap, is stopping (0/1), its report
+--   or false (docs/design/web.md)}.
 -- Returns: 1 renewed, 2 not registered (the server lost its data: register again), 0 lost; server
 --   ms; whether this worker should reclaim; whether it should stage; then the cancel requests:
 --   "epoch key".
 -- uses: keys, records, fleet
-local worker, lease, has_runs, offer_ms, late_ms, stopping = unpack(cmsgpack.unpack(ARGV[2]))
+local worker, lease, has_runs, offer_ms, late_ms, stopping, report = unpack(cmsgpack.unpack(ARGV[2]))
 local now = real_ms()
 -- The two marks, then the leases that end first; this worker's may be one of them.
 local head = call('ZRANGE', LEASES, 0, 3, 'WITHSCORES')
@@ -58,6 +59,7 @@ if first and tonumber(first) < now - 1000 then
 end
 
 if stopping == 1 then call('SADD', STOPPING, worker) end
+if report then call('HSET', WORKER_REPORTS, worker, report) end
 if offer_ms > 0 then call('ZADD', OFFERS, 'XX', now + offer_ms, worker) end
 
 -- A cancel request stays until its run is over, so that a worker that missed an answer, or was too

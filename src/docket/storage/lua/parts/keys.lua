@@ -67,6 +67,9 @@ local STATS_FUNCTIONS = P .. 'stats-functions'
 local AUDIT = P .. 'audit'
 local HISTORY_FAILURES = P .. 'history-failures'
 local HISTORY_SAMPLES = P .. 'history-samples'
+local DECLARED = P .. 'declared'
+local WORKER_REPORTS = P .. 'worker-reports'
+local STATS_SAMPLES = P .. 'stats-samples'
 local GROUP = 'docket-workers'
 -- A member of the leases that is not a worker. At its time the workers reclaim even if no lease has
 -- ended.

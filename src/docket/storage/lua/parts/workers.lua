@@ -44,6 +44,7 @@ local function deregister(worker)
   call('ZREM', OFFERS, worker)
   call('HDEL', LAST_DIRECT, worker)
   call('HDEL', OFFER_SECRETS, worker)
+  call('HDEL', WORKER_REPORTS, worker)
 end
 
 -- After the last worker has gone, its last read may still bring deliveries, so another reclaim

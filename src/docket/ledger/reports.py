@@ -1,0 +1,122 @@
+"""What workers tell about themselves, and how functions are declared (docs/design/web.md)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from docket.codec.packing import pack, unpack
+from docket.storage.keys import bytes_text, text_bytes
+
+from .ledger import Ledger
+
+_VERSION = 1
+_TEXTS, _NUMBERS = 3, 12
+_LONGEST = 200
+_WORKERS_AT_ONCE, _NAMES_AT_ONCE = 100, 200
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A worker's report as it is stored. Times are in ms, the memory in bytes, the lag in
+    seconds."""
+
+    host: str
+    version: str
+    python: str
+    pid: int
+    at_ms: float
+    started_ms: float
+    slots: int
+    runs: int
+    threads: int
+    threads_busy: int
+    children: int
+    children_busy: int
+    abandoned: int
+    memory: int
+    lag: float
+
+    def pack(self) -> bytes:
+        texts = (self.host, self.version, self.python)
+        counts = (self.slots, self.runs, self.threads, self.threads_busy, self.children, self.children_busy)
+        numbers = (self.pid, self.at_ms, self.started_ms, *counts, self.abandoned, self.memory, self.lag)
+        return pack((_VERSION, *(text_bytes(text[:_LONGEST]) for text in texts), *numbers))
+
+
+def read_report(data: bytes | None) -> ReportRow | None:
+    """The report, or None for bytes that are not one."""
+    if not data:
+        return None
+    try:
+        values: list[Any] = list(unpack(data))
+        host, version, python = (bytes_text(text) for text in values[1 : 1 + _TEXTS])
+        numbers = values[1 + _TEXTS : 1 + _TEXTS + _NUMBERS]
+        if len(numbers) < _NUMBERS or not all(_is_number(number) for number in numbers):
+            return None
+        pid, at, started, slots, runs, threads, threads_busy = (int(number) for number in numbers[:7])
+        children, children_busy, abandoned, memory = (int(number) for number in numbers[7:11])
+        loads = (slots, runs, threads, threads_busy, children, children_busy, abandoned)
+        return ReportRow(host, version, python, pid, at, started, *loads, memory, float(numbers[11]))
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value < 2**53
+
+
+def read_declaration(data: bytes | None) -> dict[str, Any]:
+    """The declaration of a function; empty for bytes that are not one."""
+    if not data:
+        return {}
+    try:
+        found: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """A worker that has a lease."""
+
+    id: str
+    lease_ends_ms: float
+    lease_ms: float
+    report: ReportRow | None
+    is_stopping: bool
+    is_leader: bool
+    is_deputy: bool
+    functions: tuple[str, ...]
+
+
+async def list_fleet(ledger: Ledger) -> list[FleetRow]:
+    """All workers that have a lease, read page by page."""
+    found: dict[str, FleetRow] = {}
+    cursor = b"0"
+    while True:
+        cursor, leader, deputy, *rows = await ledger.ask("list_fleet", (cursor, _WORKERS_AT_ONCE))
+        for i in range(0, len(rows), 6):
+            id, ends, length, report, stopping, names = rows[i : i + 6]
+            functions = tuple(sorted(bytes_text(name) for name in names))
+            duties = (id == leader, id == deputy)
+            row = FleetRow(
+                bytes_text(id), float(ends), float(length), read_report(report), bool(stopping), *duties, functions
+            )
+            found[row.id] = row
+        if cursor == b"0":
+            return list(found.values())
+
+
+async def read_declarations(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """How these functions are declared; those that are not are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for first in range(0, len(names), _NAMES_AT_ONCE):
+        some = names[first : first + _NAMES_AT_ONCE]
+        reply = await ledger.ask("read_declarations", [text_bytes(name) for name in some])
+        found |= {name: read for name, data in zip(some, reply, strict=True) if (read := read_declaration(data))}
+    return found

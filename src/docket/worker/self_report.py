@@ -1,0 +1,52 @@
+"""What a worker tells about itself with its renewals (docs/design/web.md)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from docket._version import __version__
+from docket.child.memory import memory_in_use
+from docket.ledger.reports import ReportRow
+
+if TYPE_CHECKING:
+    from .staff import Staff
+
+# A renewal carries a report if the last one is as old as this.
+EVERY_SECONDS = 5.0
+
+
+class SelfReport:
+    """Makes the reports of one worker, in the thread that renews
+    its lease. It only reads numbers, so it needs no lock."""
+
+    def __init__(self, staff: Staff) -> None:
+        self._staff = staff
+        self._host = socket.gethostname()
+        self._python = platform.python_version()
+        self._began_ms = time.time() * 1000
+
+    def make(self, lag: float) -> bytes:
+        """The report. `lag` is how long the event loop took to answer, in seconds."""
+        staff = self._staff
+        threads, children = staff.threads, staff.children
+        return ReportRow(
+            host=self._host,
+            version=__version__,
+            python=self._python,
+            pid=os.getpid(),
+            at_ms=time.time() * 1000,
+            started_ms=self._began_ms,
+            slots=staff.slots.count,
+            runs=len(staff.runs),
+            threads=threads.count,
+            threads_busy=threads.busy,
+            children=children.count,
+            children_busy=children.busy,
+            abandoned=staff.runs.abandoned,
+            memory=memory_in_use(),
+            lag=lag,
+        ).pack()
