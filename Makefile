@@ -23,8 +23,8 @@ SEED ?= 1
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## run the demo
-	$(BIN)/python examples/demo.py
+demo: $(READY) ## run the demo, with the dashboard; at a terminal until Ctrl-C
+	$(BIN)/python examples/demo.py --web
 
 test: $(READY) ## run every test, fault tests included, and some of them on other servers
 	$(PYTEST) -m "not large"

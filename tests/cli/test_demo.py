@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
@@ -59,6 +60,30 @@ def test_on_a_terminal_the_demo_is_a_live_view(folder: Path) -> None:
     finally:
         demo.close()
     eventually_blocking(lambda: leftovers() <= before, "the folder is gone")
+
+
+def test_the_demo_serves_its_dashboard_and_ends_by_itself(start: Start) -> None:
+    demo = start("demo", "--for", "5s", "--web")
+    demo.says("The dashboard is at http://127.0.0.1:")
+    address = demo.output.partition("The dashboard is at ")[2].split()[0]
+    assert httpx.get(f"{address}shop/now").status_code == 200
+    assert demo.ends() == 0, demo.output
+    assert "seconds on the embedded engine" in demo.output
+    assert "Traceback" not in demo.output
+
+
+def test_on_a_terminal_the_demo_with_a_dashboard_stays_until_the_user_quits(folder: Path) -> None:
+    demo = Terminal("demo", "--for", "2s", "--web")
+    try:
+        demo.shows("dashboard: http://127.0.0.1:")
+        # The story has begun again.
+        demo.shows("The shop closes")
+        eventually_blocking(lambda: "Orders come in" in demo.text.partition("The shop closes")[2], "the second round")
+        demo.types(b"\x03")
+        assert demo.ends() == 0
+        demo.shows("Try next:")
+    finally:
+        demo.close()
 
 
 def test_ctrl_c_ends_the_demo_with_what_happened_so_far(start: Start) -> None:

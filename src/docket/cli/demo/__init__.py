@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import math
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Annotated
 
@@ -40,6 +42,9 @@ ENDLESS_TASKS = 2
 # A slow machine gets this much more time to finish the tasks before the summary.
 OVERTIME_SECONDS = 30.0
 
+# Serves a dashboard, and yields its address.
+Dashboard = Callable[[Docket], AbstractAsyncContextManager[str]]
+
 Length = Annotated[
     timedelta,
     typer.Option(
@@ -53,8 +58,18 @@ Length = Annotated[
 ]
 
 
+Web = Annotated[
+    bool,
+    typer.Option(
+        "--web",
+        envvar="DOCKET_DEMO_WEB",
+        help="Show the shop in a browser, too. At a terminal the demo then goes on until you quit.",
+    ),
+]
+
+
 @app.command()
-def demo(length: Length = timedelta(seconds=20)) -> None:
+def demo(length: Length = timedelta(seconds=20), web: Web = False) -> None:
     """See docket at work: about 20 seconds, no server and no setup.
 
     Two workers run the tasks of a small shop on the embedded engine, in a temporary folder. Press q
@@ -64,10 +79,15 @@ def demo(length: Length = timedelta(seconds=20)) -> None:
         raise typer.BadParameter("it must be at least 2s", param_hint="'--for'")
     # Some tasks fail on purpose. Their tracebacks would disturb the display.
     with docket_logs_only(Level.CRITICAL):
-        run(_demo(length.total_seconds()))
+        run(_demo(length.total_seconds(), _dashboard() if web else None))
 
 
-async def _demo(seconds: float) -> None:
+def _dashboard() -> Dashboard:
+    # The dashboard needs packages that the demo alone does not.
+    return importlib.import_module("docket.cli.demo.dashboard").dashboard
+
+
+async def _demo(seconds: float, dashboard: Dashboard | None) -> None:
     with _temporary_folder() as folder:
         async with AsyncExitStack() as stack:
             docket = await stack.enter_async_context(Docket("shop", f"embedded://{folder}"))
@@ -76,8 +96,9 @@ async def _demo(seconds: float) -> None:
             stopped = asyncio.Event()
             stack.enter_context(quitting(stopped.set))
             await stack.enter_async_context(_working(docket))
+            address = await stack.enter_async_context(dashboard(docket)) if dashboard is not None else None
             began = time.monotonic()
-            story = await _play(docket, observer, seconds, stopped)
+            story = await _play(docket, observer, seconds, stopped, address)
             took = time.monotonic() - began
     totals = observer.state.totals
     engine = f"{docket.server.engine_name} {docket.server.engine_version}"
@@ -124,19 +145,33 @@ async def _working(docket: Docket) -> AsyncGenerator[None]:
             await cancel_and_wait(running, "docket: the demo is over")
 
 
-async def _play(docket: Docket, observer: Observer, seconds: float, stopped: asyncio.Event) -> Story:
-    """Runs the story and shows its effects, until all tasks
-    are done, the time is over or the user quits."""
+async def _play(
+    docket: Docket, observer: Observer, seconds: float, stopped: asyncio.Event, address: str | None
+) -> Story:
+    """Runs the story and shows its effects, until all tasks are done, the time is over or the user
+    quits. With a dashboard and a terminal, the story begins again until the user quits."""
     state, url = observer.state, docket.server.shown_url
-    stage = ScreenStage(state, seconds, url) if is_terminal() else LineStage(state)
+    goes_on = address is not None and is_terminal()
+    foot = f"dashboard: {address}" if address else f"from another terminal: docket top --docket shop --url {url}"
+    stage = ScreenStage(state, None if goes_on else seconds, foot) if is_terminal() else LineStage(state)
+    if address is not None:
+        stage.say(f"The dashboard is at {address}")
     story = Story(docket, seconds, stage.say)
-    telling = asyncio.create_task(story.tell(), name="docket demo - story")
+    telling = asyncio.create_task(_tell(story, again=goes_on), name="docket demo - story")
+    end = math.inf if goes_on else time.monotonic() + seconds
     try:
         with stage:
-            await _show(stage, observer, telling, time.monotonic() + seconds, stopped)
+            await _show(stage, observer, telling, end, stopped)
     finally:
         await cancel_and_wait([telling], "docket: the demo is over")
     return story
+
+
+async def _tell(story: Story, *, again: bool) -> None:
+    await story.tell()
+    while again:
+        await asyncio.sleep(story.pause)
+        await story.tell()
 
 
 async def _show(

@@ -36,17 +36,18 @@ class ScreenStage:
 
     interval: float = 0.25
 
-    def __init__(self, state: LiveState, seconds: float, url: str) -> None:
+    def __init__(self, state: LiveState, seconds: float | None, foot: str) -> None:
         self._view = Dashboard("docket demo: a small shop", state)
-        self._view.foot = f"from another terminal: docket top --docket shop --url {url}"
+        self._view.foot = foot
         self._live = Live(self._view, console=console(), screen=True, auto_refresh=False)
-        self._end = time.monotonic() + seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
 
     def say(self, caption: str) -> None:
         self._view.caption = caption
 
     def draw(self) -> None:
-        self._view.hint = f"{max(self._end - time.monotonic(), 0):.0f} s left, q: quit"
+        left = "" if self._end is None else f"{max(self._end - time.monotonic(), 0):.0f} s left, "
+        self._view.hint = f"{left}q: quit"
         self._live.refresh()
 
     def __enter__(self) -> Self:

@@ -23,6 +23,11 @@ class Story:
         self.orders: int = 0
         self.index_began: float = 0.0
 
+    @property
+    def pause(self) -> float:
+        """How long the shop stays closed."""
+        return self._seconds * (1 - SHARE_OF_ORDERS)
+
     async def tell(self) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
