@@ -19,6 +19,7 @@ EXCEPTIONS: dict[str, str] = {
     "docket/storage/engines.py:_embedded imports docket.storage.embedded": "needs modules that Windows lacks",
     "docket/cli/banner.py:announce imports docket.cli.rich_banner": "rich, on terminals only",
     "docket/cli/logs.py:_formatter imports docket.cli.rich_logs": "rich, on terminals only",
+    "docket/cli/demo/__init__.py:_dashboard imports docket.cli.demo.dashboard": "an optional package",
 }
 
 

@@ -83,6 +83,8 @@ def app(
         exception_handlers=dict.fromkeys(handled, dashboard.on_error),
         lifespan=lifespan,
     )
+    # Such a redirect would lead to whatever host the request names.
+    made.router.redirect_slashes = False
     made.state.dashboard = dashboard
     return made
 
