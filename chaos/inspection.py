@@ -17,6 +17,8 @@ from .work import NAMING
 from .work.changes import replaceable
 
 PAGE = 500
+# More than the history of a docket has.
+MOST_FINISHED_RUNS = 50_000
 BURIED = (Reason.BURIED, Reason.UNDECODABLE, Reason.REFUSED)
 
 
@@ -40,6 +42,7 @@ async def inspect(client: Any, docket: Docket, history: History) -> None:
     for key in sorted(buried):
         history.write("buried", key=key)
     await _note_statistics(docket, history)
+    await _note_finished_runs(docket, history)
     history.write("inspected")
 
 
@@ -47,6 +50,12 @@ async def _note_statistics(docket: Docket, history: History) -> None:
     found = await docket.stats(since=timedelta(hours=2))
     counts = {one.function: {kind.value: number for kind, number in one.endings.items()} for one in found.functions}
     history.write("statistics", functions=counts)
+
+
+async def _note_finished_runs(docket: Docket, history: History) -> None:
+    found = await docket.history(limit=MOST_FINISHED_RUNS)
+    runs = [[run.function, run.key, run.ending.value, run.attempt, run.is_failure] for run in found]
+    history.write("finished_runs", runs=runs)
 
 
 def _note_letter(history: History, id: int, letter: LetterRecord) -> None:

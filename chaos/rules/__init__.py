@@ -13,6 +13,7 @@ from .endings import (
     nothing_acknowledged_is_lost,
     nothing_is_recorded_as_done_that_did_not_run,
 )
+from .finished_runs import the_history_equals_the_records
 from .letters import every_final_failure_has_one_letter, every_retried_letter_runs
 from .limits import concurrency_limits_hold, debounces_hold, rate_limits_hold
 from .pauses import paused_work_does_not_start, paused_work_goes_on_in_order
@@ -65,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     paused_work_goes_on_in_order,
     nothing_is_left_after_the_drain,
     the_statistics_equal_the_records,
+    the_history_equals_the_records,
     the_metrics_balance,
     no_process_exits_that_was_not_killed,
     no_worker_is_healthy_and_idle_while_work_waits,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from docket import (
 from docket.codec.packing import pack_for_script
 from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 from docket.ledger import requeue
+from docket.model.histograms import BOUNDS
 from docket.storage.keys import text_bytes
 from docket.storage.records import TASK_HEADER
 from docket.storage.scripts import load
@@ -431,6 +433,36 @@ async def test_a_limit_that_is_full(docket: Docket, gate: Gate) -> None:
         assert "'customer'" in second.sentence
         assert "1 task waits before it" in third.sentence
         assert "acme" not in json.dumps(second.as_json())
+        gate.go.set()
+
+
+async def test_a_forecast_from_the_run_times_of_the_function(docket: Docket, gate: Gate) -> None:
+    """The holder runs for a moment only, the usual run takes 10 to 16 s, and one task is before."""
+
+    async def charge(name: str, limit: ConcurrencyLimit = ConcurrencyLimit(max_concurrent=1)) -> None:
+        await gate.wait(name)
+
+    docket.register(charge)
+    async with worker_at_work(docket, concurrency=10), docket.redis() as client:
+        for name in ("a", "b", "c"):
+            await docket.add(charge, key=name)(name)
+        await gate.begun.get()
+        unknown = await reaches(docket, "c", ReasonCode.LIMIT_FULL)
+        assert unknown.wait is None
+        assert "about" not in unknown.sentence
+        row = pack_for_script({128 + bisect_right(BOUNDS, 12): 5})
+        minute = int(docket.now().timestamp() // 60)
+        await client.hset(docket.key(f"stats-minute:={minute}"), "fcharge", row)
+        known = await docket.why("c")
+        assert known.wait is not None
+        assert timedelta(seconds=5) < known.wait < timedelta(seconds=32)
+        assert "1 task waits before it. By the usual run times its turn comes in about " in known.sentence
+        await client.delete(docket.key(f"stats-minute:={minute}"))
+        await client.set(docket.key(f"stats-minute:={minute}"), "somebody else's")
+        assert (await docket.why("c")).wait is None
+        await client.delete(docket.key(f"stats-minute:={minute}"))
+        await client.hset(docket.key(f"stats-hour:={minute // 60}"), "fcharge", row)
+        assert (await docket.why("c")).wait is not None
         gate.go.set()
 
 

@@ -9,6 +9,7 @@ from docket.ledger.facts import Delay, FullLimit
 from docket.model.times import format_duration, from_ms
 from docket.storage.records import TaskRecord
 
+from .forecasts import slot_wait
 from .reason_writer import ReasonWriter, counted, shortened, shown_worker
 from .reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
 
@@ -37,9 +38,14 @@ class LimitReasons(ReasonWriter):
             words += f", for {self._for(min(claimed) / 1000)}"
         if limit.rank:
             words += f"; {counted(limit.rank, 'task')} {'waits' if limit.rank == 1 else 'wait'} before it"
+        words += "."
+        wait = slot_wait(limit, self._facts.run_times, self._now)
+        if wait is not None:
+            words += f" By the usual run times its turn comes in about {format_duration(wait.total_seconds())}."
         return self._reason(
             ReasonCode.LIMIT_FULL,
-            f"{words}.",
+            words,
+            wait=wait,
             before=limit.rank,
             before_is_exact=True,
             limit=BlockingLimit(

@@ -96,7 +96,7 @@ class Reason:
     due: datetime | None = None
     # Since when it has been so.
     since: datetime | None = None
-    # How long the task still waits for this cause, if that is known.
+    # How long the task still waits for this cause, if that is known. An estimate for LIMIT_FULL.
     wait: timedelta | None = None
     # How many tasks come before this one. If `before_is_exact` is False there are more.
     before: int | None = None

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from docket.model.histograms import Histogram
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.letters import read_letter
 from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished, read_run, read_task
@@ -15,6 +16,7 @@ from .failed_attempts import read_failed_attempts
 from .ledger import Ledger
 from .letters import BuriedChain, finished_record, read_buried_chain
 from .pauses import StoredPause, stored_pause
+from .statistics import Row, read_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,14 @@ class TaskFacts:
         name, most, in_use, waiters, rank, holders = found
         named = tuple(Holder(bytes_text(key), bytes_text(worker), _number(epoch)) for key, worker, epoch in holders)
         return FullLimit(bytes_text(name), most, in_use, waiters, rank, named)
+
+    @property
+    def run_times(self) -> Histogram:
+        """The run times of the function lately, for a task that waits for a slot of a limit."""
+        total = Row()
+        for data in self.facts.get("run_times") or ():
+            total.add(read_row(data))
+        return Histogram(total.succeeded) + Histogram(total.others)
 
     @property
     def suspect(self) -> SuspectFacts | None:

@@ -118,7 +118,7 @@ async def read_rows(
 def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, float]]]:
     """The functions and rows of one hash: its fields and values, one after the other."""
     for stored, data in zip(fields[::2], fields[1::2], strict=True):
-        if stored != MARK and (row := _read_row(data)):
+        if stored != MARK and (row := read_row(data)):
             yield _function(stored), row
 
 
@@ -169,7 +169,7 @@ def _function(stored: bytes) -> str:
     return OTHERS if stored == OTHERS_FIELD else bytes_text(stored[len(FUNCTION_FIELD) :])
 
 
-def _read_row(data: bytes) -> dict[int, float]:
+def read_row(data: bytes) -> dict[int, float]:
     """The numbers of a row. Bytes that are not a row count as an empty one."""
     try:
         found: Any = unpack_row(data)

@@ -2,7 +2,7 @@
 -- ARGV[2]: msgpack {key}.
 -- Returns: server ms, task record without its call, run record, finished record; false for each
 --   that does not exist; then pairs: the name of a fact, and the fact.
--- uses: keys, records, foreign, failed_attempts, placement, fleet, limit_slots, holds, removal, suspects, letters
+-- uses: keys, records, foreign, failed_attempts, placement, fleet, limit_slots, holds, removal, suspects, letters, statistics
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_BEFORE, MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 2000, 4194304, 100
 local MOST_RUNS, MOST_RUN_BYTES, MOST_HOLDERS, MOST_MEMBERS = 5000, 1048576, 20, 10000
@@ -157,6 +157,24 @@ local function holders_of(limit)
   return holders
 end
 
+-- The rows of the statistics of a function: those of the last half hour, or of this hour and the last
+-- one. Somebody else may have written to their keys.
+local function note_run_times(name)
+  local RECENT_MINUTES = 30
+  local rows, field, minute = {}, function_field(name), math.floor(now / MINUTE_MS)
+  local function read(keys, number)
+    local row = redis.pcall('HGET', keys .. string.format('%.0f', number), field)
+    if type(row) == 'string' then rows[#rows + 1] = row end
+  end
+  if field == OTHERS then return end
+  for number = minute - RECENT_MINUTES, minute do read(STATS_MINUTE, number) end
+  if #rows == 0 then
+    local hour = math.floor(minute / HOUR_MINUTES)
+    for number = hour - 1, hour do read(STATS_HOUR, number) end
+  end
+  note('run_times', rows)
+end
+
 local function note_limit()
   local limits = parked_limits(key)
   local limit = limits[#limits]
@@ -232,6 +250,7 @@ local function note_waiting(task)
     note_schedule()
   elseif task.location == WAITING_FOR_SLOT then
     note_limit()
+    note_run_times(task.name)
   elseif task.location == UNKNOWN_FUNCTION then
     note_unknown_function(task)
   elseif task.location == HELD then
