@@ -157,8 +157,8 @@ local function holders_of(limit)
   return holders
 end
 
--- The rows of the statistics of a function: those of the last half hour, or of this hour and the last
--- one. Somebody else may have written to their keys.
+-- The rows of the statistics of a function: those of the last half hour, or of this hour and the
+-- last one. Somebody else may have written to their keys.
 local function note_run_times(name)
   local RECENT_MINUTES = 30
   local rows, field, minute = {}, function_field(name), math.floor(now / MINUTE_MS)
