@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import httpx
 import pytest
 
-from docket import Docket, Logged, Worker
+from docket import Docket, Execution, Logged, Perpetual, Worker
 from docket.inspection.audit import AuditEntry, read_audit
 from docket.web import Role, Visitor, app
 from docket.web.actions import ACTIONS
+from tests.running import running
+from tests.waiting import eventually
 
 from .conftest import Browser
 
@@ -100,6 +102,48 @@ async def test_everything_has_to_be_said(admin: httpx.AsyncClient, docket: Docke
     assert await refused(admin, segment, "tasks/cancel-matching", filter="state:failed") == (400, "bad-request")
     assert (await docket.snapshot()).total_tasks == 1
     assert (await changed(admin, segment, "tasks/cancel-matching", everything=True))["count"] == 1
+
+
+async def test_scheduled_tasks_run_now(admin: httpx.AsyncClient, docket: Docket, worker: Worker, segment: str) -> None:
+    await later(docket, "one", "two")
+    found = await changed(admin, segment, "tasks/run-now", keys=["one", "nobody"])
+    assert (found["count"], found["details"]) == (1, {"moved": ["one"]})
+    assert await refused(admin, segment, "tasks/run-now", keys=["one"]) == (409, "not-scheduled")
+    assert await refused(admin, segment, "tasks/run-now", keys=["nobody"]) == (404, "task-not-found")
+    seen = {"keys": ["two"], "due": "2020-01-01T00:00:00Z"}
+    assert await refused(admin, segment, "tasks/run-now", **seen) == (409, "not-scheduled")
+    assert (await last_entry(docket)).action == "run_now"
+
+
+async def test_a_task_gets_another_time(admin: httpx.AsyncClient, docket: Docket, segment: str) -> None:
+    await later(docket, "one")
+    await changed(admin, segment, "tasks/reschedule", key="one", when="2040-01-01T00:00:00+00:00")
+    execution = await docket.get_execution("one")
+    assert execution is not None
+    assert execution.when.isoformat() == "2040-01-01T00:00:00+00:00"
+    assert await refused(admin, segment, "tasks/reschedule", key="one") == (400, "bad-request")
+    assert await refused(admin, segment, "tasks/skip", key="one") == (400, "bad-request")
+
+
+async def test_the_next_run_of_a_chain_is_skipped(
+    admin: httpx.AsyncClient, docket: Docket, worker: Worker, segment: str
+) -> None:
+    async def tidy(every: Perpetual = Perpetual(every=timedelta(hours=1), automatic=True)) -> None:
+        pass
+
+    docket.register(tidy)
+    async with running(worker):
+        found = await eventually(lambda: scheduled(docket, "tidy"), "the next run")
+        await changed(admin, segment, "tasks/skip", key="tidy")
+        skipped = await docket.get_execution("tidy")
+    assert skipped is not None
+    assert skipped.when - found.when >= timedelta(minutes=59)
+
+
+async def scheduled(docket: Docket, key: str) -> Execution | None:
+    """The task, if it waits for a time that has not come."""
+    found = await docket.get_execution(key)
+    return found if found is not None and found.when > docket.now() else None
 
 
 async def test_letters_are_retried_and_discarded(

@@ -1,16 +1,17 @@
-"""Changes of tasks: cancel, run now, skip, add."""
+"""Changes of tasks: cancel, run now, skip, another time, add."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from docket.errors import EmptyFilter, TaskNotFound
+from docket.errors import TaskNotFound
 from docket.execution import Disposition
-from docket.inspection.task_filters import GROUPS, Place, TaskFilter, read_filter
-from docket.inspection.task_pages import MOST_TASKS, find_page
+from docket.inspection.task_filters import Place, read_filter
+from docket.web.failures import Refused
 from docket.web.guards import Role
 from docket.web.inputs import flag, moment, seconds, text, texts
 from docket.web.inputs import keys as encoded
@@ -19,9 +20,8 @@ from .action import Action, Done, Order, counted
 from .values import json_list, json_object, typed_call
 
 _AT_ONCE = 100
-# The time that one page of tasks may take. People wait for the whole change anyway.
-_PATIENCE = timedelta(seconds=2)
-_WAITING = GROUPS["waiting"]
+# How long a part of a batch takes before its progress is shown.
+_PATIENCE = timedelta(seconds=1)
 # The answers of the ledger to a cancel.
 _CANCELLED, _ASKED = 1, 2
 
@@ -33,48 +33,70 @@ async def cancel(order: Order, *, keys: list[str]) -> Done:
     return counts.done()
 
 
-async def cancel_matching(order: Order, *, filter: str | None = None, everything: bool = False) -> Done:
-    """All tasks that match, also running ones. New tasks that come in the meantime may stay."""
+async def cancel_matching(
+    order: Order, *, filter: str | None = None, running: bool = False, everything: bool = False
+) -> Done:
+    """All waiting tasks that match, and with `running` also the running ones."""
     chosen = read_filter(filter or "")
     if any(place.is_finished for place in chosen.places):
         raise ValueError("state: only unfinished tasks can be cancelled")
-    if chosen.is_empty and not everything:
-        raise EmptyFilter("cancelling without a filter concerns all tasks: say so with everything=true")
     if not chosen.is_empty and everything:
         raise ValueError("everything=true takes no filter")
-    counts = Counts()
-    if _is_simple(chosen) and chosen.places >= _WAITING:
-        counts.cancelled = await order.docket.clear(function=chosen.function, key_prefix=chosen.key_prefix)
-        chosen = _only(chosen, Place.RUNNING)
-        if chosen is None:
-            return counts.done()
+    running = running or chosen.places == frozenset((Place.RUNNING,))
+    cancelled = requested = skipped = 0
     cursor: str | None = None
-    # Cancelled tasks leave their places while the pages are read, so a later round may find more.
-    for _ in range(3):
-        found = 0
-        while True:
-            page = await find_page(order.docket, chosen, cursor=cursor, size=MOST_TASKS, patience=_PATIENCE)
-            keys = [task.key for task in page.tasks if task.key not in counts.asked_keys]
-            found += len(keys)
-            counts.add(await _cancel_keys(order, keys))
-            order.job.show(counts.cancelled + counts.asked, max(page.total or 0, counts.cancelled + counts.asked))
-            cursor = page.cursor
-            if cursor is None:
-                break
-        if not found:
+    while True:
+        report = await order.docket.cancel_matching(
+            chosen, running=running, everything=everything, cursor=cursor, patience=_PATIENCE
+        )
+        cancelled, requested = cancelled + report.cancelled, requested + report.requested
+        skipped, cursor = skipped + report.skipped, report.cursor
+        if cursor is None:
             break
-    return counts.done()
+        order.job.show(report.examined, max(report.total or 0, report.examined))
+    words = [f"Cancelled {counted(cancelled, 'waiting task')}"]
+    if requested:
+        words.append(f"asked the workers of {counted(requested, 'running task')}")
+    if skipped:
+        words.append(f"{skipped:,} began to run or were replaced in the meantime")
+    details = {"cancelled": cancelled, "asked": requested, "skipped": skipped}
+    return Done(sentence="; ".join(words) + ".", count=cancelled + requested, details=details)
 
 
-def _is_simple(filter: TaskFilter) -> bool:
-    """Whether the server can select the waiting tasks by itself."""
-    return filter == TaskFilter(places=filter.places, function=filter.function, key_prefix=filter.key_prefix)
+async def run_now(order: Order, *, keys: list[str], due: datetime | None = None) -> Done:
+    unique = list(dict.fromkeys(keys))
+    if due is not None and len(unique) > 1:
+        raise ValueError("due goes with one key")
+    moved = [key for key in unique if await order.docket.run_now(key, due=due)]
+    if not moved:
+        raise await _not_scheduled(order, unique[0])
+    rest = len(unique) - len(moved)
+    words = f"{counted(len(moved), 'task runs', 'tasks run')} now" + (f"; {rest:,} not in the schedule" if rest else "")
+    return Done(sentence=f"{words}.", count=len(moved), details={"moved": moved})
 
 
-def _only(filter: TaskFilter, place: Place) -> TaskFilter | None:
-    if place not in filter.places:
-        return None
-    return TaskFilter(places=frozenset((place,)), function=filter.function, key_prefix=filter.key_prefix)
+async def skip(order: Order, *, key: str, due: datetime | None = None) -> Done:
+    when = await order.docket.skip(key, due=due)
+    if when is None:
+        raise await _not_scheduled(order, key)
+    sentence = f"Skipped the next run of {key!r}: it runs at {when:%Y-%m-%d %H:%M:%S} UTC."
+    return Done(sentence=sentence, count=1, details={"when": when})
+
+
+async def reschedule(order: Order, *, key: str, when: datetime, due: datetime | None = None) -> Done:
+    if not await order.docket.reschedule(key, when, due=due):
+        raise await _not_scheduled(order, key)
+    sentence = f"Task {key!r} is due at {when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
+    return Done(sentence=sentence, count=1, details={"when": when})
+
+
+async def _not_scheduled(order: Order, key: str) -> Exception:
+    """Why a task has no other time now."""
+    reason = await order.docket.why(key)
+    if reason.state is None or reason.state.finished:
+        return TaskNotFound(f"there is no unfinished task {key!r}")
+    detail = f"Task {key!r} is not in the schedule, or its time has changed. {reason.sentence}"
+    return Refused(409, "not-scheduled", "The task is not scheduled", detail)
 
 
 class Counts:
@@ -88,10 +110,6 @@ class Counts:
     @property
     def asked(self) -> int:
         return len(self.asked_keys)
-
-    def add(self, other: Counts) -> None:
-        self.cancelled += other.cancelled
-        self.asked_keys |= other.asked_keys
 
     def done(self) -> Done:
         words = [f"Cancelled {counted(self.cancelled, 'waiting task')}"]
@@ -149,6 +167,9 @@ async def add(
     return Done(sentence=sentence, count=count, details=details)
 
 
+_KEY = encoded(text("key", "The key of the task.", required=True))
+_DUE = moment("due", "The due time that you have seen: nothing happens if the task has another one by now.")
+
 TASK_ACTIONS: tuple[Action, ...] = (
     Action(
         "tasks/cancel",
@@ -165,9 +186,27 @@ TASK_ACTIONS: tuple[Action, ...] = (
         Role.ADMIN,
         (
             text("filter", "A filter, as in the list of tasks: function:send_mail state:waiting prefix:order-"),
-            flag("everything", "All unfinished tasks: has to be said if there is no filter."),
+            flag("running", "Also running tasks: their workers are asked."),
+            flag("everything", "All tasks: has to be said if there is no filter."),
         ),
         cancel_matching,
+    ),
+    Action(
+        "tasks/run-now",
+        "run_now",
+        "Run scheduled tasks now",
+        Role.OPERATOR,
+        (encoded(texts("keys", "The keys of the tasks.", required=True)), _DUE),
+        run_now,
+    ),
+    Action("tasks/skip", "skip", "Skip the next run of a perpetual or cron task", Role.OPERATOR, (_KEY, _DUE), skip),
+    Action(
+        "tasks/reschedule",
+        "reschedule",
+        "Move a scheduled task to another time",
+        Role.OPERATOR,
+        (_KEY, replace(moment("when", "The new time."), is_required=True), _DUE),
+        reschedule,
     ),
     Action(
         "tasks/add",
