@@ -18,7 +18,7 @@ SECONDS ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint faults chaos chaos-broken bench bench-quick probe docs docs-serve clean
+.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,9 @@ docs: $(DOCS)/.ready ## build the documentation into build/docs; a warning or a 
 
 docs-serve: $(DOCS)/.ready ## show the documentation on http://127.0.0.1:8000, and every change of it
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs serve --watch src/docket --watch examples
+
+screenshots: $(READY) ## take the pictures of the dashboard (needs a Chromium; takes minutes)
+	$(BIN)/python docs/screenshots.py
 
 clean: ## remove everything that the other targets created
 	rm -rf $(VENV) $(DOCS) .redis-py .bench .clients build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -136,15 +136,16 @@ function listen() {
   const url = document.body.dataset.stream;
   if (!url || stream || document.hidden) return;
   stream = new EventSource(url);
-  let lost = false;
+  let lost = 0;
   stream.addEventListener("open", () => {
+    clearTimeout(lost);
     say("on", "live");
     if (lost) fetchParts();
-    lost = false;
+    lost = 0;
   });
   stream.addEventListener("error", () => {
-    lost = true;
-    say("off", "reconnecting");
+    // The server ends a stream now and then, so that the guard is asked again: that is no trouble.
+    lost ||= setTimeout(() => say("off", "reconnecting"), 4000);
     // A stream that the server has refused does not try again by itself.
     if (stream?.readyState === EventSource.CLOSED) {
       stream = null;
@@ -155,6 +156,14 @@ function listen() {
   stream.addEventListener("jobs", (event) => showJobs(JSON.parse(event.data)));
   stream.addEventListener("state", (event) => mergeParts(event.data));
   stream.addEventListener("changed", fetchParts);
+}
+
+// A page about a server that is away asks until there is a better answer.
+function heal(seconds) {
+  setInterval(async () => {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+    if (answer && answer.status < 500) location.reload();
+  }, seconds * 1000);
 }
 
 function stopListening() {
@@ -303,4 +312,5 @@ root.classList.add("js");
 noteClock();
 showTimes();
 setInterval(() => document.hidden || showTimes(), 1000);
-listen();
+if (document.body.dataset.heal) heal(Number(document.body.dataset.heal));
+else listen();

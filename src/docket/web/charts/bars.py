@@ -104,7 +104,7 @@ def _stack(series: Sequence[Series], columns: int, zero: float, scale: Scale) ->
             base, sums[x] = scale(sums[x]), sums[x] + value
             height = scale(sums[x]) - base
             # What happened once among thousands must be seen, too.
-            height = math.copysign(max(abs(height), _LEAST), height)
+            height = math.copysign(max(abs(height), _LEAST), scale(1.0))
             left, wide = coordinate(x + (1 - _FILLED) / 2), coordinate(_FILLED)
             parts.append(f"M{left} {coordinate(zero + base)}h{wide}v{coordinate(height)}h-{wide}z")
         shapes.append(Shape(one.name, "".join(parts)))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from docket.model.histograms import BOUNDS
 
 HUES = 8
+# Names beyond these share their colours more often.
+_MOST_NAMES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,33 @@ def bucket_position(value: float) -> float:
     return bucket + math.log(value / low) / math.log(high / low)
 
 
+class Hues:
+    """Colours of names. A name keeps its colour on every page. Its first choice follows from the
+    name alone; if that is taken, it gets the one that the fewest names have."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._names = [0] * HUES
+
+    def of(self, name: str) -> int:
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        first = zlib.crc32(name.encode("utf-8", "surrogatepass")) % HUES
+        if len(self._known) >= _MOST_NAMES:
+            return first
+        chosen = min(range(HUES), key=lambda one: (self._names[one], (one - first) % HUES))
+        self._known[name] = chosen
+        self._names[chosen] += 1
+        return chosen
+
+
+_hues = Hues()
+
+
 def hue(name: str) -> int:
-    """One of eight colours, the same for a name on every page and in every process."""
-    return zlib.crc32(name.encode("utf-8", "surrogatepass")) % HUES
+    """One of eight colours."""
+    return _hues.of(name)
 
 
 def coordinate(value: float) -> str:

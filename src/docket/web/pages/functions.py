@@ -16,7 +16,7 @@ from docket.web.charts import Bars, Series, bars, histogram_chart
 from docket.web.page import Page
 from docket.web.visit import Visit
 
-from .columns import clock_ticks, heat_of
+from .columns import clock_ticks, heat_of, shown_minutes
 
 HOUR = timedelta(hours=1)
 
@@ -32,8 +32,12 @@ async def answer(visit: Visit) -> Response:
     if name is not None:
         return await _answer_one(visit, name)
     views = await read_functions(visit.docket, length=HOUR)
-    rows = [FunctionRow(view, _spark(view)) for view in sorted(views, key=lambda view: (-view.stats.ended, view.name))]
-    return visit.render("functions.html", rows=rows, now=visit.docket.now())
+    minutes = shown_minutes([sum(ended) for ended in zip(*(view.ended for view in views), strict=True)])
+    rows = [
+        FunctionRow(view, _spark(view, minutes))
+        for view in sorted(views, key=lambda view: (-view.stats.ended, view.name))
+    ]
+    return visit.render("functions.html", rows=rows, minutes=minutes, now=visit.docket.now())
 
 
 async def _answer_one(visit: Visit, name: str) -> Response:
@@ -61,9 +65,9 @@ async def _answer_one(visit: Visit, name: str) -> Response:
     return visit.render("function.html", **context)
 
 
-def _spark(view: FunctionView) -> Bars:
+def _spark(view: FunctionView, minutes: int) -> Bars:
     good = [float(ended - failed) for ended, failed in zip(view.ended, view.failed, strict=True)]
-    return bars((Series("bad", view.failed), Series("out", good)), len(view.ended))
+    return bars((Series("bad", view.failed), Series("out", good)), minutes)
 
 
 def _chart(view: FunctionView) -> Bars:

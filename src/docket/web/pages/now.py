@@ -22,14 +22,12 @@ from docket.web.charts import Bars, HeatMap, Series, Tick, mirrored
 from docket.web.page import Page
 from docket.web.visit import Visit
 
-from .columns import clock_ticks, heat_of
+from .columns import LENGTHS, clock_ticks, heat_of, shown_minutes
 from .shared import Shared
 
 HOUR = timedelta(hours=1)
 RECENT = timedelta(minutes=5)
 OLDEST, FAILING = 8, 6
-# Minutes.
-YOUNG = 15
 # Two seconds per column of the live chart.
 COLUMNS, STEP_SECONDS = 150, 2
 # The most slots that are drawn for a worker, and the most workers.
@@ -69,7 +67,7 @@ class Hour:
 
     @property
     def words(self) -> str:
-        return "the last hour" if self.minutes > YOUNG else f"the last {self.minutes} minutes"
+        return "the last hour" if self.minutes > LENGTHS[-1] else f"the last {self.minutes} minutes"
 
 
 hours: Shared[Hour] = Shared(timedelta(seconds=5))
@@ -156,7 +154,7 @@ def _live_ticks() -> tuple[Tick, ...]:
 
 async def _read_hour(docket: Docket) -> Hour:
     stats, points = await asyncio.gather(read_statistics(docket, None, HOUR, None), read_flow(docket, length=HOUR))
-    points = _with_something(points)
+    points = points[-shown_minutes([point.ended or point.added or 0 for point in points]) :]
     moments = [point.since for point in points]
     return Hour(
         minutes=len(points),
@@ -167,11 +165,6 @@ async def _read_hour(docket: Docket) -> Hour:
         failing=tuple(failing(stats)[:FAILING]),
         total=stats.total,
     )
-
-
-def _with_something(points: Sequence[FlowPoint]) -> Sequence[FlowPoint]:
-    """A docket that began a moment ago fills a quarter of an hour, not a corner of an hour."""
-    return points if any(point.ended or point.added for point in points[:-YOUNG]) else points[-YOUNG:]
 
 
 def _flow(points: Sequence[FlowPoint]) -> Bars:

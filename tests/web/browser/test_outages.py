@@ -1,0 +1,40 @@
+"""A server that goes away, and comes back."""
+
+from playwright.async_api import Browser
+
+from docket import Docket
+from docket.testing.servers import ServerProcess
+from docket.web import app
+
+from .tabs import opened, served
+from .test_actions import add_later
+
+
+async def test_a_page_says_that_the_server_is_away_and_heals(name: str, chromium: Browser) -> None:
+    with ServerProcess("--appendonly", "yes", tcp=True) as server:
+        async with Docket(name, server.url) as docket:
+            await add_later(docket, "one")
+            async with served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
+                await tab.visit("/now")
+                await tab.page.locator("#live.on").wait_for()
+                await tab.page.evaluate("window.same = true")
+                server.kill()
+                await tab.page.locator("#trouble:not([hidden])").wait_for()
+                await tab.page.locator("#live.off").wait_for()
+                server.start()
+                await tab.page.locator("#trouble[hidden]").wait_for(state="attached")
+                await add_later(docket, "two")
+                await tab.page.locator("#tiles .is-scheduled .value", has_text="2").wait_for()
+                assert await tab.page.evaluate("window.same")
+
+
+async def test_a_new_page_says_that_the_server_is_away_and_heals(name: str, chromium: Browser) -> None:
+    with ServerProcess("--appendonly", "yes", tcp=True) as server:
+        async with Docket(name, server.url) as docket:
+            async with served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
+                server.kill()
+                assert await tab.visit("/tasks") == 503
+                assert "The server cannot be reached" in await tab.text()
+                assert await tab.find_faults() == []
+                server.start()
+                await tab.sees("There are no tasks")
