@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record
@@ -58,6 +59,12 @@ class StoredExecution(Execution):
             except Undecodable as error:
                 self._problem = error
         self.__dict__.update(_args=args, _kwargs=kwargs, trace_context=trace_context)
+
+    @property
+    def logged_arguments(self) -> dict[str, str] | None:
+        """The `Logged` arguments as text, as the producer stored them. Nothing is decoded."""
+        task = self._sealed
+        return shown_arguments(task.call) if task.reference is None else None
 
     async def fetch_call(self) -> None:
         """Fetches arguments that are stored apart. If they are gone, `schedule_exception` says

@@ -14,7 +14,7 @@ from docket.web.charts.heat_map import Moment
 LENGTHS = (5, 15, 30)
 
 
-def shown_minutes(counts: Sequence[int]) -> int:
+def shown_minutes(counts: Sequence[float]) -> int:
     """How many of the last minutes a chart shows. A docket that began a moment ago fills a few
     minutes, not a corner of an hour."""
     first = next((i for i, count in enumerate(counts) if count), len(counts))

@@ -142,7 +142,7 @@ def filter_word(word: str) -> str:
 
 def logged(letter: Letter) -> Mapping[str, str] | None:
     """The `Logged` arguments of a dead letter. Nothing is decoded."""
-    return getattr(letter, "arguments", None)
+    return letter.execution.logged_arguments if letter.execution is not None else None
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

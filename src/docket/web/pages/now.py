@@ -173,7 +173,7 @@ def _flow(points: Sequence[FlowPoint]) -> Bars:
     good = [float(point.ended - point.failed) for point in points]
     bad = [float(point.failed) for point in points]
     words = [
-        f"{point.since:%H:%M} UTC: {'?' if point.added is None else f'{point.added:,}'} in, "
+        f"{point.since:%H:%M} UTC: {'?' if point.added is None else f'{point.added:,.0f}'} in, "
         f"{point.ended:,} out, {point.failed:,} went wrong"
         for point in points
     ]
