@@ -30,11 +30,11 @@ async def test_a_page_says_that_the_server_is_away_and_heals(name: str, chromium
 
 async def test_a_new_page_says_that_the_server_is_away_and_heals(name: str, chromium: Browser) -> None:
     with ServerProcess("--appendonly", "yes", tcp=True) as server:
-        async with Docket(name, server.url) as docket:
-            async with served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
-                server.kill()
-                assert await tab.visit("/tasks") == 503
-                assert "The server cannot be reached" in await tab.text()
-                assert await tab.find_faults() == []
-                server.start()
-                await tab.sees("There are no tasks")
+        docket = Docket(name, server.url)
+        async with docket, served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
+            server.kill()
+            assert await tab.visit("/tasks") == 503
+            assert "The server cannot be reached" in await tab.text()
+            assert await tab.find_faults() == []
+            server.start()
+            await tab.sees("There are no tasks")
