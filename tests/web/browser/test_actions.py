@@ -6,9 +6,9 @@ from typing import Annotated
 import pytest
 from playwright.async_api import Browser
 
-from docket import Docket, ExecutionState, Logged
+from docket import Cron, Docket, ExecutionState, Logged
 from docket.web import app
-from tests.running import run_everything
+from tests.running import at_work, run_everything, worker_for
 from tests.waiting import eventually
 
 from .tabs import Tab, opened, served
@@ -174,6 +174,37 @@ async def test_a_strike_is_made_and_restored(docket: Docket, tab: Tab) -> None:
     await tab.act("Restore")
     assert "Restored" in await tab.said()
     await eventually(lambda: not docket.strike_list.in_effect, "the strike is lifted")
+
+
+async def test_a_scheduled_task_runs_now(docket: Docket, tab: Tab) -> None:
+    await add_later(docket, "one", "two")
+    await tab.visit("/task?key=one")
+    await tab.act("Run now")
+    await run_until_ended(docket, "one")
+    assert await unfinished(docket) == {"two"}
+
+
+async def test_the_next_run_of_a_chain_is_skipped(docket: Docket, tab: Tab) -> None:
+    docket.register(nightly)
+    async with worker_for(docket) as worker, at_work(worker):
+        await eventually(lambda: docket.get_execution("nightly"), "the chain has begun")
+        before = await docket.get_execution("nightly")
+        assert before is not None
+        await tab.visit("/schedule")
+        await tab.act("Skip one", "#chains")
+        after = await docket.get_execution("nightly")
+        assert after is not None
+        assert after.when - before.when == timedelta(days=1)
+
+
+async def run_until_ended(docket: Docket, key: str) -> None:
+    async with worker_for(docket) as worker, at_work(worker):
+        execution = await docket.get_execution(key)
+        assert execution is not None
+        await execution.get_result()
+
+
+async def nightly(at: Cron = Cron("0 2 * * *")) -> None: ...
 
 
 async def test_a_change_that_is_not_possible_says_why(docket: Docket, tab: Tab) -> None:
