@@ -40,10 +40,10 @@ class DocketPauses(DocketLifetime):
 
         Held tasks wait in order and lose nothing. Tasks that run already go on. From the return of
         this call on, workers claim no task that matches. Pausing again changes nothing. Raises
-        ValueError if the operator is unknown or the value of `between` is not a pair,
-        Unserializable if the value cannot be stored, and TooManyPauses.
+        ValueError if a name is empty, the operator is unknown or the value of `between` is not a
+        pair, Unserializable if the value cannot be stored, and TooManyPauses.
         """
-        rule = PauseRule(_name_or_all(function), parameter, Operator.read(operator), value)
+        rule = _rule(function, parameter, operator, value)
         async with audited(self.ledger, "pause", rule.call_repr()):
             with request_span(self, "pause", rule.labels()):
                 return await self.pause_store.pause(rule)
@@ -63,7 +63,7 @@ class DocketPauses(DocketLifetime):
         """
         if isinstance(function, Pause):
             return await self._resume_listed(function)
-        rule = PauseRule(_name_or_all(function), parameter, Operator.read(operator), value)
+        rule = _rule(function, parameter, operator, value)
         async with audited(self.ledger, "resume", rule.call_repr()) as entry:
             with request_span(self, "resume", rule.labels()):
                 held = entry.count = await self.pause_store.resume(rule)
@@ -79,6 +79,17 @@ class DocketPauses(DocketLifetime):
         """The pauses in force and those that are being resumed, oldest first, with the number of
         tasks that each one holds."""
         return (await self.pause_store.read())[1]
+
+
+def _rule(
+    function: TaskFunction | str, parameter: str | None, operator: Operator | LiteralOperator, value: Any
+) -> PauseRule:
+    """An empty name is a mistake. It would widen the rule to the whole docket or function."""
+    if function == "":
+        raise ValueError(f"the name of the function is empty; {ANY!r} is every function")
+    if parameter == "":
+        raise ValueError("the name of the parameter is empty; without a parameter, leave it out")
+    return PauseRule(_name_or_all(function), parameter, Operator.read(operator), value)
 
 
 def _name_or_all(function: TaskFunction | str) -> str | None:

@@ -107,6 +107,10 @@ async def test_wrong_rules_are_one_error_and_change_nothing(docket: Docket, reco
         await docket.pause(recorder.serve, "number", "between", 5)
     with pytest.raises(Unserializable, match="pause serve"):
         await docket.pause(recorder.serve, "number", "==", object())
+    with pytest.raises(ValueError, match="the name of the function is empty"):
+        await docket.pause("")
+    with pytest.raises(ValueError, match="the name of the parameter is empty"):
+        await docket.pause(recorder.serve, "")
     with pytest.raises(NotPaused):
         await docket.resume(recorder.serve, "number", "==", 1)
     assert await docket.pauses() == []

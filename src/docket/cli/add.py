@@ -21,6 +21,7 @@ from docket.docket import Docket
 from docket.errors import Unserializable
 from docket.execution import Disposition, Execution, TaskFunction
 from docket.execution.unregistered import unregistered_function
+from docket.inspection.server_time import server_now
 from docket.registry import did_you_mean, name_of
 
 app: typer.Typer = typer.Typer(add_completion=False)
@@ -54,8 +55,11 @@ def _moment(text: str | datetime) -> datetime:
     if isinstance(text, datetime):
         return text
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+        moment = datetime.fromisoformat(text)
+        # A time without a zone is local; the first and the last days have none in UTC.
+        moment.astimezone(UTC)
+        return moment
+    except (ValueError, OverflowError):
         raise typer.BadParameter(
             f"{text!r} is not a time: write 2026-01-31T09:00, with Z or +01:00 for another zone than the local one"
         ) from None
@@ -101,8 +105,7 @@ def add(
     check_tasks(docket, tasks or (), None)
     read = read_arguments(arguments or ())
     name, found = _find(docket, function)
-    when = datetime.now(UTC) + in_ if in_ is not None else at
-    execution, workers = run(_add(docket, name, found, read, when, key))
+    execution, workers = run(_add(docket, name, found, read, in_ if in_ is not None else at, key))
     show_added(docket.name, name, execution, json)
     if not workers and execution.disposition is Disposition.SCHEDULED:
         typer.echo(printable(f"No live worker knows {name!r}: the task waits for one that does"), err=True)
@@ -136,7 +139,7 @@ async def _add(
     name: str,
     function: TaskFunction | None,
     arguments: Arguments,
-    when: datetime | None,
+    when: datetime | timedelta | None,
     key: str | None,
 ) -> tuple[Execution, bool]:
     """The task, and False if neither this process nor a live worker knows its function."""
@@ -149,6 +152,11 @@ async def _add(
     else:
         args, kwargs = arguments.typed_values(function)
     async with opened(docket, must_exist=False):
+        if isinstance(when, timedelta):
+            try:
+                when = await server_now(docket) + when
+            except OverflowError:
+                raise WrongUsage("--in: this is later than the last day of the calendar") from None
         try:
             execution = await docket.add(name, when, key)(*args, **kwargs)
         except (TypeError, Unserializable) as error:

@@ -10,6 +10,7 @@ import typer
 from docket.cli.asking import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
+from docket.cli.failures import WrongUsage
 from docket.cli.options import Json
 from docket.cli.output import printable, write_json
 from docket.docket import Docket
@@ -59,6 +60,9 @@ def clear(
     At a terminal the command asks first; in a script it does not. Programs that wait for the result
     of a removed task get ExecutionCancelled. Strikes stay in effect.
     """
+    for option, text in (("--function", function), ("--key", key)):
+        if text == "":
+            raise WrongUsage(f"{option} is empty; leave it out")
     query = Query(ExecutionState(state.value) if state else None, function, key)
     removed = run(_clear(docket, query, asks=not yes and not json and is_at_terminal()))
     if json:

@@ -15,7 +15,7 @@ from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed, WrongUsage
-from docket.cli.letter_filters import letter_id, with_filters
+from docket.cli.letter_filters import at_server_time, letter_id, with_filters
 from docket.cli.numbers import positive
 from docket.cli.options import Json, tasks_option
 from docket.cli.output import ago, printable, write_json, write_table
@@ -133,6 +133,7 @@ def retry(
     A letter whose key has an unfinished task is skipped. If the command is interrupted, run it
     again with the --mark that it has printed: every letter is either a letter or a task.
     """
+    _check_everything(everything, filter, which)
     options: dict[str, Any] = {"over": over, "most": most, "everything": everything}
     _change(docket, "retried", filter, which, dry_run, json, mark, lambda f: docket.dead.retry(**options, **f))
 
@@ -152,6 +153,7 @@ def discard(
     json: Json = False,
 ) -> None:
     """Delete dead letters. At a terminal the command asks first; in a script it does not."""
+    _check_everything(everything, filter, which)
     options: dict[str, Any] = {"most": most, "everything": everything}
     if is_at_terminal() and not (yes or json or dry_run):
         count = run(_count(docket, _filters(filter, which)))
@@ -191,6 +193,7 @@ def edit(
 async def _list(docket: Docket, filter: dict[str, Any], limit: int) -> tuple[Overview, int, list[Letter]]:
     async with opened(docket):
         overview = await docket.dead.overview()
+        filter = await at_server_time(docket, filter)
         matched = await docket.dead.count(**filter)
         letters = [letter async for letter in docket.dead.find(limit=limit, **filter)] if limit else []
         return overview, matched, letters
@@ -238,6 +241,11 @@ def _change(
         _show_report(what, report)
 
 
+def _check_everything(everything: bool, filter: dict[str, Any], which: list[str] | None) -> None:
+    if everything and (filter or which):
+        raise WrongUsage("--everything is about all letters: name no letters, and give no filter")
+
+
 def _filters(filter: dict[str, Any], which: list[str] | None) -> list[dict[str, Any]]:
     if not which:
         return [filter]
@@ -248,7 +256,7 @@ def _filters(filter: dict[str, Any], which: list[str] | None) -> list[dict[str, 
 
 async def _count(docket: Docket, filters: list[dict[str, Any]]) -> int:
     async with opened(docket):
-        return sum([await docket.dead.count(**filter) for filter in filters])
+        return sum([await docket.dead.count(**await at_server_time(docket, filter)) for filter in filters])
 
 
 async def _act(
@@ -262,7 +270,7 @@ async def _act(
             mark = await docket.dead.mark()
             if sys.stderr.isatty():
                 typer.echo(f"Letters up to --mark {mark}", err=True)
-        reports = [await act({"mark": mark, **filter}) for filter in filters]
+        reports = [await act({"mark": mark, **await at_server_time(docket, filter)}) for filter in filters]
     total = reports[0]
     for report in reports[1:]:
         total.add(report)

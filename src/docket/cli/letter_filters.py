@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from docket.cli.failures import WrongUsage
+from docket.docket import Docket
+from docket.inspection.server_time import server_now
 from docket.model.durations import read_duration
 from docket.model.typed_texts import TYPES, read_value
 
@@ -64,6 +66,9 @@ def with_filters(command: Callable[..., R]) -> Callable[..., R]:
 def read_filter(given: dict[str, str | None]) -> dict[str, Any]:
     """The filter of the Python API. Raises WrongUsage."""
     found: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name, value in found.items():
+        if not value:
+            raise WrongUsage(f"--{name.replace('_', '-')} is empty; leave it out")
     for name in ("since", "until"):
         if name in found:
             found[name] = _read_time(name, found[name])
@@ -78,14 +83,27 @@ def read_filter(given: dict[str, str | None]) -> dict[str, Any]:
     return found
 
 
-def _read_time(name: str, text: str) -> datetime:
+async def at_server_time(docket: Docket, filter: dict[str, Any]) -> dict[str, Any]:
+    """The filter with times in the place of durations. The server's clock says what an hour ago
+    is: that of this machine may be wrong."""
+    if not any(isinstance(value, timedelta) for value in filter.values()):
+        return filter
+    now = await server_now(docket)
+    return {name: now - value if isinstance(value, timedelta) else value for name, value in filter.items()}
+
+
+def _read_time(name: str, text: str) -> datetime | timedelta:
+    """A time, or how long ago it is."""
     try:
         found = datetime.fromisoformat(text)
         return found if found.tzinfo is not None else found.astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
-        return datetime.now().astimezone() - read_duration(text)
+        length = read_duration(text)
+        # Not every duration leads to a time that there is.
+        _ = datetime.now() - length
+        return length
     except (ValueError, OverflowError):
         raise WrongUsage(f"--{name} {text}: this is neither a time (2026-01-31T12:00) nor a duration (2h)") from None
 

@@ -42,9 +42,16 @@ def read_target(
     function: str, parameter: str | None, operator: Operator | None, value: str | None
 ) -> tuple[str | None, str | None, Operator, Any]:
     """The function, or None for every function, the parameter, the operator and the value."""
-    named = None if function in (ANY, "") else function
-    about = None if parameter in (ANY, "", None) else parameter
+    # An empty name is usually a variable of the shell that is not set. It must not widen the rule.
+    if function == "":
+        raise WrongUsage(f"FUNCTION is empty; {ANY!r} is every function")
+    if parameter == "":
+        raise WrongUsage("PARAMETER is empty; without a parameter, leave it out")
+    named = None if function == ANY else function
+    about = None if parameter in (ANY, None) else parameter
     if about is None:
+        if value is not None:
+            raise WrongUsage(f"VALUE {value!r} needs the name of a parameter, for example: customer == {value}")
         return named, None, Operator.EQUAL, None
     if operator is None or value is None:
         raise WrongUsage(f"the parameter {about!r} needs an operator and a value, for example: {about} == int:5")

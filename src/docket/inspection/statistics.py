@@ -12,6 +12,8 @@ from docket.model.ending_kinds import EndingKind
 from docket.model.histograms import Histogram
 from docket.model.times import check_type, duration_ms, from_ms, to_ms
 
+from .server_time import server_now
+
 if TYPE_CHECKING:
     from docket.docket import Docket
 
@@ -117,7 +119,7 @@ async def read_statistics(
     docket: Docket, function: str | None, since: datetime | timedelta | None, until: datetime | None
 ) -> Stats:
     """The statistics of one function or of all. Raises ValueError if the range is empty."""
-    now_ms = to_ms(docket.now())
+    now_ms = to_ms(await server_now(docket))
     begin, end = _range(now_ms, since, until)
     by_hours = begin < now_ms - duration_ms(MINUTES_KEPT)
     length = _HOUR_MS if by_hours else MINUTE_MS
