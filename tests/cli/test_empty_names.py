@@ -1,4 +1,5 @@
-"""A variable of the shell that is not set is an empty text. It must not widen what a command does."""
+"""A variable of the shell that is not set is an
+empty text. It must not widen what a command does."""
 
 from __future__ import annotations
 
