@@ -226,6 +226,19 @@ async def test_a_worker_that_was_declared_dead_does_not_hide_a_stall_from_the_ot
     assert await ledger_client.settle(completed(run)) == [DONE]
 
 
+async def test_after_a_stall_every_owner_has_a_whole_lease_to_renew(ledger_client: LedgerClient) -> None:
+    """A worker that meets the end of an outage in the middle of an attempt needs that attempt's
+    time-out, a pause, and another attempt."""
+    lease_ms, ledger = 2_000, ledger_client.ledger
+    alive, first = await ledger_client.hire(lease_ms=lease_ms), await ledger_client.hire(lease_ms=lease_ms)
+    ledger_client.stall(3 * lease_ms)
+    before = ledger_client.now()
+    ledger.renew(ledger_client.client, first, lease_ms, lease_ms // 3, busy=True)
+    grace_until = ledger_client.client.zscore(ledger.keys.leases, b"\1grace") + 1e15
+    assert before + lease_ms <= grace_until <= ledger_client.now() + lease_ms
+    assert not ledger.renew(ledger_client.client, alive, lease_ms, lease_ms // 3, busy=True).lost
+
+
 async def test_a_worker_that_was_held_up_between_hearing_of_the_dead_and_reclaiming_declares_nobody(
     ledger_client: LedgerClient,
 ) -> None:

@@ -79,3 +79,15 @@ def test_an_echo_does_not_hide_the_outages_after_it(clock: Clock, caplog: pytest
     clock.now += ECHO_SECONDS * 0.6
     end_outage(outages, "staging")
     assert counts(caplog) == (2, 2)
+
+
+def test_the_first_answer_wakes_the_threads_that_pause() -> None:
+    outages, woken = Outages(), list[str]()
+    outages.on_answer.add(lambda: woken.append("thread"))
+    outages.passed("fetching")
+    assert woken == []
+    outages.failed("fetching", "fetching", GONE)
+    outages.failed("staging", "staging", GONE)
+    assert woken == []
+    outages.passed("fetching")
+    assert woken == ["thread"]

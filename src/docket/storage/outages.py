@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from docket.errors import TRANSIENT, DocketError
@@ -37,6 +38,9 @@ class Outages:
         self._is_echo = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pausing: set[asyncio.Future[None]] = set()
+        # Called, from any thread, when a service that failed has had an answer: for threads that
+        # pause before their next attempt.
+        self.on_answer: set[Callable[[], None]] = set()
 
     @property
     def is_on(self) -> bool:
@@ -114,6 +118,8 @@ class Outages:
             return self._ended_at - self._began_at
 
     def _wake_all(self) -> None:
+        for wake in tuple(self.on_answer):
+            wake()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._end_pauses)
 

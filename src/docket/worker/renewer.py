@@ -80,6 +80,7 @@ class Renewer:
         self._backoff = Backoff(first=0.05, most=min(1.0, lease.interval))
         self._wake = threading.Condition()
         self._renewal_requested = False
+        self._is_failing = False
         # Set when the event loop is gone: then only this
         # thread can take the worker out of the fleet.
         self._abandoned = False
@@ -87,6 +88,7 @@ class Renewer:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        self._ledger.server.outages.on_answer.add(self._after_outage)
         self._thread.start()
         # For an interpreter that exits while the worker runs.
         atexit.register(self.abandon)
@@ -122,6 +124,12 @@ class Renewer:
             self._renewal_requested = True
             self._wake.notify()
 
+    def _after_outage(self) -> None:
+        """The server has answered somebody: if the last renewal failed, the next one is due. After an
+        outage no worker may be late."""
+        if self._is_failing:
+            self.renew_now()
+
     # In the thread
 
     def _run(self) -> None:
@@ -130,6 +138,7 @@ class Renewer:
             if self._abandoned:
                 self._leave()
         finally:
+            self._ledger.server.outages.on_answer.discard(self._after_outage)
             self._ledger.server.outages.forget(self)
             self._close_client()
             atexit.unregister(self.abandon)
@@ -157,6 +166,7 @@ class Renewer:
                 self._sweeper.step()
                 self.watchdog.step()
                 self._backoff.reset()
+                self._is_failing = False
                 self._ledger.server.outages.passed(self)
                 pause = max(min(next_at, self._sweeper.due_at) - steady_seconds(), 0.0)
                 pause = min(pause, LONGEST_PAUSE)
@@ -228,6 +238,7 @@ class Renewer:
             # The docket was closed, so the worker no longer needs a lease.
             self._stopping.set()
             return
+        self._is_failing = True
         self._ledger.server.outages.failed(self, "renewing", error)
         if self._lease.left <= 0 and is_cut_off(error):
             self._call_in_loop(self._events.cut_off)

@@ -38,7 +38,7 @@ local function note_gap(now, last, grace_until, lease)
   local longest, since = math.max(number_in(known[1], 0), lease), number_in(known[2], 0)
   if last > grace_until or last > now or since > now then since = now end
   if now - since >= MOST_GAPS * longest then return grace_until end
-  grace_until = math.floor(now + math.min(longest * 2 / 3, LONGEST_GRACE_MS))
+  grace_until = math.floor(now + math.min(longest, LONGEST_GRACE_MS))
   call('ZADD', LEASES, grace_until + GRACE_AT, GRACE)
   call('HSET', FLEET, 'gaps-since', string.format('%.0f', since))
   return grace_until
