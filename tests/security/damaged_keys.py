@@ -14,12 +14,12 @@ from tests.waiting import eventually
 FAMILIES = OWN_NAMES
 # The types of the families (docs/design/key-layout.md). The others are hashes.
 TYPES = {
-    **dict.fromkeys(("stream", "front", "foreign", "audit"), "stream"),
+    **dict.fromkeys(("stream", "front", "foreign", "audit", "history-failures", "history-samples"), "stream"),
     **dict.fromkeys(
         (
             *("scheduled", "leases", "lost", "dead", "offers", "manual-leases", "waiters:=", "unknown:=", "rate:="),
             *("rate-waiters:=", "letters", "letter-ends", "letter-keys", "letter-kind:=", "held:=", "stats-open"),
-            "stats-functions",
+            *("stats-functions", "stats-samples"),
         ),
         "zset",
     ),

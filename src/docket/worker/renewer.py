@@ -125,8 +125,8 @@ class Renewer:
             self._wake.notify()
 
     def _after_outage(self) -> None:
-        """The server has answered somebody: if the last renewal failed, the next one is due. After an
-        outage no worker may be late."""
+        """The server has answered somebody: if the last renewal failed, the next one is due. After
+        an outage no worker may be late."""
         if self._is_failing:
             self.renew_now()
 
