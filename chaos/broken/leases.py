@@ -39,8 +39,8 @@ class NoFence(BrokenBuild):
         )
         change_script(
             "settle.lua",
-            "if run_epoch == epoch and ttl > 0",
-            "if run_epoch and ttl > 0",
+            "if run_epoch ~= epoch or ttl <= 0",
+            "if ttl <= 0",
         )
 
 

@@ -141,6 +141,7 @@ def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
         # From the flags on: the flags, the length of the
         # worker id, the id, the length of the limits.
         "RUN_END": 4,
+        "RUN_START": len(records.RUN.fields) - 1,
         "FINISHED_HEADER": len(records.FINISHED_HEADER.fields),
         "FAILED_ATTEMPT": len(records.FAILED_ATTEMPT.fields),
         "LETTER_HEADER": len(letters.LETTER_HEADER.fields),

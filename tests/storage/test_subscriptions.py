@@ -173,3 +173,36 @@ async def test_an_overhearer_hears_again_after_its_connection_was_killed(
     assert refusals == [None, None], "it was permitted twice"
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_a_connection_that_listens_to_a_task_says_so_until_it_listens_to_none(
+    real: RealServer, server: Server
+) -> None:
+    keys = Keys("gate", database=server.database)
+    tasks = keys.any_task_channel[0]
+    listening = Subscriptions(server, "gate", tasks=tasks)
+    ear = Ear()
+
+    async def subscribers() -> int:
+        return (await server.ask(tasks, "PUBSUB", "NUMSUB", tasks))[1]
+
+    try:
+        await listening.listen(keys.wake_channel, ear.hear)
+        assert await subscribers() == 0
+        first, second = keys.task_channel("first"), keys.task_channel("second")
+        await listening.listen(first, ear.hear)
+        await listening.listen(second, ear.hear)
+        assert await subscribers() == 1
+        listening.unlisten(first, ear.hear)
+        # A later command of the same connection is answered after it.
+        await listening.listen(keys.strike_channel, ear.hear)
+        assert await subscribers() == 1
+        listening.on_gap(ear, ear.notice_gap)
+        await server.ask(tasks, "CLIENT", "KILL", "TYPE", "pubsub")
+        await ear.gap()
+        assert await subscribers() == 1
+        listening.unlisten(second, ear.hear)
+        await listening.listen(keys.worker_channel("w"), ear.hear)
+        assert await subscribers() == 0
+    finally:
+        await listening.aclose()

@@ -16,7 +16,7 @@ import pytest
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
 from docket.errors import TaskNotRegistered
 from docket.ledger import Ledger, Settlement, unknown_function
-from docket.ledger.settlements import UNKNOWN
+from docket.ledger.settlements import UnknownItem
 from docket.worker import fetcher, sweeper
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually
@@ -35,7 +35,7 @@ def left_to_others(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts, settle = Counter[str](), Ledger.settle
 
     async def counted(ledger: Ledger, settlements: Sequence[Settlement], *args: Any, **options: Any) -> Any:
-        counts.update(s.key for s in settlements if s.item.kind == UNKNOWN)
+        counts.update(s.key for s in settlements if isinstance(s.item, UnknownItem))
         return await settle(ledger, settlements, *args, **options)
 
     monkeypatch.setattr(Ledger, "settle", counted)

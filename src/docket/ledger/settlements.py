@@ -26,12 +26,27 @@ class FinishItem(NamedTuple):
     epoch: int
     kind: int
     state: int
-    ttl: int
+    # False: the docket's time to live.
+    ttl: int | bool
     tail: bytes
-    event: str
+    # False: the script writes the event of a run that has completed.
+    event: str | bool
     purpose: int
     has_progress: bool
     is_stored: bool
+
+
+class CompletedItem(NamedTuple):
+    """A finish of a run that completed, without progress and with a small result. Most runs end so:
+    the script adds the other fields of a finish itself."""
+
+    key: bytes
+    epoch: int
+    tail: bytes
+
+    def whole(self) -> FinishItem:
+        state = STATE_NUMBERS[ExecutionState.COMPLETED]
+        return FinishItem(self.key, self.epoch, FINISH, state, False, self.tail, False, PLAIN, False, False)
 
 
 class LetterItem(NamedTuple):
@@ -41,9 +56,9 @@ class LetterItem(NamedTuple):
     epoch: int
     kind: int
     state: int
-    ttl: int
+    ttl: int | bool
     tail: bytes
-    event: str
+    event: str | bool
     purpose: int
     has_progress: bool
     is_stored: bool
@@ -100,7 +115,7 @@ class BlockedItem(NamedTuple):
     settlement: FinishItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem
 
 
-Item = FinishItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
+Item = FinishItem | CompletedItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
 
 
 class SettleResult(enum.IntEnum):
@@ -136,7 +151,7 @@ class Settlement:
 
     def item_of_another(self) -> list[Any]:
         """The item for a batch whose other settlements have another worker id."""
-        key, epoch, *rest = self.item
+        key, epoch, *rest = self.item.whole() if isinstance(self.item, CompletedItem) else self.item
         return [key, (epoch, self.worker.encode() if self.worker is not None else False), *rest]
 
 
@@ -191,9 +206,17 @@ def finish(
     return Settlement(key, epoch, kept, weight + letter.weight, payload)
 
 
+def complete(key: str, epoch: int, tail: bytes) -> Settlement:
+    """Finishes a task that a worker ran and that made no progress. The ending has the docket's time
+    to live."""
+    return Settlement(key, epoch, CompletedItem(text_bytes(key), epoch, tail), len(key) + len(tail) + 60)
+
+
 def as_chain_end(ending: Settlement) -> Settlement:
     """The same ending for an automatic task that workers must
     not schedule again until a newer deploy starts."""
+    if isinstance(ending.item, CompletedItem):
+        ending.item = ending.item.whole()
     if isinstance(ending.item, FinishItem | LetterItem):
         ending.item = ending.item._replace(purpose=ending.item.purpose | ENDS_CHAIN)
     return ending
@@ -275,7 +298,7 @@ def as_blocked(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
     """The same settlement for a run that has not begun. It
     also gives back what the run took from its limits."""
     item = settlement.item
-    if not taken or isinstance(item, BlockedItem):
+    if not taken or isinstance(item, BlockedItem | CompletedItem):
         return settlement
     weight = settlement.weight + sum(60 + len(counter) + len(submission) for _, counter, submission in taken)
     blocked = BlockedItem(item.key, item.epoch, BLOCKED, taken, item)

@@ -11,7 +11,7 @@ from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
 from .rows import EnqueueResult, TaskStatus
 from .script_calls import ScriptCalls
-from .settlements import SETTLE_RESULTS, Settlement, SettleResult
+from .settlements import SETTLE_RESULTS, CompletedItem, Settlement, SettleResult
 from .values import Duty, NewTask, ProgressChange, Seed, SlotOffer, Staged, TaskCounts, Unwritten
 from .workers import as_json
 
@@ -56,12 +56,30 @@ class TaskVerbs(ScriptCalls):
         """
         offered_by, secret = (offer.worker.encode(), offer.secret) if offer is not None else (False, False)
         worker = settlements[0].worker if settlements else None
-        items = [s.item if s.worker == worker else s.item_of_another() for s in settlements]
         claimed_by = worker.encode() if worker is not None else False
-        cells, seconds = [s.cell for s in settlements], [s.seconds for s in settlements]
-        arguments = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, seconds, self.keep_ms)
+        completed: list[Any] = []
+        items: list[Any] = []
+        # The positions of the settlements in the answer: the completed runs, then the items.
+        positions: list[int] = []
+        others: list[int] = []
+        for i, s in enumerate(settlements):
+            if s.worker != worker:
+                items.append(s.item_of_another())
+                others.append(i)
+            elif type(s.item) is CompletedItem:
+                completed += (*s.item, s.cell, s.seconds)
+                positions.append(i)
+            else:
+                items.append(s.item)
+                others.append(i)
+        cells, seconds = [settlements[i].cell for i in others], [settlements[i].seconds for i in others]
+        usual = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, seconds)
+        arguments = (*usual, self.keep_ms, completed)
         reply = await self.ask("settle", arguments, patience)
-        return [SETTLE_RESULTS[code] for code in reply]
+        if not (positions and others):
+            return [SETTLE_RESULTS[code] for code in reply]
+        answers = dict(zip([*positions, *others], reply, strict=True))
+        return [SETTLE_RESULTS[answers[i]] for i in range(len(settlements))]
 
     async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
         """Moves due tasks to the stream. A worker does this only if it is the leader, or if it

@@ -185,6 +185,15 @@ def worker_id(name: str, suffix: str) -> str:
     return f"{segment(name)}~{suffix}"
 
 
+def new_worker_id(name: str) -> str:
+    """The id of a worker that starts.
+
+    It is so long that a run record has more than 64 bytes. The server keeps a small hash with
+    shorter values as a list, and would walk over all running tasks for each one that it reads.
+    """
+    return worker_id(name, secrets.token_hex(16))
+
+
 def manual_run_id(name: str) -> str:
     """The id of the lease of one run without a worker. The scripts recognise its form."""
     return worker_id(name, f"hand-{secrets.token_hex(6)}")

@@ -34,12 +34,17 @@ class Subscriptions:
     `on_gap` listener is called and reads the state itself.
     """
 
-    def __init__(self, server: Server, name: str, key: bytes | None = None) -> None:
-        """With `key`, the connection is to the node that has the key."""
+    def __init__(self, server: Server, name: str, key: bytes | None = None, tasks: bytes | None = None) -> None:
+        """With `key`, the connection is to the node that has the key. `tasks` is the beginning of the
+        channels of tasks, and a channel itself: a connection that listens to a task also subscribes
+        to it, and scripts publish nothing about tasks while it has no subscriber."""
         self._server = server
         self._name = name
         self.ignored: IgnoredMessages = IgnoredMessages(name)
         self._key = key
+        self._tasks = tasks
+        # How many channels of tasks have listeners.
+        self._task_channels = 0
         self._listeners: dict[bytes, list[Listener]] = {}
         self._gap_listeners: dict[int, Callable[[], None]] = {}
         self._pipeline: Pipeline | None = None
@@ -61,6 +66,8 @@ class Subscriptions:
         if self._closed:
             raise NotOpen("the docket was closed")
         listeners = self._listeners.setdefault(channel, [])
+        if not listeners and self._is_of_task(channel):
+            self._task_channels += 1
         listeners.append(listener)
         confirmation = self._confirmed.get(channel)
         if len(listeners) > 1 and confirmation is None:
@@ -69,7 +76,7 @@ class Subscriptions:
             if confirmation is None:
                 confirmation = self._confirmed[channel] = asyncio.get_running_loop().create_future()
                 self._start_reading()
-                self._ask("SUBSCRIBE", channel)
+                self._ask("SUBSCRIBE", *self._with_tasks(channel))
             async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.shield(confirmation)
         except BaseException as error:
@@ -90,6 +97,10 @@ class Subscriptions:
             self._confirmed.pop(channel, None)
             self._resubscribed(channel)
             self._ask("UNSUBSCRIBE", channel)
+            if self._is_of_task(channel):
+                self._task_channels -= 1
+                if not self._task_channels:
+                    self._ask("UNSUBSCRIBE", self._tasks or b"")
 
     def on_gap(self, owner: object, listener: Callable[[], None]) -> None:
         self._gap_listeners[id(owner)] = listener
@@ -144,8 +155,17 @@ class Subscriptions:
         channels = list(self._listeners)
         self._missed = {channel for channel in channels if channel not in self._confirmed}
         if channels:
-            self._ask("SUBSCRIBE", *channels)
+            self._ask("SUBSCRIBE", *([self._tasks] if self._tasks and self._task_channels else ()), *channels)
         return pipeline
+
+    def _is_of_task(self, channel: bytes) -> bool:
+        return self._tasks is not None and channel.startswith(self._tasks)
+
+    def _with_tasks(self, channel: bytes) -> tuple[bytes, ...]:
+        """The channel, and before it the channel of all tasks if this is the first channel of a
+        task."""
+        is_first = self._task_channels == 1 and self._is_of_task(channel)
+        return (self._tasks, channel) if is_first and self._tasks is not None else (channel,)
 
     def _dispatch(self, message: list[Any]) -> None:
         if isinstance(message, Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from docket.dependencies import TaskOutcome
-from docket.ledger import Ending, Settlement, finish
+from docket.ledger import Ending, Settlement, complete, finish
 from docket.ledger.endings import ERROR, VALUE, ending_event
 from docket.ledger.letter_notes import LetterNote
 from docket.ledger.payloads import Payload
@@ -58,16 +58,9 @@ class Endings:
 
     def completed(self, run: Run, has_progress: bool) -> Settlement:
         """COMPLETED, without a value."""
-        event = ending_event(ExecutionState.COMPLETED, self._worker.name_json, self._worker.now_ms())
-        return finish(
-            run.key,
-            run.epoch,
-            ExecutionState.COMPLETED,
-            self._ttl_ms,
-            self._nothing,
-            event,
-            has_progress=has_progress,
-        )
+        if not has_progress and self._ttl_ms:
+            return complete(run.key, run.epoch, self._nothing)
+        return self._settlement(run, ExecutionState.COMPLETED, Ending(self._worker.name), has_progress)
 
     def cancelled(self, run: Run, reason: str | None = None, has_progress: bool = False) -> Settlement:
         return self._settlement(run, ExecutionState.CANCELLED, Ending(self._worker.name, reason), has_progress)
@@ -114,6 +107,8 @@ class Endings:
         letter: LetterNote | None = None,
         payload: Payload | None = None,
     ) -> Settlement:
+        if state is ExecutionState.COMPLETED and self._ttl_ms and not has_progress and payload is None:
+            return complete(run.key, run.epoch, ending.pack())
         event = ending_event(state, self._worker.name_json, self._worker.now_ms(), ending.error)
         return finish(
             run.key,

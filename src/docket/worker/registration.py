@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from docket.dependencies import kept_ages, max_losses_of
 from docket.dependencies.declarations import declarations_of
 from docket.errors import TRANSIENT
 from docket.ledger import Ledger, Renewal
-from docket.ledger.workers import worker_id
+from docket.ledger.workers import new_worker_id
 
 from .activity import Activity
 from .duties import Duties
@@ -98,7 +97,7 @@ class Registration:
         self._declared: Declared = ({}, {}, {})
         # Proves the messages of scripts (docs/design/proofs.md).
         self.secret: bytes | None = None
-        self.id: str = self._new_id()
+        self.id: str = new_worker_id(self._name)
         self.lease: Lease = self._new_lease()
         self.renewer: Renewer = self._new_renewer()
 
@@ -167,9 +166,6 @@ class Registration:
             return True
         return False
 
-    def _new_id(self) -> str:
-        return worker_id(self._name, secrets.token_hex(4))
-
     def _new_lease(self) -> Lease:
         return Lease(self.id, self._lease_ms, self._interval)
 
@@ -206,7 +202,7 @@ class Registration:
     async def _start_over(self) -> None:
         """Registers the worker under a new id, with a new lease."""
         await self.renewer.stop()
-        self.id = self._new_id()
+        self.id = new_worker_id(self._name)
         await self.until_answered(self._register)
         self.lease = self._new_lease()
         self.renewer = self._new_renewer()

@@ -1,10 +1,14 @@
 -- Settles a batch of runs. The epoch and the worker id fence each of them.
--- ARGV[2]: msgpack {ttl ms of a cancelled task, worker that offers a slot or false, ms for which
---   the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
+-- ARGV[2]: msgpack {ttl ms of a completed or cancelled task, worker that offers a slot or false, ms
+--   for which the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
 --   of the offer, list with the cell of each item (0: not counted), list with the run time of each
---   item in seconds, how long letters are kept in ms}. An item is {key, epoch, kind, …};
---   parts/settlements.lua names all fields. Kinds: 0 finish: state, ttl ms, tail, event, purpose (1
---   dead letter, 2 ends an automatic chain on
+--   item in seconds, how long letters are kept in ms, list of completed runs}. An item is {key,
+--   epoch, kind, …}; parts/settlements.lua names all fields. Most runs complete, without progress
+--   and with a small result, so these come without the fields that they share: key, epoch, tail,
+--   cell and seconds of the first, of the second, and so on.
+--   Kinds:
+--   0 finish: state, ttl ms or false for the usual one, tail, event or false (the script writes the
+--     event of a completed run), purpose (1 dead letter, 2 ends an automatic chain on
 --     purpose, 3 both, else 0), whether it has progress, whether its result is a stored payload; a
 --     dead letter also has how to keep it (parts/letters.lua)
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
@@ -15,21 +19,29 @@
 --   3 blocked: what the run took from its limits, and an item of another kind
 --   4 unknown function: whether to keep the run unless another live worker knows the function
 --   5 hold: the id of the pause that matches
--- Returns: per run: 1 done, 0 lost (the run no longer counts), 2 kept (no other live worker knows
---   its function, or the pause no longer holds it), 3 cancelled instead, 4 the payload is missing
+-- Returns: per run, the completed ones first: 1 done, 0 lost (the run no longer counts), 2 kept (no
+--   other live worker knows its function, or the pause no longer holds it), 3 cancelled instead, 4 the payload is missing
 --   (the script changed nothing), 5 done, and no other live worker knows its function.
--- uses: keys, records, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission, statistics
+-- uses: keys, records, events, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission, statistics
 local DONE, CANCELLED = 1, 3
-local cancelled_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds, keep_ms = unpack(cmsgpack.unpack(ARGV[2]))
+local task_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds, keep_ms, completed =
+  unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
-if #items == 0 then return {} end
-local keys = {}
-for i, item in ipairs(items) do keys[i] = item[1] end
+local COMPLETED_FIELDS = 5
+local keys, count = {}, 0
+for i = 1, #completed, COMPLETED_FIELDS do
+  count = count + 1
+  keys[count] = completed[i]
+end
+for i, item in ipairs(items) do keys[count + i] = item[1] end
+if #keys == 0 then return {} end
 local runs, tasks = call('HMGET', RUNNING, unpack(keys)), call('HMGET', TASKS, unpack(keys))
 local some_parked = call('EXISTS', PARKED) == 1
 local answer, ended, ended_keys, finished_keys, progress_keys, task_fields = {}, {}, {}, {}, {}, {}
-local stream_ids, front_ids, releases = {}, {}, {}
+local entries, front_entries, releases = {}, {}, {}
+-- Of the runs that ended plainly.
+local prefix, channels, plain_runs, events, records = CHANNELS .. 'task/', {}, {}, {}, {}
 
 local full_settle
 -- The full settle handles everything but a plain end of a run that held nothing. Few calls need it,
@@ -43,17 +55,17 @@ local function make_full_settle()
     local key = s.key
     local made_progress = s.has_progress or has_progress(flags_of(task_bytes))
     local progress = made_progress and call('HGET', PROGRESS, key) or ''
-    local state = s.state
+    local state, ttl = s.state, s.ttl or task_ttl
     if s.is_stored then
       local result = result_payload(run.epoch)
-      call('PEXPIRE', result, s.ttl + spread_ms(result, 30000))
+      call('PEXPIRE', result, ttl + spread_ms(result, 30000))
       state = state + RESULT_APART
     end
     if s.purpose >= ENDS_CHAIN then keep_chain_cancelled(key) end
     finished_keys[#finished_keys + 1] = key
     if made_progress then progress_keys[#progress_keys + 1] = key end
     local record = pack_finished(state, run.epoch, run.started, now, task_bytes, progress, s.tail)
-    end_any_task(key, record, now, task_bytes, s.ttl, s.event, s.letter)
+    end_any_task(key, record, now, task_bytes, ttl, s.event or completed_event(run.worker, now), s.letter)
   end
 
   -- Notifies the workers that know a function once per batch.
@@ -101,7 +113,7 @@ local function make_full_settle()
       to_stream_or_schedule(key, task, now)
       if s.same_submission and task.due > now then
         --- parts
-        note_delay(cancelled_ttl, key, 'blocked', task.due, 0, 0, '')
+        note_delay(task_ttl, key, 'blocked', task.due, 0, 0, '')
       end
     elseif s.kind == UNKNOWN then
       leave_to_workers_that_know(key, task, s.epoch)
@@ -117,7 +129,7 @@ local function make_full_settle()
         --- parts
         task.due = now + s.delay
         to_schedule(key, task)
-        note_delay(cancelled_ttl, key, 'requeue', task.due, 0, 0, '')
+        note_delay(task_ttl, key, 'requeue', task.due, 0, 0, '')
       else
         to_front(key, task)
       end
@@ -183,7 +195,10 @@ local function make_full_settle()
     if taken then settle_limits(taken, s, run) end
     ended[key] = true
     ended_keys[#ended_keys + 1] = key
-    table.insert(stream_of_run(run) == FRONT and front_ids or stream_ids, entry_id(run))
+    if run.entry_ms > 0 then
+      local list = stream_of_run(run) == FRONT and front_entries or entries
+      list[#list + 1], list[#list + 2] = run.entry_ms, run.entry_seq
+    end
     local comes_back = s.kind == REQUEUE or s.kind == UNKNOWN or s.kind == HOLD or s.kind == RESCHEDULE and s.same_submission
     releases[#releases + 1] = {key, run, comes_back and not has_flag(run, CANCEL_ASKED)}
     if s.kind == FINISH then
@@ -191,7 +206,7 @@ local function make_full_settle()
     elseif has_flag(run, CANCEL_ASKED) then
       -- The cancel came too late for this run, so it ends the task instead of the next run.
       if stored then call('UNLINK', stored) end
-      add_ending({key = key, state = CANCELLED_STATE, ttl = cancelled_ttl, tail = CANCELLED_TAIL, event = CANCELLED_EVENT,
+      add_ending({key = key, state = CANCELLED_STATE, ttl = task_ttl, tail = CANCELLED_TAIL, event = CANCELLED_EVENT,
         purpose = PLAIN, has_progress = true}, run, task_bytes)
       return CANCELLED
     else
@@ -201,37 +216,66 @@ local function make_full_settle()
   end
 end
 
-local unpack, byte, sub, format, read_run = unpack, string.byte, string.sub, string.format, struct.unpack
+local byte, sub, read_run = string.byte, string.sub, struct.unpack
 -- How the run record of this worker ends if the run has no flags and holds no slots. A record with
 -- this end can be read.
 local plain_end = claimed_by and struct.pack(RUN_END, 0, #claimed_by, claimed_by, 0)
-for i, item in ipairs(items) do
+
+-- Ends a run that held nothing and left nothing behind. Returns whether the run is such a run.
+local function end_plainly(i, key, epoch, state, ttl, tail, event)
+  local run_bytes, task_bytes = runs[i], tasks[i]
+  if not run_bytes or not task_bytes or some_parked or ended[key] or byte(task_bytes, TASK_FLAGS_AT) ~= 0
+    or sub(run_bytes, RUN_FLAGS_AT) ~= plain_end then return false end
+  local run_epoch, started, ms, seq = read_run(RUN_START, run_bytes)
+  if run_epoch ~= epoch or ttl <= 0 or ms <= 0 or ms >= MOST then return false end
+  local record = pack_finished(state, epoch, started, now, task_bytes, '', tail)
+  call('SET', RUNS .. segment(key), record, 'PX', ttl)
+  local n, m, e = #ended_keys + 1, #finished_keys + 1, #entries
+  ended[key], ended_keys[n], finished_keys[m], entries[e + 1], entries[e + 2] = true, key, key, ms, seq
+  local p = #channels + 1
+  channels[p], plain_runs[p], events[p], records[p] = prefix .. key, i, event or false, record
+  answer[i] = DONE
+  return true
+end
+
+local function settle_fully(i, item)
+  full_settle = full_settle or make_full_settle()
+  answer[i] = full_settle(item, runs[i], tasks[i])
+end
+
+for i = 1, count do
+  local at = COMPLETED_FIELDS * i - COMPLETED_FIELDS
+  local key, epoch, tail = completed[at + 1], completed[at + 2], completed[at + 3]
+  if not end_plainly(i, key, epoch, COMPLETED_STATE, task_ttl, tail) then
+    settle_fully(i, {key, epoch, FINISH, COMPLETED_STATE, false, tail, false, PLAIN, false, false})
+  end
+end
+for at, item in ipairs(items) do
   -- The fields of a finish. The other kinds share the first three.
   local key, epoch, kind, state, ttl, tail, event, purpose, made_progress, is_stored = unpack(item)
-  local run_bytes, task_bytes = runs[i], tasks[i]
-  local run_epoch, started, ms, seq
-  if run_bytes and task_bytes and kind == FINISH and purpose == PLAIN and not made_progress and not is_stored and not some_parked
-    and not ended[key] and byte(task_bytes, TASK_FLAGS_AT) == 0 and sub(run_bytes, RUN_FLAGS_AT) == plain_end then
-    run_epoch, started, ms, seq = read_run(RUN_START, run_bytes)
-  end
-  if run_epoch == epoch and ttl > 0 and ms > 0 and ms < MOST then
-    ended[key], ended_keys[#ended_keys + 1], finished_keys[#finished_keys + 1] = true, key, key
-    stream_ids[#stream_ids + 1] = format('%.0f-%.0f', ms, seq)
-    end_task(key, pack_finished(state, epoch, started, now, task_bytes, '', tail), ttl, event)
-    answer[i] = DONE
-  else
-    full_settle = full_settle or make_full_settle()
-    answer[i] = full_settle(item, run_bytes, task_bytes)
+  local may_be_plain = kind == FINISH and purpose == PLAIN and not made_progress and not is_stored
+  if not (may_be_plain and end_plainly(count + at, key, epoch, state, ttl or task_ttl, tail, event)) then settle_fully(count + at, item) end
+end
+
+if #channels > 0 then
+  local found = heard(channels)
+  if not found or next(found) then
+    --- parts
+    for p, i in ipairs(plain_runs) do
+      if not found or found[p] then
+        publish_ending(keys[i], events[p] or completed_event(claimed_by, now), 'e', event_record(records[p]))
+      end
+    end
   end
 end
 
--- Counts what was accepted.
+-- Counts the settlements that were accepted.
 do
   --- parts
   local counts, is_counted = {}, false
   -- Endings for the history: the first of each function, and all that may be failures.
-  local finished = cancelled_ttl > 0 and {} or nil
-  for i, cell in ipairs(cells) do
+  local finished = task_ttl > 0 and {} or nil
+  local function count_run(i, cell, ran_for, item)
     local result = answer[i]
     if result == CANCELLED then cell = CANCELLED_KIND * KIND_CELL + (cell > 0 and cell % KIND_CELL or NO_TIMES) end
     if cell > 0 and (result == DONE or result == CANCELLED) then
@@ -239,17 +283,22 @@ do
       local counted = counts[name]
       local has_others = cell >= NOT_SUCCEEDED
       if finished and (has_others or not counted) then
-        local seconds_or_none = cell % KIND_CELL < NO_RUN_TIME and seconds[i] or -1
+        local seconds_or_none = cell % KIND_CELL < NO_RUN_TIME and ran_for or -1
         finished[name] = add_finished(finished[name],
-          {{math.floor(cell / KIND_CELL), keys[i], tasks[i], runs[i], seconds_or_none, items[i], keep_ms or 0}, has_others = has_others})
+          {{math.floor(cell / KIND_CELL), keys[i], tasks[i], runs[i], seconds_or_none, item or false, keep_ms or 0}, has_others = has_others})
       end
       if not counted then
         counted, is_counted = {[0] = 0}, true
         counts[name] = counted
       end
-      counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + seconds[i]
+      counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + ran_for
     end
   end
+  for c = 1, count do
+    local at = COMPLETED_FIELDS * c
+    count_run(c, completed[at - 1], completed[at])
+  end
+  for at, cell in ipairs(cells) do count_run(count + at, cell, seconds[at], items[at]) end
   if is_counted then count_cells(counts, now, finished) end
 end
 
@@ -257,8 +306,8 @@ if #ended_keys > 0 then call('HDEL', RUNNING, unpack(ended_keys)) end
 if #finished_keys > 0 then call('HDEL', TASKS, unpack(finished_keys)) end
 if #progress_keys > 0 then call('HDEL', PROGRESS, unpack(progress_keys)) end
 if #task_fields > 0 then call('HSET', TASKS, unpack(task_fields)) end
-drop_entries(STREAM, stream_ids)
-drop_entries(FRONT, front_ids)
+drop_run_entries(STREAM, entries)
+drop_run_entries(FRONT, front_entries)
 if #releases > 0 then
   --- parts
   for _, r in ipairs(releases) do

@@ -1,5 +1,5 @@
 -- Turns deliveries into runs. An entry is {stream, id, key or false}.
--- uses: keys, records, foreign, suspects, placement, limit_slots, holds
+-- uses: keys, records, events, foreign, suspects, placement, limit_slots, holds
 
 local function next_epochs(count, now_us)
   local last = tonumber(call('SET', EPOCH, string.format('%.0f', now_us + count - 1), 'GET') or '0')
@@ -59,7 +59,9 @@ local function claim_entries(worker, worker_json, entries, suspects)
   -- The rules that were read, or nil if there is no pause.
   local rules = call('EXISTS', PAUSES) == 1 and {} or nil
   local fields, stale, note = {}, nil, nil
-  local channels, event = CHANNELS .. 'task/', running_event(worker_json, now)
+  local prefix, channels = CHANNELS .. 'task/', {}
+  -- Most run records end like this.
+  local plain_end = struct.pack(RUN_END, 0, #worker, worker, 0)
   local full_claim
   -- A single suspect runs alone in the worker: the other entries go back.
   local has_single_suspect = false
@@ -67,10 +69,11 @@ local function claim_entries(worker, worker_json, entries, suspects)
   local function begin_run(key, bytes, entry_ms, entry_seq, flags)
     local n, m = #answer, #fields
     fields[m + 1] = key
-    fields[m + 2] = struct.pack(RUN, epoch, now, entry_ms, entry_seq, flags, #worker, worker, 0, '')
+    local run_end = flags == 0 and plain_end or struct.pack(RUN_END, flags, #worker, worker, 0)
+    fields[m + 2] = struct.pack(RUN_START, epoch, now, entry_ms, entry_seq) .. run_end
     answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
     epoch = epoch + 1
-    call('PUBLISH', channels .. key, event)
+    channels[#channels + 1] = prefix .. key
   end
 
   -- The full claim also handles broken, stale, already claimed, held and suspect entries. Few calls
@@ -150,14 +153,23 @@ local function claim_entries(worker, worker_json, entries, suspects)
       _, location, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
     end
     if location == IN_STREAM and stream == STREAM and losses == 0 and not rules and not has_single_suspect and due > -MOST and due < MOST
-      and TASK_HEADER_SIZE + length <= #bytes and id == string.format('%.0f-%.0f', ms, seq) then
+      and TASK_HEADER_SIZE + length <= #bytes and id == id_text(ms, seq) then
       begin_run(key, bytes, ms, seq, 0)
     else
       full_claim = full_claim or make_full_claim()
       full_claim(stream, id, key, bytes, runs[i])
     end
   end
-  if #fields > 0 then call('HSET', RUNNING, unpack(fields)) end
+  if #fields > 0 then
+    call('HSET', RUNNING, unpack(fields))
+    local found, event = heard(channels), nil
+    for i, channel in ipairs(channels) do
+      if not found or found[i] then
+        event = event or running_event(worker_json, now)
+        call('PUBLISH', channel, event)
+      end
+    end
+  end
   if stale then
     --- parts
     drop_entries(STREAM, stale[STREAM])

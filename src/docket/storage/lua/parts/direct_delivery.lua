@@ -1,11 +1,5 @@
 -- Delivers ready tasks to idle workers that have offered a slot (docs/design/lease-protocol.md).
--- uses: keys, records, placement, claims
-
--- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/workers.py.
-local function name_json(worker)
-  local name = string.gsub(string.match(worker, '^(.*)~') or worker, '%%(%x%x)', {['25'] = '%', ['3A'] = ':'})
-  return cjson.encode(name)
-end
+-- uses: keys, records, events, placement, claims
 
 -- Claims the oldest entry of the stream for the worker: key, task record, epoch. It takes a record
 -- that this script has written from `fields` instead of reading it.
@@ -18,7 +12,7 @@ local function claim_oldest(worker, fields, index_of, now, now_us)
     bytes = fields[at + 1]
     losses, ms, seq = losses_and_entry(bytes)
   end
-  if losses > 0 or id ~= string.format('%.0f-%.0f', ms, seq) then
+  if losses > 0 or id ~= id_text(ms, seq) then
     --- parts
     local claimed = claim_entries(worker, name_json(worker), entries, 0)
     if not claimed[5] then return nil end

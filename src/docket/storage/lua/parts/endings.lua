@@ -1,14 +1,10 @@
 -- Ends a task. Every task ends in end_task, or in replace_task if a new task takes its key.
 -- Anything that must happen at the end of every task belongs in these two functions.
--- uses: keys, records, payloads, letters, failed_attempts, suspects, removal, proofs, statistics
+-- uses: keys, records, events, payloads, letters, failed_attempts, suspects, removal, proofs, statistics
 
 -- A small record is published, so that a waiter need not read it. A record that is not stored is
 -- published whatever its size.
 local LARGEST_IN_EVENT = 2048
-
--- On a cluster the prefix begins with a brace, and PUBLISH does not count the listeners of other
--- nodes.
-local IS_CLUSTER = string.byte(P) == 123
 
 -- Publishes the event of an ending, and the record with its proof if somebody listens
 -- (docs/design/proofs.md). `flag`: 'e' the task has ended, 'g' the task goes on.
@@ -21,11 +17,16 @@ local function publish_ending(key, event, flag, record)
   end
 end
 
+-- The record for an event.
+local function event_record(record)
+  return #record <= LARGEST_IN_EVENT and record or ''
+end
+
 -- Stores the finished record, if it has a time to live, and publishes the event. The caller has
 -- ended the run, and deletes the task record.
 local function end_task(key, record, ttl, event)
   if ttl > 0 then call('SET', RUNS .. segment(key), record, 'PX', ttl) end
-  publish_ending(key, event, 'e', (#record <= LARGEST_IN_EVENT or ttl <= 0) and record or '')
+  publish_ending(key, event, 'e', ttl > 0 and event_record(record) or record)
 end
 
 -- The same for a task that may have a payload or may have been retried. `letter` says how to keep a
@@ -62,6 +63,11 @@ local function finish(key, state, kind, run, now, task_bytes, ttl, tail, event, 
     --- parts
     count_ending(key, task_bytes, kind, now, run, ttl, event, letter and letter[NOTE_AGE] or 0)
   end
+end
+
+-- The event of a run that has completed; ending_event() in ledger/endings.py writes the same text.
+local function completed_event(worker, now)
+  return '{"type":"state","state":"completed","worker":' .. name_json(worker) .. ',"completed_at":' .. string.format('%.0f', now) .. '}'
 end
 
 -- ledger/endings.py packs the same bytes for a cancelled task; a test compares the two.

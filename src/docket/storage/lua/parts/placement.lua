@@ -8,6 +8,39 @@ local function drop_entries(stream, ids)
   end
 end
 
+-- From so many entries on, it pays to ask for the oldest pending entry.
+local MANY_ENTRIES = 16
+
+-- Drops entries of runs that are over; `entries` has the milliseconds and the number of each.
+--
+-- To delete an entry by its id the server walks over its neighbours, deleted ones included, so many
+-- entries together cost as much as the rest of the script. Entries are delivered in their order, so
+-- all entries before the oldest pending one belong to runs that are over, and one command cuts them
+-- off. Only the others are deleted one by one. If nothing is pending, the group may be a new one
+-- that has delivered nothing yet.
+local function drop_run_entries(stream, entries)
+  local ids, n = {}, 0
+  for i = 1, #entries, 2 do
+    n = n + 1
+    ids[n] = id_text(entries[i], entries[i + 1])
+  end
+  if n == 0 then return end
+  call('XACK', stream, GROUP, unpack(ids))
+  local oldest = n >= MANY_ENTRIES and call('XPENDING', stream, GROUP, '-', '+', 1)[1]
+  if oldest then
+    local ms, seq = string.match(oldest[1], '^(%d+)-(%d+)$')
+    ms, seq = tonumber(ms), tonumber(seq)
+    local later = {}
+    for i = 1, n do
+      local entry_ms = entries[2 * i - 1]
+      if entry_ms > ms or entry_ms == ms and entries[2 * i] > seq then later[#later + 1] = ids[i] end
+    end
+    if #later < n then call('XTRIM', stream, 'MINID', oldest[1]) end
+    ids = later
+  end
+  if #ids > 0 then call('XDEL', stream, unpack(ids)) end
+end
+
 -- The deliveries of a worker on a stream; none if the group does not exist.
 local function pending_of(worker, stream, most)
   local pending = redis.pcall('XPENDING', stream, GROUP, '-', '+', most, worker)

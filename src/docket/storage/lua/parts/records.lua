@@ -85,9 +85,18 @@ local function is_unknown_location(task)
   return task.location > HELD
 end
 
+-- The id of a stream entry. Entries of one batch often have the same milliseconds, and the server
+-- needs thousands of instructions to print a large number.
+local printed_ms, printed = nil, nil
+
+local function id_text(ms, seq)
+  if ms ~= printed_ms then printed_ms, printed = ms, string.format('%.0f-', ms) end
+  return printed .. string.format('%d', seq)
+end
+
 local function entry_id(record)
   if record.entry_ms == 0 then return nil end
-  return string.format('%.0f-%.0f', record.entry_ms, record.entry_seq)
+  return id_text(record.entry_ms, record.entry_seq)
 end
 
 local function set_entry(record, id)
@@ -164,9 +173,12 @@ local FINISHED_HEADER_SIZE = 30
 -- Where fields are in there, counted from 1.
 local FINISHED_STATE_AT, FINISHED_EPOCH_AT, FINISHED_TASK_SIZE_AT = 2, 3, 27
 
+-- The size of a progress that is empty.
+local NO_PROGRESS = '\0\0\0\0'
+
 local function pack_finished(state, epoch, started, completed, task_bytes, progress, tail)
-  return struct.pack(FINISHED_HEADER, 1, state, epoch, started, completed, #task_bytes) .. task_bytes ..
-    struct.pack('<I4', #progress) .. progress .. tail
+  local size = progress == '' and NO_PROGRESS or struct.pack('<I4', #progress)
+  return struct.pack(FINISHED_HEADER, 1, state, epoch, started, completed, #task_bytes) .. task_bytes .. size .. progress .. tail
 end
 
 -- The task record inside a finished record.

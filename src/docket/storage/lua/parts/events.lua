@@ -1,0 +1,27 @@
+-- Finds out who listens to the events of many tasks: a message without a listener costs as much as
+-- a message with one, and few tasks have a listener.
+-- uses: keys
+
+-- On a cluster the prefix begins with a brace, and a node knows only its own listeners.
+local IS_CLUSTER = string.byte(P) == 123
+
+-- For so few tasks it costs less to publish than to ask.
+local FEW_CHANNELS = 3
+
+-- Which of these channels have a listener, by position. nil: all may have one. Whoever listens to a
+-- task also subscribes to the channel of the empty key (storage/subscriptions.py).
+local function heard(channels)
+  if #channels <= FEW_CHANNELS or IS_CLUSTER or call('PUBSUB', 'NUMPAT') > 0 then return nil end
+  if call('PUBSUB', 'NUMSUB', CHANNELS .. 'task/')[2] == 0 then return {} end
+  local counts, found = call('PUBSUB', 'NUMSUB', unpack(channels)), {}
+  for i = 2, #counts, 2 do
+    if counts[i] ~= 0 then found[i / 2] = true end
+  end
+  return found
+end
+
+-- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/workers.py.
+local function name_json(worker)
+  local name = string.gsub(string.match(worker, '^(.*)~') or worker, '%%(%x%x)', {['25'] = '%', ['3A'] = ':'})
+  return cjson.encode(name)
+end
