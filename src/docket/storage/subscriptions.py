@@ -35,9 +35,9 @@ class Subscriptions:
     """
 
     def __init__(self, server: Server, name: str, key: bytes | None = None, tasks: bytes | None = None) -> None:
-        """With `key`, the connection is to the node that has the key. `tasks` is the beginning of the
-        channels of tasks, and a channel itself: a connection that listens to a task also subscribes
-        to it, and scripts publish nothing about tasks while it has no subscriber."""
+        """With `key`, the connection is to the node that has the key. `tasks` is the beginning of
+        the channels of tasks, and a channel itself: a connection that listens to a task also
+        subscribes to it, and scripts publish nothing about tasks while it has no subscriber."""
         self._server = server
         self._name = name
         self.ignored: IgnoredMessages = IgnoredMessages(name)
