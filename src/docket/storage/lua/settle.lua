@@ -1,16 +1,16 @@
 -- Settles a batch of runs. The epoch and the worker id fence each of them.
 -- ARGV[2]: msgpack {ttl ms of a completed or cancelled task, worker that offers a slot or false, ms
---   for which the offer is valid, list of items, worker that claimed these runs, or false for any, the secret
---   of the offer, list with the cell of each item (0: not counted), list with the run time of each
---   item in seconds, how long letters are kept in ms, list of completed runs}. An item is {key,
---   epoch, kind, …}; parts/settlements.lua names all fields. Most runs complete, without progress
---   and with a small result, so these come without the fields that they share: key, epoch, tail,
---   cell and seconds of the first, of the second, and so on.
---   Kinds:
+--   for which the offer is valid, list of items, worker that claimed these runs, or false for any,
+--   the secret of the offer, list with the cell of each item (0: not counted), list with the run
+--   time of each item in seconds, how long letters are kept in ms, list of completed runs}. An item
+--   is {key, epoch, kind, …}; parts/settlements.lua names all fields. Most runs complete, without
+--   progress and with a small result, so these come without the fields that they share: key, epoch,
+--   tail, cell and seconds of the first, of the second, and so on.
+-- Kinds:
 --   0 finish: state, ttl ms or false for the usual one, tail, event or false (the script writes the
---     event of a completed run), purpose (1 dead letter, 2 ends an automatic chain on
---     purpose, 3 both, else 0), whether it has progress, whether its result is a stored payload; a
---     dead letter also has how to keep it (parts/letters.lua)
+--     event of a completed run), purpose (1 dead letter, 2 ends an automatic chain on purpose, 3
+--     both, else 0), whether it has progress, whether its result is a stored payload; a dead letter
+--     also has how to keep it (parts/letters.lua)
 --   1 reschedule: whether the time is relative, ms, attempt, function name or false, call or false,
 --     whether the next run is of the same submission, whether the call is the reference to a
 --     payload; for a run that ends, unlike a retried one: state, tail, event, else false; for a
@@ -20,8 +20,9 @@
 --   4 unknown function: whether to keep the run unless another live worker knows the function
 --   5 hold: the id of the pause that matches
 -- Returns: per run, the completed ones first: 1 done, 0 lost (the run no longer counts), 2 kept (no
---   other live worker knows its function, or the pause no longer holds it), 3 cancelled instead, 4 the payload is missing
---   (the script changed nothing), 5 done, and no other live worker knows its function.
+--   other live worker knows its function, or the pause no longer holds
+--   it), 3 cancelled instead, 4 the payload is missing (the script changed
+--   nothing), 5 done, and no other live worker knows its function.
 -- uses: keys, records, events, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission, statistics
 local DONE, CANCELLED = 1, 3
 local task_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds, keep_ms, completed =
