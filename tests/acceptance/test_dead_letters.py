@@ -32,6 +32,7 @@ from docket.dead import Letter, Report
 from docket.dependencies import Cooldown
 from docket.ledger.letters import LetterRow, trim_letters
 from docket.settings import change_settings
+from docket.storage.faults import ServerGone
 from tests.nodes import keys_like
 from tests.times import later
 
@@ -281,6 +282,28 @@ async def test_a_batch_can_be_spread_and_bounded(registered: Docket, worker: Wor
     offsets = [(execution.when - began).total_seconds() for execution in waiting]
     steps = [later - earlier for earlier, later in itertools.pairwise(offsets)]
     assert all(119 < step < 121 for step in steps)
+
+
+async def test_a_batch_outlives_one_lost_answer_of_every_kind(
+    registered: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        await registered.add(send, key=f"k{number}")(number)
+    await worker.run_until_finished()
+    ledger, lost = type(registered.ledger), set[str]()
+    ask = ledger.ask
+
+    async def loses_first_answer(self: Any, script: str, *arguments: Any, **options: Any) -> Any:
+        answer = await ask(self, script, *arguments, **options)
+        if script not in lost:
+            lost.add(script)
+            raise ServerGone("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(ledger, "ask", loses_first_answer)
+    report = await registered.dead.retry(everything=True)
+    assert {"count_letters", "list_letters", "retry_letters"} <= lost
+    assert (report.matched, report.retried, report.gone) == (3, 3, 0)
 
 
 async def test_a_batch_works_up_to_its_mark(registered: Docket, worker: Worker) -> None:

@@ -47,7 +47,7 @@ class Batch:
             def step(number: int = number, items: list[tuple[int, float]] = items) -> Awaitable[list[Retried]]:
                 return retry_letters(self.ledger, name, number, items)
 
-            for (id, _), became in zip(items, await _answered(step), strict=True):
+            for (id, _), became in zip(items, await answered(step), strict=True):
                 if became is Retried.RETRIED:
                     report.retried += 1
                 else:
@@ -62,7 +62,7 @@ class Batch:
             def step(number: int = number, ids: Sequence[int] = ids) -> Awaitable[int]:
                 return discard_letters(self.ledger, name, number, ids)
 
-            discarded = await _answered(step)
+            discarded = await answered(step)
             report.discarded += discarded
             report.gone += len(ids) - discarded
             self._show(at + len(ids))
@@ -72,8 +72,9 @@ class Batch:
             self.progress(done, len(self.ids))
 
 
-async def _answered(step: Callable[[], Awaitable[T]]) -> T:
-    """Repeats a step whose answer was lost: the script knows it, and answers the same."""
+async def answered(step: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a step whose answer was lost: the script knows it, and answers the same. A read may
+    always be repeated."""
     backoff = Backoff(most=1.0)
     for _ in range(_TRIES):
         try:

@@ -21,7 +21,7 @@ from docket.model.times import check_durations
 from docket.spans import request_span
 from docket.storage.letters import read_letter
 
-from .batches import Batch, Progress
+from .batches import Batch, Progress, answered
 from .edits import edit
 from .filters import LetterFilter, Selection, check_not_empty, select
 from .letter import Letter, read_letter_row
@@ -153,9 +153,9 @@ class DeadLetters:
         if selection.query.key is not None and is_empty:
             names = [selection.query.key]
         elif everything:
-            names = [chain.name for chain in await buried_chains(ledger) if chain.id is None]
+            names = [chain.name for chain in await answered(lambda: buried_chains(ledger)) if chain.id is None]
         if names:
-            report.chains = await revive_chains(ledger, names)
+            report.chains = await answered(lambda: revive_chains(ledger, names))
 
     async def discard(
         self,
@@ -214,9 +214,9 @@ class DeadLetters:
     async def _batch(
         self, selection: Selection, most: int | None, mark: int | None, progress: Progress | None
     ) -> tuple[Batch, Report]:
-        counts = await self._counts()
+        counts = await answered(self._counts)
         report = Report(counts.last_id if mark is None else mark)
-        ids = await self._ids(selection, counts, report.mark)
+        ids = await answered(lambda: self._ids(selection, counts, report.mark))
         report.matched = len(ids)
         if most is not None:
             ids, report.left = ids[:most], max(len(ids) - most, 0)
