@@ -25,6 +25,9 @@ async def note(number: int) -> None: ...
 async def mail(customer: Annotated[int, Logged()], text: str = "") -> None: ...
 
 
+async def named(order: Annotated[str, Logged()]) -> None: ...
+
+
 async def stumble() -> None:
     raise LookupError("as it should")
 
@@ -72,6 +75,10 @@ async def test_filters(many: Docket) -> None:
     assert len(await keys("customer:3")) == 12
     assert len(await keys("argument:customer=3 state:scheduled")) == 12
     assert await keys("customer:33") == []
+    assert await keys("customer:'3'") == await keys("customer:3")
+    await many.add(named, key="named")("bill-1")
+    assert await keys("order:bill-1") == await keys("argument:order=\\'bill-1\\'") == ["named"]
+    await many.cancel("named")
     assert await keys("key:later-007") == ["later-007"]
     assert await keys("key:later-007 function:note") == []
     assert len(await keys("younger:1h")) == 120

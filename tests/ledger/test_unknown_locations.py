@@ -11,12 +11,16 @@ from importlib.resources import files
 import pytest
 
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
+from docket.ledger.changes import Cancelled, Rescheduled, cancel_many, reschedule
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL, Ending
 from docket.ledger.facts import read_facts
 from docket.ledger.letters import Edited, Retried, discard_letters, edit_letter, retry_letters, trim_letters
+from docket.ledger.limit_pages import list_limits
 from docket.ledger.limits import Limits
 from docket.ledger.pauses import begin_resume, release, store_pause
-from docket.ledger.queries import Query, count_by_function, find
+from docket.ledger.queries import Query, count_by_function, find, sample_by_function
+from docket.ledger.schedules import list_chains
+from docket.ledger.task_pages import Source, TaskQuery, find_tasks
 from docket.ledger.unknown_functions import fail_unknown
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
@@ -315,6 +319,30 @@ async def _(ledger_client: LedgerClient) -> bytes:
     assert (row.key, row.state) == ("k", ExecutionState.QUEUED)
     assert (await find(ledger_client.ledger, Query(state=ExecutionState.SCHEDULED))).rows == []
     assert (await count_by_function(ledger_client.ledger))["f"].queued == 1
+    return record
+
+
+@situation("find_tasks", "sample_tasks", "list_chains", "list_limits", "reschedule", "cancel_many")
+async def _(ledger_client: LedgerClient) -> bytes:
+    """Pages of tasks do not have it, since it is nowhere that this release knows; the sample counts
+    it as queued, and nothing changes it."""
+    ledger = ledger_client.ledger
+    record = await add_and_move_away(ledger_client)
+    for source in Source:
+        assert (await find_tasks(ledger, source, TaskQuery(), None, 10, 10)).tasks == []
+    counts, read, total = await sample_by_function(ledger, 10)
+    assert (counts["f"].queued, read, total) == (1, 10, 1) or (counts["f"].queued, total) == (read, 1)
+    task = (await ledger.get("k")).task
+    assert task is not None
+    assert (await reschedule(ledger, "k", 0))[0] is Rescheduled.NOT_SCHEDULED
+    seen = [("k", task.generation, task.submission)]
+    assert await cancel_many(ledger, seen, with_running=True) == [Cancelled.SKIPPED]
+    ledger_client.client.sadd(ledger.keys.key("automatic"), "k")
+    assert [row.name async for row in list_chains(ledger)] == ["k"]
+    ledger_client.client.hset(ledger.keys.key("limits"), "L", 1)
+    ledger_client.client.zadd(ledger.keys.key("waiters:=L"), {"k": 1})
+    [limit] = (await list_limits(ledger, None, 10, 10)).rows
+    assert [waiter.key for waiter in limit.waiters] == ["k"]
     return record
 
 

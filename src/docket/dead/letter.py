@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.inspection.executions import StoredExecution
 from docket.ledger.endings import cut
@@ -69,10 +70,12 @@ class Letter:
     deploy: str | None
     # The trace context of the last run.
     trace: dict[str, str] | None
+    # The `Logged` arguments as text, if they are in the record. Nothing is decoded.
+    arguments: dict[str, str] | None = None
     execution: StoredExecution | None = field(repr=False, compare=False, default=None)
 
     def as_json(self) -> dict[str, Any]:
-        """All but the arguments, as JSON values."""
+        """All but the task itself, as JSON values."""
         times = ("died_at", "ends_at", "started_at")
         found = {name: getattr(self, name) for name in self.__slots__ if name != "execution"}
         return {name: value.isoformat() if value and name in times else value for name, value in found.items()}
@@ -106,6 +109,7 @@ def read_letter_row(docket: Docket, row: LetterRow) -> Letter:
         generation=record.task.generation,
         size=record.size,
         **_run_fields(note),
+        arguments=shown_arguments(record.task.call) if record.task.reference is None else None,
         execution=StoredExecution(docket, record.key, record.task),
     )
 

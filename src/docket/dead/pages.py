@@ -14,7 +14,7 @@ from .letter import Letter
 
 MOST_LETTERS = 500
 # A page whose filter matches few letters ends after this time, with the letters so far.
-PATIENCE = timedelta(milliseconds=80)
+PATIENCE = timedelta(milliseconds=60)
 
 
 @dataclass(frozen=True, slots=True)

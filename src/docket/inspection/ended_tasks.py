@@ -10,7 +10,7 @@ from datetime import datetime
 from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.ledger import Ending, Ledger, read_ending
-from docket.ledger.queries import MOST_CALLS, FinishedRow, find_finished
+from docket.ledger.queries import MOST_CALLS, MOST_KEYS, FinishedRow, find_finished
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -42,14 +42,17 @@ async def find_ended(
     function: str | None,
     key_prefix: str | None,
     calls: int = MOST_CALLS,
+    at_once: int = MOST_KEYS,
 ) -> tuple[list[EndedTask], bytes | None]:
     """A page of the finished tasks in these states, those that ended last first, and the cursor of
     the next page. Finished tasks have no index: the pages themselves are in no order. `calls` is
-    the most script calls for this page."""
+    the most script calls for this page, and `at_once` how many keys each of them reads."""
     wanted = [state for state in states if state.finished]
     only = wanted[0] if len(wanted) == 1 else None
     prefix = key_prefix or ""
-    page = await find_finished(ledger, cursor, size, state=only, function=function, key_prefix=prefix, calls=calls)
+    page = await find_finished(
+        ledger, cursor, size, state=only, function=function, key_prefix=prefix, calls=calls, at_once=at_once
+    )
     rows = [row for row in page.rows if row.head.state in wanted]
     rows.sort(key=lambda row: row.head.completed_ms, reverse=True)
     ended: list[EndedTask] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LENGTH = timedelta(hours=1)
 # Up to so many unfinished tasks are counted; of more, so many are read at random.
-_COUNTED, _SAMPLE = 2_000, 1_000
+_COUNTED, _SAMPLE = 2_000, 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

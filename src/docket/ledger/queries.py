@@ -30,6 +30,9 @@ from .ledger import Ledger
 _MOST_TASKS = 500
 _BYTES = 256 * 1024
 _FIRST_COUNT = 8
+_SAMPLED_AT_ONCE = 250
+# The most keys of the server that one script call looks at.
+MOST_KEYS = 500
 # The most script calls for one page. A filter that matches
 # few tasks returns the tasks so far, and a cursor.
 MOST_CALLS = 20
@@ -266,14 +269,15 @@ async def sample_by_function(ledger: Ledger, count: int) -> tuple[dict[str, Func
     counts: dict[str, FunctionCount] = {}
     read = total = 0
     while read < count:
-        total, found, *rows = await ledger.ask("sample_tasks", (min(count - read, _MOST_TASKS),))
+        total, found, *rows = await ledger.ask("sample_tasks", (min(count - read, _SAMPLED_AT_ONCE),))
         for name, scheduled, queued, running in rows:
             known = counts.setdefault(bytes_text(name), FunctionCount())
             known.scheduled += scheduled
             known.queued += queued
             known.running += running
         read += found
-        if not found:
+        if found < min(count, _SAMPLED_AT_ONCE):
+            # There are no more.
             break
     return counts, read, total
 
@@ -287,6 +291,7 @@ async def find_finished(
     function: str | None = None,
     key_prefix: str = "",
     calls: int = MOST_CALLS,
+    at_once: int = MOST_KEYS,
 ) -> FinishedPage:
     """A page of the finished tasks whose records have
     not expired yet (`execution_ttl`), in no order.
@@ -301,7 +306,7 @@ async def find_finished(
     rows: list[FinishedRow] = []
     at = cursor or b"0"
     for _ in range(calls):
-        reply = await ledger.ask("list_finished", (at, _MOST_TASKS, pattern, number, name))
+        reply = await ledger.ask("list_finished", (at, at_once, pattern, number, name))
         at = reply[0]
         for i in range(1, len(reply), 3):
             key = bytes_text(reply[i])[len(beginning) :].replace("%3A", ":").replace("%25", "%")

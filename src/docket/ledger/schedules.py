@@ -12,7 +12,7 @@ from .ledger import Ledger
 from .letters import BuriedChain, read_buried_chain
 
 # The most tasks that one script call reads, and those of one bucket.
-_READ_AT_ONCE, _OF_A_BUCKET = 480, 40
+_READ_AT_ONCE, _OF_A_BUCKET = 240, 20
 _CHAINS_AT_ONCE = 200
 
 

@@ -111,10 +111,23 @@ end
 
 local answer, examined, bytes_read, found = {following, 0}, 0, 0, 0
 
+-- A filter matches few tasks: most records need not be read further. Positions are counted from 1.
+local NAME_SIZE_AT = TASK_HEADER_SIZE - 1
+
+local function may_match(bytes)
+  if name then
+    local low, high = string.byte(bytes, NAME_SIZE_AT, TASK_HEADER_SIZE)
+    if (low or 0) + 256 * (high or 0) ~= #name or sub(bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + #name) ~= name then
+      return false
+    end
+  end
+  return not shown or flags_of(bytes) % 2 == 1 or find(bytes, shown, 1, true)
+end
+
 -- Adds a task to the answer, if it is the one that this source names and if it matches.
 local function add(i, bytes, run, progress)
   if not bytes or not key_matches(keys[i]) or (run and true or false) ~= (source == RUNNING_TASKS) then return end
-  if worker and not (run and is_of_worker(run)) then return end
+  if worker and not (run and is_of_worker(run)) or not may_match(bytes) then return end
   local task = unpack_task(bytes)
   if not run then
     if task.location ~= LOCATIONS[source] and not task.broken then return end
