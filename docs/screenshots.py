@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import uvicorn
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, ViewportSize, async_playwright
 
 from docket import Docket, Worker
 from docket.cli.demo import shop
@@ -25,7 +25,7 @@ from docket.cli.demo.story import Story
 from docket.web import app
 
 FOLDER = Path(__file__).resolve().parent / "images"
-SIZE = {"width": 1280, "height": 860}
+SIZE: ViewportSize = {"width": 1280, "height": 860}
 WORKERS = {"Ada": 10, "Grace": 10, "Edsger": 24}
 ROUNDS, ROUND_SECONDS = 9, 20.0
 # The page, what must be on it, and the name of the picture.

@@ -137,6 +137,7 @@ async def test_the_next_run_of_a_chain_is_skipped(
         await changed(admin, segment, "tasks/skip", key="tidy")
         skipped = await docket.get_execution("tidy")
     assert skipped is not None
+    assert found is not None
     assert skipped.when - found.when >= timedelta(minutes=59)
 
 
