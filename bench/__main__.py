@@ -7,6 +7,7 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from bench.environments import prepare
@@ -43,6 +44,7 @@ def _measure(options: argparse.Namespace) -> Results:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         unfinished = CACHE / "unfinished.json"
         sizes = FORMS[options.form]
+        sizes = replace(sizes, rounds=options.rounds or sizes.rounds)
         chosen = [session for session in sessions(sizes) if options.only in session.name]
         return run(systems, environments, sizes, chosen, Path(folder), report, lambda r: r.save(unfinished))
 
@@ -70,6 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only sessions whose name contains this, such as draining"
     )
+    parser.add_argument("--rounds", type=int, metavar="N", help="as many rounds instead of those of the form")
     parser.add_argument("--renew", action="store_true", help="reinstall the peers in their newest releases")
     parser.add_argument("--publish", action="store_true", help="also write the results into docs/")
     parser.add_argument(

@@ -56,6 +56,26 @@ assert expected <= keys, keys
     )
 
 
+def test_a_fork_of_which_python_does_not_know_works_too(server: ServerProcess) -> None:
+    """uWSGI forks its workers without Python's handlers for forks."""
+    run(
+        """
+import ctypes
+add("parent")
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    add("child")
+    assert docket.get_execution("parent").args == ("parent",)
+    docket.close()
+    os._exit(0)
+wait_for(child)
+add("last")
+assert {execution.key for execution in docket.snapshot().future} == {"parent", "child", "last"}
+""",
+        server.url,
+    )
+
+
 def test_the_first_use_imports_nothing_so_that_a_fork_can_come_at_any_moment() -> None:
     """A fork during an import of another thread leaves the child with a module whose import never
     ends."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ class Session:
     def __init__(self, docket: Docket, loop_thread: LoopThread) -> None:
         self.docket: Docket = docket
         self._loop_thread = loop_thread
+        self._pid = os.getpid()
         self._caller_adds = CallerAdds(docket, loop_thread)
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_closing = False
@@ -42,7 +44,7 @@ class Session:
     @property
     def is_usable(self) -> bool:
         """False once it is closed, and in a forked child."""
-        return not self._is_closing and not self._loop_thread.is_abandoned
+        return not self._is_closing and not self._loop_thread.is_abandoned and self._pid == os.getpid()
 
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
         """Runs an async function on the background loop and returns its result."""

@@ -21,6 +21,7 @@ class ThisProcess:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._loop_thread: LoopThread | None = None
         self.sessions: set[Session] = set()
         # Objects of the parent. They are kept: if Python collected them one by one, some of them
@@ -28,6 +29,9 @@ class ThisProcess:
         self._inherited: list[object] = []
 
     def loop_thread(self) -> LoopThread:
+        if self._pid != os.getpid():
+            # uWSGI forks without a word to Python.
+            self.begin_in_forked_child()
         found = self._loop_thread
         if found is None:
             with self._lock:
@@ -41,6 +45,7 @@ class ThisProcess:
     def begin_in_forked_child(self) -> None:
         # Another thread of the parent may have held the lock.
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         found, self._loop_thread = self._loop_thread, None
         sessions, self.sessions = self.sessions, set()
         if found is not None:
