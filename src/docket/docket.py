@@ -64,9 +64,11 @@ class Docket(DocketOperations, PydocketKeys):
 
     @property
     def tasks(self) -> dict[str, TaskFunction]:
+        """The registered functions by name, the built-in tasks included."""
         return self.registry.tasks
 
     def now(self) -> datetime:
+        """The time of the docket, with its time zone. Tests can set it."""
         return self.server.clock.now()
 
     # Registering

@@ -21,6 +21,7 @@ class DocketPauses(DocketLifetime):
     """The part of a docket that pauses tasks."""
 
     def labels(self) -> dict[str, str]:
+        """The labels of metrics and spans that name this docket."""
         return {"docket.name": self.name}
 
     @property

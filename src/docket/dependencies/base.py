@@ -62,7 +62,8 @@ class Runtime(Dependency[T_co]):
     @abc.abstractmethod
     async def run(
         self, execution: Execution, function: TaskFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any: ...
+    ) -> Any:
+        """Calls the function and returns its result."""
 
 
 class FailureHandler(Dependency[T_co]):
@@ -72,7 +73,9 @@ class FailureHandler(Dependency[T_co]):
     single = True
 
     @abc.abstractmethod
-    async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool: ...
+    async def handle_failure(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        """Deals with a failed run. True: the failure
+        is handled, for instance by another attempt."""
 
 
 class CompletionHandler(Dependency[T_co]):
@@ -82,4 +85,5 @@ class CompletionHandler(Dependency[T_co]):
     single = True
 
     @abc.abstractmethod
-    async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool: ...
+    async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool:
+        """Is called after every end of a run. True: the task runs again."""

@@ -58,6 +58,7 @@ class Retry(FailureHandler[Any]):
 
     @classmethod
     def forever(cls, delay: timedelta = timedelta(0)) -> Self:
+        """Retries without a last attempt."""
         return cls(attempts=None, delay=delay)
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
@@ -134,6 +135,7 @@ class ExponentialRetry(Retry):
 
     @classmethod
     def forever(cls, delay: timedelta = timedelta(seconds=1), maximum_delay: timedelta = timedelta(seconds=64)) -> Self:
+        """Retries without a last attempt; the delay doubles up to `maximum_delay`."""
         return cls(attempts=None, minimum_delay=delay, maximum_delay=maximum_delay)
 
     def delay_after(self, attempt: int) -> timedelta:

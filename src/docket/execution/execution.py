@@ -95,6 +95,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
 
     @property
     def progress(self) -> ExecutionProgress:
+        """The progress of the task: read it, write it, follow it."""
         if self._progress is None:
             self._progress = ExecutionProgress(self.docket, self.key, self.epoch)
         return self._progress

@@ -75,6 +75,7 @@ class ExecutionProgress:
     # Each of these writes the change when it is awaited. In a plain function, the call itself does.
 
     def set_total(self, total: int) -> Awaitable[None]:
+        """Sets the total; it has to be at least 1."""
         return self.update(total=total)
 
     def increment(self, amount: int = 1) -> Awaitable[None]:

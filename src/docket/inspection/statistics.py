@@ -54,6 +54,7 @@ class FunctionStats:
 
     @property
     def succeeded(self) -> int:
+        """Runs whose body returned."""
         return self.count(EndingKind.SUCCEEDED)
 
     @property
@@ -63,14 +64,17 @@ class FunctionStats:
 
     @property
     def timed_out(self) -> int:
+        """Runs that failed because they took longer than their `Timeout`."""
         return self.count(EndingKind.TIMED_OUT)
 
     @property
     def retried(self) -> int:
+        """Runs that failed, and the next attempt is scheduled."""
         return self.count(EndingKind.RETRIED)
 
     @property
     def cancelled(self) -> int:
+        """Tasks that were cancelled while they waited or ran."""
         return self.count(EndingKind.CANCELLED)
 
     @property

@@ -23,6 +23,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
+        """How many times were counted."""
         return sum(self.counts.values())
 
     def quantile(self, share: float) -> float | None:
@@ -42,14 +43,17 @@ class Histogram:
 
     @property
     def p50(self) -> float | None:
+        """The median in seconds, or None."""
         return self.quantile(0.5)
 
     @property
     def p95(self) -> float | None:
+        """The time in seconds that 95 of 100 do not exceed, or None."""
         return self.quantile(0.95)
 
     @property
     def p99(self) -> float | None:
+        """The time in seconds that 99 of 100 do not exceed, or None."""
         return self.quantile(0.99)
 
     def __add__(self, other: Histogram) -> Histogram:

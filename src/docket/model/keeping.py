@@ -48,6 +48,7 @@ class Keep:
 
     @property
     def is_off(self) -> bool:
+        """Whether no letters are kept."""
         return not self.age_ms
 
 

@@ -81,6 +81,7 @@ class StrikeInstruction:
         return f"{function}({escaped(self.parameter)} {self.operator.value} {shown(self.value)})"
 
     def labels(self) -> dict[str, str]:
+        """The labels of spans that describe the rule."""
         labels: dict[str, str] = {}
         if self.function:
             labels["docket.task"] = self.function

@@ -62,6 +62,7 @@ class Pause:
 
     @property
     def rule(self) -> PauseRule:
+        """The rule: which tasks the pause holds."""
         return PauseRule(self.function, self.parameter, self.operator, self.value)
 
 

@@ -233,6 +233,7 @@ class StrikeList:
 
     @property
     def prefix(self) -> str:
+        """What the names of the keys of the list begin with."""
         return self._keys.prefix
 
     @property

@@ -95,17 +95,21 @@ class Docket(DocketOperations):
 
     @property
     def name(self) -> str:
+        """The name of the docket."""
         return self._producer.unopened.name
 
     @property
     def url(self) -> str:
+        """The URL of the server."""
         return self._producer.unopened.url
 
     @property
     def tasks(self) -> dict[str, TaskFunction]:
+        """The registered functions by name, the built-in tasks included."""
         return self._producer.unopened.tasks
 
     def now(self) -> datetime:
+        """The time of the docket, with its time zone."""
         return self._producer.unopened.now()
 
     # Registering

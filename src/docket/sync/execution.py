@@ -79,6 +79,7 @@ class Execution(Generic[Result_co]):
 
     @property
     def state(self) -> ExecutionState:
+        """The state that was read last."""
         return self._execution.state
 
     @property
@@ -98,10 +99,12 @@ class Execution(Generic[Result_co]):
 
     @property
     def started_at(self) -> datetime | None:
+        """When the last run began, as it was read last."""
         return self._execution.started_at
 
     @property
     def completed_at(self) -> datetime | None:
+        """When the task ended, or None."""
         return self._execution.completed_at
 
     @property

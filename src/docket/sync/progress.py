@@ -27,21 +27,26 @@ class ExecutionProgress:
 
     @property
     def current(self) -> int | None:
+        """The value of the last write or `sync()`."""
         return self._execution.progress.current
 
     @property
     def total(self) -> int:
+        """The value of the last write or `sync()`."""
         return self._execution.progress.total
 
     @property
     def message(self) -> str | None:
+        """The value of the last write or `sync()`."""
         return self._execution.progress.message
 
     @property
     def updated_at(self) -> datetime | None:
+        """When the progress was written last, or None."""
         return self._execution.progress.updated_at
 
     def set_total(self, total: int) -> None:
+        """Sets the total; it has to be at least 1."""
         self._run(lambda progress: progress.set_total(total))
 
     def increment(self, amount: int = 1) -> None:

@@ -64,6 +64,7 @@ class Clock:
         self._clock.release()
 
     def now(self) -> datetime:
+        """The time of the docket, which stands still between two calls of `advance`."""
         return self._clock.now()
 
     def set(self, when: datetime) -> None:
