@@ -19,7 +19,7 @@ from docket.dead import Letter
 from docket.dependencies.fingerprints import fingerprint
 from docket.ledger import Delivery, finish
 from docket.ledger.endings import Ending
-from docket.ledger.letter_notes import LetterNote, Reason, RunNote, fingerprint_lines
+from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote, fingerprint_lines
 from docket.model.states import ExecutionState
 
 from .stalls import Delays, Pinger, quick_server
@@ -38,7 +38,7 @@ def _failed(docket: Docket, run: Delivery, number: int) -> Any:
     error = f"shop.errors.Error{number % KINDS}"
     text = f"Error{number % KINDS}: mailbox {number} of customer {number % CUSTOMERS} is full"
     note = LetterNote(
-        Reason.FAILED,
+        DeathCause.FAILED,
         WEEK_MS,
         docket.keep_failures.letters,
         docket.keep_failures.size,

@@ -7,7 +7,7 @@ from typing import Any
 
 from docket import Docket, ExecutionState
 from docket.ledger import read_ending
-from docket.ledger.letter_notes import Reason
+from docket.ledger.letter_notes import DeathCause
 from docket.storage.keys import GROUP, bytes_text
 from docket.storage.letters import LetterRecord, read_letter
 from docket.storage.records import FinishedRecord, read_finished
@@ -19,7 +19,7 @@ from .work.changes import replaceable
 PAGE = 500
 # More than the history of a docket has.
 MOST_FINISHED_RUNS = 50_000
-BURIED = (Reason.BURIED, Reason.UNDECODABLE, Reason.REFUSED)
+BURIED = (DeathCause.BURIED, DeathCause.UNDECODABLE, DeathCause.REFUSED)
 
 
 async def inspect(client: Any, docket: Docket, history: History) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from typing import TYPE_CHECKING
 
-from docket.batches import chunks_of
+from docket.chunks import chunks_of
 from docket.execution import Execution, TaskCall
 
 if TYPE_CHECKING:

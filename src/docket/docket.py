@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from docket._compat import PydocketKeys
-from docket.batches import check_chunk_size
 from docket.call_stream import stream_calls
+from docket.chunks import check_chunk_size
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution

@@ -12,7 +12,7 @@ from docket.spans import request_span
 from docket.strikelist import LiteralOperator, Operator
 from docket.strikelist.instructions import PauseRule
 from docket.strikelist.pauses import Pause, Pauses
-from docket.strikelist.values import StrikeValues
+from docket.strikelist.values import RuleValues
 
 ANY = "*"
 
@@ -27,7 +27,7 @@ class DocketPauses(DocketLifetime):
     @property
     def pause_store(self) -> Pauses:
         """The pauses as they are stored."""
-        return Pauses(self.ledger, StrikeValues(pickled=self.pickled_strikes), self.payloads)
+        return Pauses(self.ledger, RuleValues(pickled=self.pickled_strikes), self.payloads)
 
     async def pause(
         self,

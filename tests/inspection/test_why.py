@@ -484,6 +484,16 @@ async def test_a_limit_of_a_whole_task_with_several_slots(docket: Docket, gate: 
         gate.go.set()
 
 
+async def test_a_delay_of_a_kind_that_only_a_newer_release_knows(docket: Docket) -> None:
+    due = docket.now() + HOUR
+    await docket.add(scan, due, key="scan")()
+    status = await docket.ledger.get("scan")
+    assert status.task is not None
+    async with docket.redis() as client:
+        await client.set(docket.key("delay:=scan"), f"lottery {status.task.due_ms:.0f} 1 5000 prize", px=60_000)
+    assert (await docket.why("scan")).code is ReasonCode.NOT_DUE
+
+
 async def test_a_rate_limit_delays_the_task(docket: Docket) -> None:
     async def mail(number: int, rate: RateLimit = RateLimit(2, per=MINUTE)) -> None: ...
 

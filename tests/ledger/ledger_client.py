@@ -22,7 +22,7 @@ from docket.ledger import (
     finish,
 )
 from docket.ledger.endings import Ending, ending_event
-from docket.ledger.letter_notes import LetterNote, Reason
+from docket.ledger.letter_notes import DeathCause, LetterNote
 from docket.ledger.limits import Limits
 from docket.model.states import ExecutionState
 from docket.storage.keys import Keys, bytes_text, text_bytes
@@ -66,7 +66,7 @@ def ended(
 ) -> Settlement:
     event = ending_event(state, '"w"', 0)
     if dead_letter:
-        options["letter"] = LetterNote(Reason.FAILED, LETTER_MS, error="Oops", place="here")
+        options["letter"] = LetterNote(DeathCause.FAILED, LETTER_MS, error="Oops", place="here")
     return finish(run.key, run.epoch, state, ttl_ms, Ending("w").pack(), event, **options)
 
 

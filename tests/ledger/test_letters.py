@@ -10,7 +10,7 @@ import pytest
 
 from docket.ledger import Delivery, RunEnding, SettleResult
 from docket.ledger.endings import CANCELLED_TAIL, Ending
-from docket.ledger.letter_notes import LetterNote, Reason, fingerprint_line, fingerprint_lines
+from docket.ledger.letter_notes import DeathCause, LetterNote, fingerprint_line, fingerprint_lines
 from docket.ledger.letters import (
     BuriedChain,
     Edited,
@@ -41,7 +41,7 @@ FAILED = ExecutionState.FAILED
 
 def failed(run: Delivery, **note: Any) -> Settlement:
     fields = {
-        "reason": Reason.FAILED,
+        "reason": DeathCause.FAILED,
         "age_ms": LETTER_MS,
         "error": "app.Oops",
         "place": "app.run",
@@ -81,7 +81,12 @@ async def test_a_task_that_failed_is_kept_whole(ledger_client: LedgerClient) -> 
     (id,) = await fail(ledger_client, "k", traceback=b"Traceback: ...", arguments=fingerprint_lines({"customer": "x"}))
     letter = ledger_client.checked_state().letters[id]
     assert (letter.key, letter.error, letter.place, letter.text) == ("k", "app.Oops", "app.run", "Oops: no")
-    assert (letter.deaths, letter.edits, letter.reason, letter.traceback) == (1, 0, Reason.FAILED, b"Traceback: ...")
+    assert (letter.deaths, letter.edits, letter.reason, letter.traceback) == (
+        1,
+        0,
+        DeathCause.FAILED,
+        b"Traceback: ...",
+    )
     assert letter.task.function_name == "f"
     assert letter.task.attempt == 1
     assert letter.ends_ms == letter.died_ms + LETTER_MS
@@ -397,14 +402,14 @@ async def test_letters_that_somebody_has_damaged_stop_nobody(ledger_client: Ledg
 
 
 async def test_a_retried_task_that_took_its_workers_down_is_a_suspect(ledger_client: LedgerClient) -> None:
-    (id,) = await fail(ledger_client, "k", reason=Reason.BURIED)
+    (id,) = await fail(ledger_client, "k", reason=DeathCause.BURIED)
     await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
     assert ledger_client.checked_state().tasks["k"].losses == 2
     worker = await ledger_client.hire()
     await ledger_client.take(worker)
     ledger_client.bury(worker)
     ((_, letter),) = ledger_client.checked_state().letters.items()
-    assert (letter.key, letter.deaths, letter.reason) == ("k", 2, Reason.BURIED), "the first loss buries it again"
+    assert (letter.key, letter.deaths, letter.reason) == ("k", 2, DeathCause.BURIED), "the first loss buries it again"
     assert "losses so far: 3" in letter.text
 
 
@@ -412,13 +417,13 @@ async def test_a_retried_task_that_was_not_run_is_a_letter_again(ledger_client: 
     (id,) = await fail(ledger_client, "k")
     await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
     (run,) = await ledger_client.take(await ledger_client.hire())
-    note = LetterNote(Reason.NOT_RUN, LETTER_MS, text="struck")
+    note = LetterNote(DeathCause.NOT_RUN, LETTER_MS, text="struck")
     struck = finish(
         run.key, run.epoch, ExecutionState.CANCELLED, TTL_MS, Ending("w", "struck").pack(), "{}", letter=note
     )
     await ledger_client.settle(struck)
     ((_, letter),) = ledger_client.checked_state().letters.items()
-    assert (letter.key, letter.deaths, letter.reason) == ("k", 1, Reason.NOT_RUN)
+    assert (letter.key, letter.deaths, letter.reason) == ("k", 1, DeathCause.NOT_RUN)
 
 
 async def test_ids_are_not_given_again_when_letters_were_lost(ledger_client: LedgerClient) -> None:
@@ -458,7 +463,7 @@ async def test_an_edit_replaces_the_call(ledger_client: LedgerClient) -> None:
 
 async def bury_chain(ledger_client: LedgerClient, **note: Any) -> None:
     await ledger_client.ledger.seedable("old", ["chain"])
-    await fail(ledger_client, "chain", reason=Reason.BURIED, **note)
+    await fail(ledger_client, "chain", reason=DeathCause.BURIED, **note)
 
 
 async def test_a_buried_chain_waits_for_its_retry(ledger_client: LedgerClient) -> None:
@@ -502,7 +507,7 @@ async def test_a_buried_chain_without_a_letter_can_be_retried(ledger_client: Led
 
 async def test_a_worker_that_asked_before_the_burial_does_not_start_the_chain(ledger_client: LedgerClient) -> None:
     assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.SCHEDULE]
-    await fail(ledger_client, "chain", reason=Reason.BURIED)
+    await fail(ledger_client, "chain", reason=DeathCause.BURIED)
     await ledger_client.ledger.enqueue([order("chain", seed=True)])
     assert "chain" not in ledger_client.checked_state().tasks
 

@@ -20,7 +20,7 @@ from docket.model.times import from_ms
 from docket.storage import records
 from docket.strikelist.instructions import Strike
 from docket.strikelist.stored import StoredRules
-from docket.strikelist.values import StrikeValues
+from docket.strikelist.values import RuleValues
 from docket.worker.direct_delivery import read_delivery
 
 from .forgeries import finished_record, task_record
@@ -74,12 +74,12 @@ def _read_event(data: bytes) -> None:
 
 
 def _read_strike(data: bytes) -> None:
-    strike = StoredRules(Strike, StrikeValues(), Payloads()).decode(data)
+    strike = StoredRules(Strike, RuleValues(), Payloads()).decode(data)
     assert strike.call_repr()
 
 
 def _read_strike_value(data: bytes) -> None:
-    StrikeValues().decode(b"\x01\x03\x00" + data)
+    RuleValues().decode(b"\x01\x03\x00" + data)
 
 
 def _read_headers(data: bytes) -> None:
@@ -135,9 +135,9 @@ PLACES = [
     Place("event", _read_event, EVENT),
     Place("progress", _read_event, PROGRESS),
     Place(
-        "strike", _read_strike, StoredRules(Strike, StrikeValues(), Payloads()).encode(Strike("work", "x", value=5))[1]
+        "strike", _read_strike, StoredRules(Strike, RuleValues(), Payloads()).encode(Strike("work", "x", value=5))[1]
     ),
-    Place("value of a strike", _read_strike_value, StrikeValues().encode({"a": (1, [2.5])})[3:]),
+    Place("value of a strike", _read_strike_value, RuleValues().encode({"a": (1, [2.5])})[3:]),
     Place("call", _read_call, TASK[-len(CALL) - 5 :]),
     Place("result", _read_result, b"\x01\x01\x00" + CALL),
     Place("headers of a call", _read_headers, pack_headers({"traceparent": "00-1"}, {"customer": "7"}) + CALL),

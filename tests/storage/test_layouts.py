@@ -11,7 +11,7 @@ import pytest
 from docket.ledger import history, settlements, statistics
 from docket.ledger.deliveries import CLAIM_ROW
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
-from docket.ledger.letter_notes import LetterNote, Reason
+from docket.ledger.letter_notes import DeathCause, LetterNote
 from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.states import STATE_NUMBERS
 from docket.storage import letters, records
@@ -92,7 +92,7 @@ def test_a_letter_has_the_same_fields_in_the_same_order() -> None:
 
 def test_a_note_for_a_letter_has_the_same_fields_in_the_same_order() -> None:
     (names,) = assigned("letters", "unpack(letter)")
-    note = LetterNote(Reason.FAILED, 1, 2, 3, "error", "place", b"arguments", "text", b"traceback", True, b"rest")
+    note = LetterNote(DeathCause.FAILED, 1, 2, 3, "error", "place", b"arguments", "text", b"traceback", True, b"rest")
     row = note.row()
     assert names == [
         "reason",
@@ -110,9 +110,9 @@ def test_a_note_for_a_letter_has_the_same_fields_in_the_same_order() -> None:
     assert row == (1, 1, 2, 3, 1, b"error", b"place", b"arguments", b"text", b"traceback", b"rest")
     places = [int(constants("letters")[name]) - 1 for name in ("NOTE_AGE", "NOTE_TEXT")]
     assert [names[place] for place in places] == ["age", "text"]
-    assert constants("letters")["FAILED_LETTER"] == Reason.FAILED
-    assert constants("letters")["BURIED_LETTER"] == Reason.BURIED
-    assert constants("letters")["NOT_RUN_LETTER"] == Reason.NOT_RUN
+    assert constants("letters")["FAILED_LETTER"] == DeathCause.FAILED
+    assert constants("letters")["BURIED_LETTER"] == DeathCause.BURIED
+    assert constants("letters")["NOT_RUN_LETTER"] == DeathCause.NOT_RUN
     assert constants("letters")["SEALED_TRACEBACK"] == letters.SEALED_TRACEBACK
     assert constants("records")["REVIVED"] == records.REVIVED
 

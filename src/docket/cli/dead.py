@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from json import JSONDecodeError, loads
@@ -35,16 +34,27 @@ Which = Annotated[
 Several = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY|#ID]…", help="Keys of tasks, or # and the id of a letter.")
 ]
-Everything = Annotated[bool, typer.Option("--everything", help="All letters, without a filter.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count the letters that match.")]
+Everything = Annotated[
+    bool, typer.Option("--everything", envvar="DOCKET_DEAD_EVERYTHING", help="All letters, without a filter.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", envvar="DOCKET_DEAD_DRY_RUN", help="Only count the letters that match.")
+]
 Most = Annotated[
     int | None,
-    typer.Option("--most", parser=positive, metavar="NUMBER", help="At most so many letters, the oldest first."),
+    typer.Option(
+        "--most",
+        envvar="DOCKET_DEAD_MOST",
+        parser=positive,
+        metavar="NUMBER",
+        help="At most so many letters, the oldest first.",
+    ),
 ]
 Mark = Annotated[
     int | None,
     typer.Option(
         "--mark",
+        envvar="DOCKET_DEAD_MARK",
         parser=positive,
         metavar="ID",
         help="Only letters up to this id: finishes a batch that was interrupted.",
@@ -52,11 +62,24 @@ Mark = Annotated[
 ]
 Limit = Annotated[
     int,
-    typer.Option("--limit", parser=positive, metavar="NUMBER", show_default="20", help="The newest so many letters."),
+    typer.Option(
+        "--limit",
+        envvar="DOCKET_DEAD_LIMIT",
+        parser=positive,
+        metavar="NUMBER",
+        show_default="20",
+        help="The newest so many letters.",
+    ),
 ]
 Over = Annotated[
     timedelta | None,
-    typer.Option("--over", parser=duration, metavar="DURATION", help="Spread the tasks evenly over this time."),
+    typer.Option(
+        "--over",
+        envvar="DOCKET_DEAD_OVER",
+        parser=duration,
+        metavar="DURATION",
+        help="Spread the tasks evenly over this time.",
+    ),
 ]
 Arguments = Annotated[list[str], typer.Argument(metavar="NAME=JSON…", help="Parameters and their new values, as JSON.")]
 Tasks = Annotated[list[str] | None, tasks_option("The functions, unless --app has them. May be repeated.")]
@@ -68,7 +91,10 @@ Tasks = Annotated[list[str] | None, tasks_option("The functions, unless --app ha
 def ls(
     docket: Docket,
     filter: dict[str, Any],
-    kinds: Annotated[bool, typer.Option("--kinds", help="Only the kinds of letters, and how many there are.")] = False,
+    kinds: Annotated[
+        bool,
+        typer.Option("--kinds", envvar="DOCKET_DEAD_KINDS", help="Only the kinds of letters, and how many there are."),
+    ] = False,
     limit: Limit = 20,
     json: Json = False,
 ) -> None:
@@ -268,8 +294,8 @@ async def _act(
     async with opened(docket):
         if mark is None:
             mark = await docket.dead.mark()
-            if sys.stderr.isatty():
-                typer.echo(f"Letters up to --mark {mark}", err=True)
+            # Also in a script: its log has the mark if the command is interrupted.
+            typer.echo(f"Letters up to --mark {mark}", err=True)
         reports = [await act({"mark": mark, **await at_server_time(docket, filter)}) for filter in filters]
     total = reports[0]
     for report in reports[1:]:

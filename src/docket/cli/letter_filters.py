@@ -20,7 +20,8 @@ R = TypeVar("R")
 
 
 def _option(name: str, metavar: str, help: str) -> Any:
-    return Annotated[str | None, typer.Option(f"--{name}", metavar=metavar, help=help)]
+    variable = f"DOCKET_DEAD_{name.upper().replace('-', '_')}"
+    return Annotated[str | None, typer.Option(f"--{name}", envvar=variable, metavar=metavar, help=help)]
 
 
 _OPTIONS: dict[str, Any] = {

@@ -115,9 +115,17 @@ async def _states(
         await observer.refresh()
 
 
+# Null while the server does not answer.
+_READ_FACTS = (
+    *("running", "ready", "waiting_for_a_limit", "unknown_function", "scheduled", "dead_letters", "held"),
+    *("unknown_functions", "recently_retried", "recently_failed", "failing"),
+)
+
+
 def _facts(state: LiveState) -> dict[str, Any]:
     census, rates = state.census, state.rates
     facts: dict[str, Any] = {"at": state.now.isoformat(), "trouble": state.trouble, "workers": len(state.workers)}
+    facts |= dict.fromkeys(_READ_FACTS)
     if census is not None:
         facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
         facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}

@@ -21,10 +21,10 @@ from docket.model.times import check_durations
 from docket.spans import request_span
 from docket.storage.letters import read_letter
 
-from .batches import Batch, Progress, answered
 from .edits import edit
 from .filters import LetterFilter, Selection, check_not_empty, select
 from .letter import Letter, read_letter_row
+from .letter_batches import LetterBatch, Progress, answered
 from .overview import Kind, Overview, as_kind, as_overview
 from .pages import MOST_LETTERS, LetterPage, as_page, find_rows, read_cursor
 from .reports import Report
@@ -213,14 +213,14 @@ class DeadLetters:
 
     async def _batch(
         self, selection: Selection, most: int | None, mark: int | None, progress: Progress | None
-    ) -> tuple[Batch, Report]:
+    ) -> tuple[LetterBatch, Report]:
         counts = await answered(self._counts)
         report = Report(counts.last_id if mark is None else mark)
         ids = await answered(lambda: self._ids(selection, counts, report.mark))
         report.matched = len(ids)
         if most is not None:
             ids, report.left = ids[:most], max(len(ids) - most, 0)
-        return Batch(self._docket.ledger, ids, counts.server_ms, progress), report
+        return LetterBatch(self._docket.ledger, ids, counts.server_ms, progress), report
 
     async def _ids(self, selection: Selection, counts: LetterCounts, mark: int | None) -> Sequence[int]:
         if selection.id is not None:

@@ -10,7 +10,7 @@ from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.inspection.executions import StoredExecution
 from docket.ledger.endings import cut
-from docket.ledger.letter_notes import Reason, RunNote, read_run_note
+from docket.ledger.letter_notes import DeathCause, RunNote, read_run_note
 from docket.ledger.letters import LetterRow
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 LetterReason = Literal["failed", "buried", "undecodable", "refused", "not run", "unknown"]
 """Why a task became a dead letter."""
 _REASONS: dict[int, LetterReason] = {
-    Reason.FAILED: "failed",
-    Reason.BURIED: "buried",
-    Reason.UNDECODABLE: "undecodable",
-    Reason.REFUSED: "refused",
-    Reason.NOT_RUN: "not run",
+    DeathCause.FAILED: "failed",
+    DeathCause.BURIED: "buried",
+    DeathCause.UNDECODABLE: "undecodable",
+    DeathCause.REFUSED: "refused",
+    DeathCause.NOT_RUN: "not run",
 }
 
 

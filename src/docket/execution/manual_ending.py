@@ -10,7 +10,7 @@ from docket.codec.error_texts import class_name
 from docket.errors import LeaseLost, TaskFailed
 from docket.ledger import Ending, RunEnding, Settlement, SettleResult, finish
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event, run_ending
-from docket.ledger.letter_notes import LetterNote, Reason, RunNote
+from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.statistics import cell_of
 from docket.ledger.workers import as_json
@@ -96,7 +96,7 @@ def _letter(keep: Keep, ending: Ending) -> LetterNote | None:
         return None
     rest = RunNote(ending.worker, __version__).pack()
     return LetterNote(
-        Reason.FAILED,
+        DeathCause.FAILED,
         keep.age_ms,
         keep.letters,
         keep.size,

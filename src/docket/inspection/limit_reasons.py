@@ -70,7 +70,8 @@ class LimitReasons(ReasonWriter):
         if delay is not None and delay.kind == "requeue":
             words = f"A worker could not run the task and gave it back, as its log says: it is due again in {left}."
             return self._reason(ReasonCode.GIVEN_BACK, words, **facts)
-        if delay is not None:
+        # A kind of delay that only a newer release knows is left out.
+        if delay is not None and delay.kind in ("rate", "debounce"):
             return self._delayed(delay, left, facts)
         if task.attempt > 1:
             return self._retry(task, left, facts)

@@ -17,7 +17,7 @@ WORKER_LOST = "docket.errors.WorkerLost"
 NOT_REGISTERED = "docket.errors.TaskNotRegistered"
 
 
-class Reason(enum.IntEnum):
+class DeathCause(enum.IntEnum):
     """Why a task became a dead letter (lua/parts/letters.lua has the same numbers)."""
 
     FAILED = 1
@@ -33,7 +33,7 @@ class LetterNote:
     """How to keep a task that has failed for good, and what its ending does not say. With an age of
     0 only the chain of an automatic task is noted."""
 
-    reason: Reason
+    reason: DeathCause
     age_ms: int
     most: int = LETTERS
     most_bytes: int = SIZE
@@ -76,7 +76,7 @@ class LetterNote:
         )
 
 
-def script_note(keep: Keep, reason: Reason, error: str, text: str) -> LetterNote:
+def script_note(keep: Keep, reason: DeathCause, error: str, text: str) -> LetterNote:
     """The note for tasks that a script fails without a run."""
     return LetterNote(reason, keep.age_ms, keep.letters, keep.size, error, text=text)
 

@@ -44,7 +44,7 @@ class StoredPause:
     held: int
 
 
-class PauseRules(NamedTuple):
+class StoredPauses(NamedTuple):
     """All pauses, and the version of those that compare arguments."""
 
     version: bytes
@@ -81,11 +81,11 @@ async def release(ledger: Ledger, id: str, most: int | None = None) -> Released:
     return Released(moved, None if left < 0 else left, bool(front), bool(stream))
 
 
-async def read_pauses(ledger: Ledger) -> PauseRules:
+async def read_pauses(ledger: Ledger) -> StoredPauses:
     """All pauses, oldest first."""
     version, *rows = await ledger.ask("pauses", ())
     found = [stored_pause(bytes_text(id), value, held) for id, value, held in rows]
-    return PauseRules(version, sorted(found, key=lambda pause: (pause.epoch, pause.id)))
+    return StoredPauses(version, sorted(found, key=lambda pause: (pause.epoch, pause.id)))
 
 
 def stored_pause(id: str, value: bytes, held: int) -> StoredPause:

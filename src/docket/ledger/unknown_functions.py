@@ -8,7 +8,7 @@ from docket.storage.keys import text_bytes
 
 from .endings import Ending
 from .ledger import Ledger
-from .letter_notes import NOT_REGISTERED, Reason, script_note
+from .letter_notes import NOT_REGISTERED, DeathCause, script_note
 
 # The most functions in a reply, and the most tasks that one script call ends.
 _MOST_FUNCTIONS = 1000
@@ -37,7 +37,7 @@ async def unknown_functions(ledger: Ledger) -> list[UnknownFunction]:
 async def fail_unknown(ledger: Ledger, function: str, ending: Ending, event: str) -> int:
     """Fails tasks of a function that no live worker knows. Returns their number: 0 if a live worker
     knows the function or no task waits."""
-    note = script_note(ledger.keep, Reason.FAILED, NOT_REGISTERED, ending.error or "")
+    note = script_note(ledger.keep, DeathCause.FAILED, NOT_REGISTERED, ending.error or "")
     return await ledger.ask(
         "fail_unknown", (text_bytes(function), ledger.ttl_ms, ending.pack(), event, _MOST_TASKS, note.row())
     )

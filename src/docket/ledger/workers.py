@@ -16,7 +16,7 @@ from docket.storage.keys import GROUP, Keys, bytes_text, segment, text_bytes
 from docket.storage.server import Server
 
 from .endings import LOST_TEXT, lost_endings, own_ending
-from .letter_notes import WORKER_LOST, Reason, script_note
+from .letter_notes import WORKER_LOST, DeathCause, script_note
 from .rows import WorkerRow
 from .script_calls import ScriptCalls
 from .values import Delivery, Duty, Reclaimed, RegistrationReply, Renewal
@@ -36,7 +36,7 @@ class WorkerVerbs(ScriptCalls):
         self._max_losses = max_losses
         self._lost_endings = lost_endings()
         text = own_ending(WorkerLost(LOST_TEXT.format("#"))).error or ""
-        self._lost_note = script_note(self.keep, Reason.BURIED, WORKER_LOST, text)
+        self._lost_note = script_note(self.keep, DeathCause.BURIED, WORKER_LOST, text)
 
     async def register(
         self,

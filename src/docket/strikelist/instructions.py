@@ -37,7 +37,7 @@ class Operator(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bar
             return cls(text)
         except ValueError:
             known = ", ".join(operator.value for operator in cls)
-            raise ValueError(f"{text!r} is not an operator of a strike: use one of {known}") from None
+            raise ValueError(f"{text!r} is not an operator of a strike or a pause: use one of {known}") from None
 
 
 @dataclass

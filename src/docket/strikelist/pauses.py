@@ -14,8 +14,8 @@ from docket.ledger import Ledger
 from docket.ledger.pauses import (
     MOST_PAUSES,
     WHOLE_DOCKET,
-    PauseRules,
     StoredPause,
+    StoredPauses,
     begin_resume,
     function_rule,
     paused_function,
@@ -29,7 +29,7 @@ from docket.storage.keys import bytes_text, text_bytes
 from .conditions import is_same
 from .instructions import Operator, PauseRule
 from .stored import StoredRules
-from .values import StrikeValues
+from .values import RuleValues
 
 _LISTED = 5
 
@@ -69,7 +69,7 @@ class Pause:
 class Pauses:
     """Reads and writes the pauses of one docket."""
 
-    def __init__(self, ledger: Ledger, values: StrikeValues, payloads: Payloads) -> None:
+    def __init__(self, ledger: Ledger, values: RuleValues, payloads: Payloads) -> None:
         self._ledger = ledger
         self._stored = StoredRules(PauseRule, values, payloads)
 
@@ -103,7 +103,7 @@ class Pauses:
 
     async def read(self) -> tuple[bytes, list[Pause]]:
         """The version of the rules that compare arguments, and all pauses, oldest first."""
-        rules: PauseRules = await read_pauses(self._ledger)
+        rules: StoredPauses = await read_pauses(self._ledger)
         return rules.version, [self.open(stored) for stored in rules.pauses]
 
     async def _same(self, id: str, rule: PauseRule) -> list[str]:

@@ -11,7 +11,7 @@ from docket.errors import PayloadRefused, TooLong, Undecodable, Unserializable
 from docket.storage.keys import bytes_text, text_bytes
 
 from .instructions import Operator, Strike, StrikeInstruction, shown
-from .values import StrikeValues
+from .values import RuleValues
 
 _FORMAT = 2
 # The first byte of an envelope. A rule without an envelope begins with another byte.
@@ -25,7 +25,7 @@ _MOST_BYTES = 16_384
 class StoredRules(Generic[Rule]):
     """Turns strikes, or the rules of pauses, into the bytes that are stored, and back."""
 
-    def __init__(self, kind: type[Rule], values: StrikeValues, payloads: Payloads) -> None:
+    def __init__(self, kind: type[Rule], values: RuleValues, payloads: Payloads) -> None:
         self._kind = kind
         self._values = values
         self._payloads = payloads

@@ -19,7 +19,7 @@ from .in_force import StrikesInForce, as_strike
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 from .stored import StoredRules
 from .summary import ParameterStrikes, by_function, by_parameter
-from .values import StrikeValues
+from .values import RuleValues
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
@@ -57,7 +57,7 @@ class StrikeList:
         self._credentials = credential_provider
         self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
         # A local list stores nothing, so nobody else writes what it reads.
-        values = StrikeValues(pickled=pickled_strikes or url is None)
+        values = RuleValues(pickled=pickled_strikes or url is None)
         self._in_force = StrikesInForce(name, StoredRules(Strike, values, payloads or Payloads()), self._note_emptiness)
         self._conditions: list[Condition] = []
         self._stack: AsyncExitStack | None = None

@@ -26,8 +26,8 @@ TYPES = (
 )
 
 
-class StrikeValues:
-    """Converts the values of strikes to bytes and back.
+class RuleValues:
+    """Converts the values of strikes and pauses to bytes and back.
 
     With `pickled`, values of other types are pickled. Every process that is to apply such a strike
     needs the same setting, and then runs whatever code a strike on its server contains.

@@ -30,8 +30,8 @@ class DeadLetters:
         """The number of letters that match; of all letters without a filter."""
         return self._producer.run(lambda docket: docket.dead.count(**filter))
 
-    def find(self, *, limit: int = 100, **filter: Unpack[LetterFilter]) -> list[Letter]:
-        """The newest letters that match, at most `limit`."""
+    def find(self, *, limit: int | None = None, **filter: Unpack[LetterFilter]) -> list[Letter]:
+        """The letters that match, the newest first: at most `limit`, or all of them."""
 
         async def read(docket: Any) -> list[Letter]:
             return [letter async for letter in docket.dead.find(limit=limit, **filter)]

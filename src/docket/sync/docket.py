@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from docket.batches import check_chunk_size
+from docket.chunks import check_chunk_size
 from docket.dependencies import argument_check
 from docket.docket import Docket as AsyncDocket
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
 
-from docket.batches import check_chunk_size, in_chunks
+from docket.chunks import check_chunk_size, in_chunks
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction

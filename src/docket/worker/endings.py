@@ -12,7 +12,7 @@ from docket.ledger.payloads import Payload
 from docket.model.states import ExecutionState
 from docket.storage.records import is_revived
 
-from .letter_notes import LetterNotes
+from .failure_notes import FailureNotes
 from .results import Results
 from .run_endings import RunEndings
 from .runs import Run
@@ -32,7 +32,7 @@ class Endings:
         self._max_payload = worker.docket.max_payload
         self._payloads = worker.docket.payloads
         self._nothing = Ending(worker.name).pack()
-        self._letters = LetterNotes(worker)
+        self._letters = FailureNotes(worker)
         self.results: Results = Results(worker.docket, write_patience)
         self.run_endings: RunEndings = RunEndings(worker, self.results)
 

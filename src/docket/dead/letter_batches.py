@@ -25,7 +25,7 @@ Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LetterBatch:
     """The letters that a batch concerns, the oldest first. `start_ms` is the server's time when it
     began; `progress` is called with the number of letters so far and of all."""
 

@@ -14,7 +14,7 @@ from docket.errors import PayloadRefused, TooLong, Undecodable
 from docket.instrumentation import inject_context
 from docket.ledger import Ending
 from docket.ledger.endings import ERROR, cut
-from docket.ledger.letter_notes import LetterNote, Reason, RunNote, fingerprint_lines
+from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote, fingerprint_lines
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LARGEST_SEALED = 16 * 1024
 
 
-class LetterNotes:
+class FailureNotes:
     """Makes the notes for the dead letters of one worker's runs."""
 
     def __init__(self, worker: Worker) -> None:
@@ -51,14 +51,14 @@ class LetterNotes:
             return None
         # Whoever knows the possible values finds the value of a fingerprint.
         marks = {} if self._payloads.encrypts else self._marks(run)
-        return self._note(run, Reason.FAILED, age_ms, error, ending, fingerprint_lines(marks), duration)
+        return self._note(run, DeathCause.FAILED, age_ms, error, ending, fingerprint_lines(marks), duration)
 
     def of_unreadable(self, run: Run, error: BaseException, ending: Ending) -> LetterNote:
         """The note says that the task is not kept, if its function is not kept: the chain of an
         automatic task must stop in any case."""
         function = self._docket.tasks.get(read_task(run.record).function_name)
         declared = kept_age_ms(function) if function is not None else None
-        reason = Reason.REFUSED if isinstance(error, PayloadRefused) else Reason.UNDECODABLE
+        reason = DeathCause.REFUSED if isinstance(error, PayloadRefused) else DeathCause.UNDECODABLE
         return self._note(run, reason, self._keep.age_ms if declared is None else declared, error, ending)
 
     def of_not_run(self, run: Run, reason: str) -> LetterNote:
@@ -66,7 +66,7 @@ class LetterNotes:
         declared = kept_age_ms(run.execution.function)
         rest = RunNote(self._worker.name, __version__).pack()
         return LetterNote(
-            Reason.NOT_RUN,
+            DeathCause.NOT_RUN,
             self._keep.age_ms if declared is None else declared,
             self._keep.letters,
             self._keep.size,
@@ -77,7 +77,7 @@ class LetterNotes:
     def _note(
         self,
         run: Run,
-        reason: Reason,
+        reason: DeathCause,
         age_ms: int,
         error: BaseException,
         ending: Ending,

@@ -1,4 +1,4 @@
-"""Batches of calls and executions, for `add_many`, `replace_many` and `add_stream`."""
+"""Chunks of calls and executions, for `add_many`, `replace_many` and `add_stream`."""
 
 from __future__ import annotations
 
