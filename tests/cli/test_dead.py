@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -95,6 +96,7 @@ def test_letters_are_retried(dead: Callable[..., Any], url: str) -> None:
     retried = dead("retry", "k1", "k2")
     assert retried.exit_code == 0, retried.output
     assert "2 of 2 dead letters retried" in retried.output
+    assert re.search(r"^Letters up to --mark \d+$", retried.stderr, re.MULTILINE)
     taken = json.loads(dead("retry", "--everything", "--json").output)
     assert (taken["retried"], taken["matched"], taken["skipped"]) == (1, 1, {})
     assert count(url) == 0

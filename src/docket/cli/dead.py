@@ -260,7 +260,7 @@ def _change(
             f"{count:,} dead letters match"
         )
         return
-    report = run(_act(docket, filters, mark, act))
+    report = run(_act(docket, filters, mark, act, as_json=as_json))
     if as_json:
         write_json({"docket": docket.name, **report.as_json()})
     else:
@@ -290,12 +290,15 @@ async def _act(
     filters: list[dict[str, Any]],
     mark: int | None,
     act: Callable[[dict[str, Any]], Coroutine[Any, Any, Report]],
+    *,
+    as_json: bool,
 ) -> Report:
     async with opened(docket):
         if mark is None:
             mark = await docket.dead.mark()
-            # Also in a script: its log has the mark if the command is interrupted.
-            typer.echo(f"Letters up to --mark {mark}", err=True)
+            # Also in a script: its log has the mark if the command is interrupted. The JSON has it.
+            if not as_json:
+                typer.echo(f"Letters up to --mark {mark}", err=True)
         reports = [await act({"mark": mark, **await at_server_time(docket, filter)}) for filter in filters]
     total = reports[0]
     for report in reports[1:]:
