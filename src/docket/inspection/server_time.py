@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.model.times import from_ms
-from docket.storage.keys import text_bytes
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -18,5 +17,4 @@ async def server_now(docket: Docket) -> datetime:
     clock = docket.server.clock
     if clock.is_held:
         return clock.now()
-    seconds, microseconds = await docket.server.ask(text_bytes(docket.ledger.keys.offers), "TIME")
-    return from_ms(int(seconds) * 1000 + int(microseconds) / 1000)
+    return from_ms(await docket.ledger.server_ms())

@@ -54,3 +54,8 @@ class ScriptCalls:
     async def ping(self) -> None:
         """Sends a command that does nothing, to measure the round trip to the server."""
         await self.server.client.execute_command("PING")
+
+    async def server_ms(self) -> float:
+        """The server's time in milliseconds."""
+        seconds, microseconds = await self.server.ask(text_bytes(self.keys.stream), "TIME")
+        return int(seconds) * 1000 + int(microseconds) / 1000
