@@ -50,6 +50,7 @@ _STATISTICS = {
     b"stats-functions",
     b"history-failures",
     b"history-samples",
+    b"stats-samples",
 }
 _STAYS = {
     "streams",
