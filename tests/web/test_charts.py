@@ -30,6 +30,11 @@ def test_bars_stay_inside_of_their_box(first: list[float], second: list[float], 
         assert all(abs(height) <= 50.1 for height in heights(shape.path))
 
 
+def test_a_value_that_is_almost_nothing_is_drawn_as_almost_nothing() -> None:
+    for shape in bars((Series("out", [5e-324]),), 1).shapes:
+        assert all(abs(height) <= 1 for height in heights(shape.path))
+
+
 def test_a_chart_of_nothing_is_empty() -> None:
     assert bars((Series("out", ()),), 60).is_empty
     assert mirrored((Series("in", [0, 0]),), (Series("out", []),), 60).is_empty

@@ -22,9 +22,13 @@ class Tick:
     words: str
 
 
+# Rates are rounded far above this. The power of ten of a smaller number may be 0.
+_NOTHING = 1e-12
+
+
 def round_up(value: float) -> float:
     """The next number that reads well: 1, 2 or 5 times a power of ten."""
-    if value <= 0:
+    if value <= _NOTHING:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next((step * power for step in (1, 2, 5) if value <= step * power * 1.0001), 10 * power)
