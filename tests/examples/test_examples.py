@@ -43,6 +43,7 @@ def test_the_readme_shows_the_quick_start_as_it_is() -> None:
 
 SERVICES = [
     ("fastapi", "web_service/app.py"),
+    ("fastapi", "web_service/with_dashboard.py"),
     ("flask", "flask_service/app.py"),
     ("django", "django_service/shop/views.py"),
 ]
@@ -100,3 +101,33 @@ async def test_the_web_service_schedules_and_a_worker_runs(monkeypatch: pytest.M
         await worker.run_until_finished()
         assert await asyncio.to_thread(look, key) == "completed"
     assert await asyncio.to_thread(look, "another") == "unknown"
+
+
+@pytest.mark.filterwarnings("default")
+def test_only_admins_of_the_service_change_things_in_its_dashboard(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("httpx")
+    testing = pytest.importorskip("fastapi.testclient")
+    monkeypatch.syspath_prepend(EXAMPLES / "web_service")
+    monkeypatch.setenv("DOCKET_URL", f"embedded://{tmp_path}/data")
+    for name in ("with_dashboard", "users"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    service = __import__("with_dashboard")
+
+    with testing.TestClient(service.app) as client:
+
+        def answers(session: str) -> tuple[int, int]:
+            """Of a look at the dashboard, and of a pause."""
+            client.cookies.set("session", session)
+            look = client.get("/docket")
+            pause = client.post(
+                "/docket/api/v1/shop/pauses/add",
+                headers={"sec-fetch-site": "same-origin"},
+                json={"function": "send_welcome"},
+            )
+            return look.status_code, pause.status_code
+
+        assert answers("nobody") == (403, 403)
+        assert answers("bob-4712") == (200, 403)
+        assert answers("ann-4711") == (200, 200)

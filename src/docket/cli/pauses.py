@@ -41,8 +41,8 @@ def pause(
 
     Waiting and new tasks that match wait in order. Running tasks continue. Nothing is cancelled.
 
-    Examples: docket pause send_mail; docket pause send_mail customer == ACME;
-    docket pause '*' region == eu; docket pause '*'
+    Examples: docket pause send_mail; docket pause send_mail customer '==' ACME;
+    docket pause '*' region '==' eu; docket pause '*'
     """
     rule = PauseRule(*read_target(function, parameter, operator, value))
     if dry_run:

@@ -51,10 +51,10 @@ def read_target(
     about = None if parameter in (ANY, None) else parameter
     if about is None:
         if value is not None:
-            raise WrongUsage(f"VALUE {value!r} needs the name of a parameter, for example: customer == {value}")
+            raise WrongUsage(f"VALUE {value!r} needs the name of a parameter, for example: customer '==' {value}")
         return named, None, Operator.EQUAL, None
     if operator is None or value is None:
-        raise WrongUsage(f"the parameter {about!r} needs an operator and a value, for example: {about} == int:5")
+        raise WrongUsage(f"the parameter {about!r} needs an operator and a value, for example: {about} '==' int:5")
     try:
         read = typed_texts.read_range if operator is Operator.BETWEEN else typed_texts.read_value
         return named, about, operator, read(value)

@@ -49,7 +49,7 @@ def strike(
     Workers cancel matching tasks instead of running them, until the strike is restored.
 
     Examples: docket strike ship_order; docket strike ship_order
-    customer == ACME; docket strike '*' amount '>' int:1000
+    customer '==' ACME; docket strike '*' amount '>' int:1000
     """
     instruction = Strike(*_target(function, parameter, operator, value))
     if dry_run:
