@@ -155,7 +155,8 @@ class TaskFacts:
         if len(fields) != 5 or not all(field.lstrip("-").isdigit() for field in fields[1:4]):
             return None
         kind, at_ms, most, ms, key = fields
-        if float(at_ms) != self.time_ms("at"):
+        at = self.time_ms("at")
+        if at is None or abs(float(at_ms) - at) >= 1:  # the note has whole milliseconds
             return None
         return Delay(kind, float(at_ms), int(most), int(ms), key.rpartition(":=")[2])
 
