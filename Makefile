@@ -9,7 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS := .docs
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
+# A process without tests takes over some of another one: slow tests follow each other.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 # The number of times that `make test-stress` runs all tests, and the fault tests.
 STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10

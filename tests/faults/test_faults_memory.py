@@ -129,9 +129,9 @@ async def test_unfinished_work_never_expires_and_finished_work_always_does(harne
         await counted.hold("running")
         await docket.add(counted.short, datetime.now(UTC) + timedelta(hours=1), key="later")()
         expiring = {key for key, ttl in lifetimes(server).items() if ttl >= 0}
-        # Which worker leads in a duty is forgotten by itself, and so are
-        # the settings, the statistics and the history of a docket; those are not work.
-        other = (b":leads:", b":settings", b":stats-", b":history-")
+        # Which worker leads in a duty is forgotten by itself, and so are the settings, the
+        # statistics, the history and the declarations of functions; those are not work.
+        other = (b":leads:", b":settings", b":stats-", b":history-", b":declared")
         work = {key for key in expiring if not any(part in key for part in other)}
         assert work == {docket.runs_key("done").encode()}
         counted.release.set()

@@ -25,7 +25,7 @@ class LogTarget:
         self._stream = stream
         self._file = _file_of(stream)
         # Bytes so far.
-        self.written = 0
+        self.written: int = 0
         # Whether the last bytes are a line that could not be finished.
         self._is_torn = False
 

@@ -84,7 +84,7 @@ def process_actor() -> Actor:
     """The user and the host of this process."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):
+    except (KeyError, OSError, ImportError):
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return Actor(f"{user}@{socket.gethostname()}", "python")
 

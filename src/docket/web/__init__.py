@@ -7,9 +7,9 @@ try:
     from .application import app
     from .guards import Answer, Guard, Role, Visitor
     from .users import UsersFile
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("starlette", "jinja2", "markupsafe", "anyio"):
+except ModuleNotFoundError as _error:
+    if (_error.name or "").partition(".")[0] not in ("starlette", "jinja2", "markupsafe", "anyio"):
         raise
-    raise MissingPackage(f"docket.web needs the package {error.name}: pip install 'docket[web]'") from error
+    raise MissingPackage(f"docket.web needs the package {_error.name}: pip install 'docket[web]'") from _error
 
 __all__ = ["Answer", "Guard", "Role", "UsersFile", "Visitor", "app"]

@@ -16,8 +16,8 @@ from docket.errors import MissingPackage
 try:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
-except ModuleNotFoundError as error:
-    raise MissingPackage(f"this command needs the package {error.name}: pip install 'docket[web]'") from error
+except ModuleNotFoundError as _error:
+    raise MissingPackage(f"this command needs the package {_error.name}: pip install 'docket[web]'") from _error
 
 # A request, with its body, has to arrive within this time.
 REQUEST_SECONDS = 15.0

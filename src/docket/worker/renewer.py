@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from .duties import Duties
 from .lease import SHORTEST_PATIENCE, Lease
 from .reclaimer import Reclaimer
 from .self_report import EVERY_SECONDS as REPORT_SECONDS
+from .self_report import IDLE_EVERY_SECONDS as IDLE_REPORT_SECONDS
 from .server_clock import ServerClock, steady_seconds
 from .sweeper import Sweeper
 from .watchdog import Watchdog
@@ -76,7 +78,7 @@ class Renewer:
         )
         self._sweeper = Sweeper(ledger, self._connected, duties)
         self._next_offer = steady_seconds()
-        self._next_report = steady_seconds()
+        self._reported_at = -math.inf
         self._backoff = Backoff(first=0.05, most=min(1.0, lease.interval))
         self._wake = threading.Condition()
         self._renewal_requested = False
@@ -205,7 +207,7 @@ class Renewer:
         runs, has_offer, stopping, _ = self._events.activity()
         # A blocked event loop cannot start a delivery, so its offer is left to expire.
         has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.interval
-        has_report = sent_at >= self._next_report
+        has_report = sent_at - self._reported_at >= (REPORT_SECONDS if runs else IDLE_REPORT_SECONDS)
         renewal = self._ledger.renew(
             self._connected(),
             lease.worker,
@@ -217,7 +219,7 @@ class Renewer:
             report=self._events.report(self.watchdog.recent_lag) if has_report else None,
         )
         if has_report:
-            self._next_report = sent_at + REPORT_SECONDS
+            self._reported_at = sent_at
         # Noted here and not in the event loop, which may be blocked when the answer arrives.
         self._server_clock.note(renewal.server_ms, steady_seconds() - sent_at)
         if has_offer:

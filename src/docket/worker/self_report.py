@@ -15,8 +15,9 @@ from docket.ledger.reports import ReportRow
 if TYPE_CHECKING:
     from .staff import Staff
 
-# A renewal carries a report if the last one is as old as this.
+# A renewal carries a report if the last one is as old as this. An idle worker has less to tell.
 EVERY_SECONDS = 5.0
+IDLE_EVERY_SECONDS = 20.0
 
 
 class SelfReport:
