@@ -155,7 +155,7 @@ class DocketLifetime:
             self.keys = self._name_keys()
             ttl_ms = max(duration_ms(self.execution_ttl), 0)
             self._ledger = Ledger(self.server, self.keys, ttl_ms, self.max_losses, self.keep_failures)
-            self._subscriptions = Subscriptions(self.server, self.name, self.keys.root, self.keys.any_task_channel[0])
+            self._subscriptions = Subscriptions(self.server, self.name, self.keys.root, self.keys)
             stack.push_async_callback(self._subscriptions.aclose)
             stack.push_async_callback(self.strike_list.close)
             await self.strike_list.follow(self.server, self._subscriptions, self.keys)

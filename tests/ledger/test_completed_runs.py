@@ -129,7 +129,7 @@ async def test_only_the_listeners_of_a_key_hear_of_it(ledger_client: LedgerClien
     keys = ledger_client.ledger.keys
     await ledger_client.add(*(f"k{n}" for n in range(MANY)))
     pubsub = ledger_client.client.pubsub()
-    pubsub.subscribe(keys.any_task_channel[0], keys.task_channel("k7"), b"end")
+    pubsub.subscribe(keys.listeners_channel, keys.task_channel("k7"), b"end")
     ledger_client.client.config_resetstat()
     runs = await ledger_client.take(worker, MANY)
     await ledger_client.settle(*(short(run, worker) for run in runs))
@@ -188,3 +188,23 @@ async def test_the_hash_of_running_tasks_is_a_table(ledger_client: LedgerClient)
     await ledger_client.ledger.register(worker, LEASE_MS, ("f",))
     await ledger_client.start(worker, "k")
     assert ledger_client.client.object("ENCODING", ledger_client.ledger.keys.key("running")) == b"hashtable"
+
+
+async def test_a_batch_is_settled_whole_while_the_group_is_gone(ledger_client: LedgerClient) -> None:
+    """Somebody has destroyed the group. The slots of limits are free, and the tasks that wait for
+    them go on."""
+    worker = await ledger_client.hire()
+    keys = [f"k{n:03}" for n in range(MANY)]
+    await ledger_client.add(*keys)
+    runs = await ledger_client.take(worker, MANY)
+    for run in runs:
+        assert await ledger_client.acquire(run.key, run.epoch, [("L", MANY)]) == 1
+    parked = await ledger_client.start(worker, "parked")
+    assert await ledger_client.acquire(parked.key, parked.epoch, [("L", MANY)]) == 2
+    ledger_client.client.xgroup_destroy(ledger_client.ledger.keys.stream, GROUP)
+    assert await ledger_client.settle(*(short(run, worker) for run in runs)) == [DONE] * MANY
+    (woken,) = await ledger_client.take(worker)
+    assert woken.key == "parked"
+    await ledger_client.settle(short(woken, worker))
+    assert ledger_client.client.xlen(ledger_client.ledger.keys.stream) == 0
+    ledger_client.checked_state()

@@ -179,17 +179,18 @@ async def test_a_connection_that_listens_to_a_task_says_so_until_it_listens_to_n
     real: RealServer, server: Server
 ) -> None:
     keys = Keys("gate", database=server.database)
-    tasks = keys.any_task_channel[0]
-    listening = Subscriptions(server, "gate", tasks=tasks)
+    marker = keys.listeners_channel
+    listening = Subscriptions(server, "gate", keys=keys)
     ear = Ear()
 
     async def subscribers() -> int:
-        return (await server.ask(tasks, "PUBSUB", "NUMSUB", tasks))[1]
+        return (await server.ask(marker, "PUBSUB", "NUMSUB", marker))[1]
 
     try:
         await listening.listen(keys.wake_channel, ear.hear)
         assert await subscribers() == 0
-        first, second = keys.task_channel("first"), keys.task_channel("second")
+        # The empty key is a key like any other.
+        first, second = keys.task_channel(""), keys.task_channel("second")
         await listening.listen(first, ear.hear)
         await listening.listen(second, ear.hear)
         assert await subscribers() == 1
@@ -198,7 +199,7 @@ async def test_a_connection_that_listens_to_a_task_says_so_until_it_listens_to_n
         await listening.listen(keys.strike_channel, ear.hear)
         assert await subscribers() == 1
         listening.on_gap(ear, ear.notice_gap)
-        await server.ask(tasks, "CLIENT", "KILL", "TYPE", "pubsub")
+        await server.ask(marker, "CLIENT", "KILL", "TYPE", "pubsub")
         await ear.gap()
         assert await subscribers() == 1
         listening.unlisten(second, ear.hear)

@@ -178,6 +178,11 @@ class Keys:
         pattern = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in prefix)
         return text_bytes(prefix), text_bytes(f"{pattern}*")
 
+    @property
+    def listeners_channel(self) -> bytes:
+        """Whoever listens to a task also subscribes to this channel. Nothing is published there."""
+        return text_bytes(f"{self.channels}listeners/")
+
     def worker_channel(self, worker: str) -> bytes:
         return text_bytes(f"{self.channels}worker/{worker}")
 

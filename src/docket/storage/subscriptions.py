@@ -14,6 +14,7 @@ from docket.errors import DocketError, NotOpen, ServerUnsuitable
 from docket.model.texts import escaped
 
 from .ignored_messages import IgnoredMessages
+from .keys import Keys
 from .pipeline import Pipeline, keep_listening
 from .server import ANSWER_SECONDS, Server
 
@@ -34,15 +35,16 @@ class Subscriptions:
     `on_gap` listener is called and reads the state itself.
     """
 
-    def __init__(self, server: Server, name: str, key: bytes | None = None, tasks: bytes | None = None) -> None:
-        """With `key`, the connection is to the node that has the key. `tasks` is the beginning of
-        the channels of tasks, and a channel itself: a connection that listens to a task also
-        subscribes to it, and scripts publish nothing about tasks while it has no subscriber."""
+    def __init__(self, server: Server, name: str, key: bytes | None = None, keys: Keys | None = None) -> None:
+        """With `key`, the connection is to the node that has the key. With `keys`, a connection
+        that listens to a task of that docket also subscribes to its channel of listeners: scripts
+        publish the states of a batch only while that channel has a subscriber."""
         self._server = server
         self._name = name
         self.ignored: IgnoredMessages = IgnoredMessages(name)
         self._key = key
-        self._tasks = tasks
+        self._tasks = keys.any_task_channel[0] if keys is not None else None
+        self._marker = keys.listeners_channel if keys is not None else b""
         # How many channels of tasks have listeners.
         self._task_channels = 0
         self._listeners: dict[bytes, list[Listener]] = {}
@@ -76,7 +78,7 @@ class Subscriptions:
             if confirmation is None:
                 confirmation = self._confirmed[channel] = asyncio.get_running_loop().create_future()
                 self._start_reading()
-                self._ask("SUBSCRIBE", *self._with_tasks(channel))
+                self._ask("SUBSCRIBE", *self._with_marker(channel))
             async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.shield(confirmation)
         except BaseException as error:
@@ -100,7 +102,7 @@ class Subscriptions:
             if self._is_of_task(channel):
                 self._task_channels -= 1
                 if not self._task_channels:
-                    self._ask("UNSUBSCRIBE", self._tasks or b"")
+                    self._ask("UNSUBSCRIBE", self._marker)
 
     def on_gap(self, owner: object, listener: Callable[[], None]) -> None:
         self._gap_listeners[id(owner)] = listener
@@ -155,17 +157,17 @@ class Subscriptions:
         channels = list(self._listeners)
         self._missed = {channel for channel in channels if channel not in self._confirmed}
         if channels:
-            self._ask("SUBSCRIBE", *([self._tasks] if self._tasks and self._task_channels else ()), *channels)
+            self._ask("SUBSCRIBE", *([self._marker] if self._task_channels else ()), *channels)
         return pipeline
 
     def _is_of_task(self, channel: bytes) -> bool:
         return self._tasks is not None and channel.startswith(self._tasks)
 
-    def _with_tasks(self, channel: bytes) -> tuple[bytes, ...]:
-        """The channel, and before it the channel of all tasks if this is the first channel of a
+    def _with_marker(self, channel: bytes) -> tuple[bytes, ...]:
+        """The channel, and before it the channel of listeners if this is the first channel of a
         task."""
         is_first = self._task_channels == 1 and self._is_of_task(channel)
-        return (self._tasks, channel) if is_first and self._tasks is not None else (channel,)
+        return (self._marker, channel) if is_first else (channel,)
 
     def _dispatch(self, message: list[Any]) -> None:
         if isinstance(message, Exception):

@@ -9,10 +9,10 @@ local IS_CLUSTER = string.byte(P) == 123
 local FEW_CHANNELS = 3
 
 -- Which of these channels have a listener, by position. nil: all may have one. Whoever listens to a
--- task also subscribes to the channel of the empty key (storage/subscriptions.py).
+-- task also subscribes to the channel of listeners (storage/subscriptions.py).
 local function heard(channels)
   if #channels <= FEW_CHANNELS or IS_CLUSTER or call('PUBSUB', 'NUMPAT') > 0 then return nil end
-  if call('PUBSUB', 'NUMSUB', CHANNELS .. 'task/')[2] == 0 then return {} end
+  if call('PUBSUB', 'NUMSUB', CHANNELS .. 'listeners/')[2] == 0 then return {} end
   local counts, found = call('PUBSUB', 'NUMSUB', unpack(channels)), {}
   for i = 2, #counts, 2 do
     if counts[i] ~= 0 then found[i / 2] = true end

@@ -26,7 +26,9 @@ local function drop_run_entries(stream, entries)
   end
   if n == 0 then return end
   call('XACK', stream, GROUP, unpack(ids))
-  local oldest = n >= MANY_ENTRIES and call('XPENDING', stream, GROUP, '-', '+', 1)[1]
+  -- Without the group this is an error, which must not stop the script in the middle.
+  local pending = n >= MANY_ENTRIES and redis.pcall('XPENDING', stream, GROUP, '-', '+', 1)
+  local oldest = type(pending) == 'table' and pending[1]
   if oldest then
     local ms, seq = string.match(oldest[1], '^(%d+)-(%d+)$')
     ms, seq = tonumber(ms), tonumber(seq)
