@@ -62,6 +62,16 @@ def test_a_fork_of_which_python_does_not_know_works_too(server: ServerProcess) -
         """
 import ctypes
 add("parent")
+
+
+# A thread that waits holds nothing that the child would wait for. uWSGI forks long after the
+# application was loaded.
+def others_wait():
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
+    return all(frame.f_code.co_name in ("select", "wait") for frame in frames.values())
+
+
+eventually_blocking(others_wait, "the other threads wait")
 child = ctypes.PyDLL(None).fork()
 if child == 0:
     add("child")
