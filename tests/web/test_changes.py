@@ -219,6 +219,8 @@ async def test_functions_are_struck_and_restored(admin: httpx.AsyncClient, docke
     assert docket.strike_list.in_effect == []
     assert await refused(admin, segment, "strikes/restore", id="nothing") == (404, "strike-not-found")
     assert await refused(admin, segment, "strikes/add") == (400, "bad-request")
+    assert await refused(admin, segment, "pauses/add") == (400, "bad-request")
+    assert await refused(admin, segment, "pauses/add", parameter="order", value=5) == (400, "bad-request")
 
 
 @pytest.mark.parametrize("path", ACTIONS)

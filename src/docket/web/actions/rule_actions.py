@@ -16,6 +16,9 @@ from .values import RULE, read_rule
 
 async def pause(order: Order, **given: Any) -> Done:
     function, parameter, operator, value = read_rule(**given)
+    if not given.get("function"):
+        # An empty form must not hold the whole docket.
+        raise ValueError("name the function, or * for all functions")
     made = await order.docket.pause(function or "*", parameter, operator, value)
     return Done(sentence=f"Paused {made}.", details={"id": made.id, "pause": str(made), "held": made.held})
 
