@@ -9,6 +9,7 @@ import pytest
 from docket import ConcurrencyLimit, Disposition, Docket, ExecutionState, Perpetual, Worker
 from docket.errors import NotPaused, TooManyPauses
 from docket.ledger import pauses as stored_pauses
+from docket.worker import releaser
 from tests.running import run_everything
 from tests.times import later, now, soon
 from tests.waiting import eventually
@@ -148,7 +149,10 @@ async def test_a_worker_that_runs_until_all_is_finished_does_not_wait_for_held_t
 async def test_more_tasks_than_one_batch_go_on_in_order_and_newcomers_wait_behind_them(
     docket: Docket, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The caller moves the first batch, and a worker the others: both move seven tasks at a time.
     monkeypatch.setattr(stored_pauses, "RELEASE_BATCH", 7)
+    for name in ("FIRST_BATCH", "LEAST_BATCH", "MOST_BATCH"):
+        monkeypatch.setattr(releaser, name, 7)
     await docket.pause(recorder.serve)
     async with working(docket, concurrency=1):
         await add_all(docket, recorder.serve, range(50))

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -49,27 +50,25 @@ async def result_of(docket: Docket, function: Callable[..., Any], *args: Any, **
     return await execution.get_result(timeout=WAIT_LIMIT)
 
 
-def children() -> list[int]:
+def children() -> list[psutil.Process]:
     """All child processes of this process, zombies included."""
-    found: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        found += [int(pid) for pid in (task / "children").read_text().split()]
-    return found
+    return psutil.Process().children()
 
 
-def commands(pids: list[int]) -> list[str]:
-    shown: list[str] = []
-    for pid in pids:
-        try:
-            shown.append(Path(f"/proc/{pid}/cmdline").read_text() or "zombie")
-        except OSError:
-            continue
-    return shown
+def command(process: psutil.Process) -> str:
+    """How it was started; "gone" if it has ended by now."""
+    try:
+        return "zombie" if process.status() == psutil.STATUS_ZOMBIE else " ".join(process.cmdline())
+    except psutil.ZombieProcess:
+        return "zombie"
+    except psutil.NoSuchProcess:
+        return "gone"
 
 
 def ours() -> list[str]:
     """The child processes that workers have started, and zombies."""
-    return [command for command in commands(children()) if "docket.child" in command or command == "zombie"]
+    commands = [command(child) for child in children()]
+    return [found for found in commands if "docket.child" in found or found == "zombie"]
 
 
 def descriptors() -> int:
@@ -413,7 +412,7 @@ async def test_a_signal_that_is_not_from_the_worker_is_ignored(docket: Docket, t
         file = tmp_path / "state"
         execution = await docket.add(tasks.cleans_up)(str(file))
         await eventually(lambda: file.exists() and file.read_text() == "begun", "the function has begun")
-        pids = [pid for pid in children() if "docket.child" in "".join(commands([pid]))]
+        pids = [child.pid for child in children() if "docket.child" in command(child)]
         assert len(pids) == 1
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(pids[0], number)
