@@ -29,15 +29,15 @@ _KEY_BYTES = 50
 
 class Batch:
     """Executions that share a request. `values` has the calls for the script of bulk scheduling;
-    calls that need more care have orders instead. A batch never has both."""
+    `tasks` has calls that need more care. A batch never has both."""
 
-    __slots__ = ("executions", "has_own_keys", "orders", "room", "values")
+    __slots__ = ("executions", "has_own_keys", "room", "tasks", "values")
 
     def __init__(self) -> None:
         self.executions: list[Execution] = []
         # Three per call: the key, the due time, the end of the task record.
         self.values: list[Any] = []
-        self.orders: list[NewTask] = []
+        self.tasks: list[NewTask] = []
         self.room: int = BATCH_BYTES
         # Such batches are sent one after the other: of two calls with one key, the first counts.
         self.has_own_keys: bool = False
@@ -71,19 +71,19 @@ class BulkScheduler(Scheduler):
             if len(batch.executions) == most or batch.room <= 0:
                 yield batch
                 add_new, batch = self._adder(replace), Batch()
-            if not batch.orders and add_new(batch, execution):
+            if not batch.tasks and add_new(batch, execution):
                 continue
-            order = self._order_or_mark(execution, replace)
-            if order is None:
+            task = self._new_task_or_mark(execution, replace)
+            if task is None:
                 continue
-            weight = weigh(order) if order.payload is None else LARGE_CALL_WEIGHT
-            if batch.values or (batch.orders and weight > batch.room):
+            weight = weigh(task) if task.payload is None else LARGE_CALL_WEIGHT
+            if batch.values or (batch.tasks and weight > batch.room):
                 yield batch
                 add_new, batch = self._adder(replace), Batch()
             batch.room -= weight
             batch.executions.append(execution)
-            batch.orders.append(order)
-            batch.has_own_keys = batch.has_own_keys or not order.fresh
+            batch.tasks.append(task)
+            batch.has_own_keys = batch.has_own_keys or not task.fresh
         if batch.executions:
             yield batch
 
@@ -112,7 +112,7 @@ class BulkScheduler(Scheduler):
                     size, last_function, last_name, last_context = largest + len(beginning), function, name, context
                 end = seal(key, execution.args, execution.kwargs)
             except Exception:
-                # The order of this call meets the same error and reports it.
+                # `new_task` meets the same error and reports it.
                 return False
             if len(end) > size:
                 return False
@@ -125,16 +125,16 @@ class BulkScheduler(Scheduler):
 
         return add
 
-    def _order_or_mark(self, execution: Execution, replace: bool) -> NewTask | None:
+    def _new_task_or_mark(self, execution: Execution, replace: bool) -> NewTask | None:
         try:
-            return self.order(execution, replace)
+            return self.new_task(execution, replace)
         except Exception as error:
             mark_failed(execution, error)
             return None
 
     async def _send(self, batch: Batch, replace: bool) -> None:
-        if batch.orders:
-            await self._send_orders(list(zip(batch.executions, batch.orders, strict=True)), replace)
+        if batch.tasks:
+            await self._send_tasks(list(zip(batch.executions, batch.tasks, strict=True)), replace)
             return
         try:
             now_ms = await self._ledger.enqueue_new(batch.values)
@@ -148,42 +148,42 @@ class BulkScheduler(Scheduler):
 
     async def _send_again(self, batch: Batch, error: ServerUnreachable) -> None:
         calls = zip(batch.executions, batch.values[1::3], batch.values[2::3], strict=True)
-        sent = [(execution, _order_of(execution, due_ms, end)) for execution, due_ms, end in calls]
+        sent = [(execution, _new_task_of(execution, due_ms, end)) for execution, due_ms, end in calls]
         answers: Sequence[EnqueueResult | Exception]
         try:
-            answers = await self._repeater.repeat(self._enqueue_batch, [order for _, order in sent], error)
+            answers = await self._repeater.repeat(self._enqueue_batch, [task for _, task in sent], error)
         except Exception as trouble:
             answers = [trouble] * len(sent)
         self._note_answers(sent, answers, replace=False)
 
-    async def _send_orders(self, sent: Sequence[tuple[Execution, NewTask]], replace: bool) -> None:
-        if any(order.payload is not None for _, order in sent):
+    async def _send_tasks(self, sent: Sequence[tuple[Execution, NewTask]], replace: bool) -> None:
+        if any(task.payload is not None for _, task in sent):
             sent = [pair for pair in sent if await self._is_stored(*pair)]
         try:
-            answers = await self._enqueue_many([order for _, order in sent])
+            answers = await self._enqueue_many([task for _, task in sent])
         except Exception as error:
             answers = [error] * len(sent)
         self._note_answers(sent, answers, replace)
 
-    async def _enqueue_many(self, orders: Sequence[NewTask]) -> Sequence[EnqueueResult | Exception]:
+    async def _enqueue_many(self, tasks: Sequence[NewTask]) -> Sequence[EnqueueResult | Exception]:
         answers: list[EnqueueResult | Exception]
         try:
-            answers = list(await self._enqueue_batch(orders))
+            answers = list(await self._enqueue_batch(tasks))
         except ServerUnreachable as error:
-            answers = await self._repeater.repeat(self._enqueue_batch, orders, error)
+            answers = await self._repeater.repeat(self._enqueue_batch, tasks, error)
         for at, answer in enumerate(answers):
             if isinstance(answer, EnqueueResult) and answer.payload_missing:
                 try:
-                    answers[at] = await self._enqueue(orders[at])
+                    answers[at] = await self._enqueue(tasks[at])
                 except Exception as error:
                     answers[at] = error
         return answers
 
-    async def _is_stored(self, execution: Execution, order: NewTask) -> bool:
-        if order.payload is None:
+    async def _is_stored(self, execution: Execution, task: NewTask) -> bool:
+        if task.payload is None:
             return True
         try:
-            await self._store(order.payload)
+            await self._store(task.payload)
         except Exception as error:
             mark_failed(execution, error)
             return False
@@ -192,9 +192,9 @@ class BulkScheduler(Scheduler):
     def _note_answers(
         self, sent: Sequence[tuple[Execution, NewTask]], answers: Sequence[EnqueueResult | Exception], replace: bool
     ) -> None:
-        for (execution, order), answer in zip(sent, answers, strict=True):
+        for (execution, task), answer in zip(sent, answers, strict=True):
             if isinstance(answer, Exception):
-                mark_failed(execution, self._truth(execution, order, answer, replace))
+                mark_failed(execution, self._truth(execution, task, answer, replace))
             else:
                 self.note(execution, answer, replace)
 
@@ -214,7 +214,7 @@ def _add_nothing(batch: Batch, execution: Execution) -> bool:
     return False
 
 
-def _order_of(execution: Execution, due_ms: float, end: bytes) -> NewTask:
+def _new_task_of(execution: Execution, due_ms: float, end: bytes) -> NewTask:
     name = execution.function_name
     call = end[len(name_in_record(name)) :]
     return NewTask(execution.key, name, call, abs(due_ms), 1, False, True, due_ms <= 0)

@@ -31,8 +31,6 @@ R = TypeVar("R")
 
 protect_own_loggers()
 
-Batch = int | None
-
 __all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
 
 
@@ -161,12 +159,12 @@ class Docket(DocketOperations, PydocketKeys):
 
         return build
 
-    async def add_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
+    async def add_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
         """Schedules many calls, in chunks. Each call succeeds or fails on its own: an error marks
         only its execution (`Disposition.FAILED`, `schedule_exception`)."""
         return await self._schedule_many(calls, chunk_size, replace=False)
 
-    async def replace_many(self, calls: Iterable[TaskCall], chunk_size: Batch = 1000) -> list[Execution]:
+    async def replace_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
         """The same as `add_many`, but replaces the waiting tasks of the keys. If several calls have
         the same key, the last one counts."""
         return await self._schedule_many(calls, chunk_size, replace=True)
@@ -200,7 +198,9 @@ class Docket(DocketOperations, PydocketKeys):
         check_when_and_key(when, key, name)
         return PendingCall(self, found, name, when, key, replace, argument_check(found))
 
-    async def _schedule_many(self, calls: Iterable[TaskCall], chunk_size: Batch, *, replace: bool) -> list[Execution]:
+    async def _schedule_many(
+        self, calls: Iterable[TaskCall], chunk_size: int | None, *, replace: bool
+    ) -> list[Execution]:
         check_chunk_size(chunk_size)
         executions: list[Execution] = []
         with batch_span(self, "replace_many" if replace else "add_many", executions):

@@ -36,44 +36,44 @@ class Repeater:
         self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
     async def repeat(
-        self, send: Send, orders: Sequence[NewTask], error: ServerUnreachable
+        self, send: Send, tasks: Sequence[NewTask], error: ServerUnreachable
     ) -> list[EnqueueResult | Exception]:
         """Returns the result or the error of each call."""
         answers: dict[int, EnqueueResult | Exception] = {}
-        left = list(range(len(orders)))
-        made_up = [order.fresh for order in orders]
+        left = list(range(len(tasks)))
+        made_up = [task.fresh for task in tasks]
         deadline = time.monotonic() + self._patience
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while left:
             for at in left if error.maybe_stored else ():
-                orders[at].unanswered = True
+                tasks[at].unanswered = True
             now = time.monotonic()
-            until = {at: self._until(orders[at], made_up[at], deadline) for at in left}
-            answers |= {at: error_for_caller(error, orders[at].unanswered) for at in left if until[at] <= now}
+            until = {at: self._until(tasks[at], made_up[at], deadline) for at in left}
+            answers |= {at: error_for_caller(error, tasks[at].unanswered) for at in left if until[at] <= now}
             left = [at for at in left if at not in answers]
             if not left:
                 break
             last = min(until[at] for at in left)
             for at in left:
                 # The caller may have sent the same call again, so the script must look the key up.
-                orders[at].fresh = False
+                tasks[at].fresh = False
             await asyncio.sleep(min(backoff.next_pause(), last - now))
             try:
-                receipts = await self._attempt(send, [orders[at] for at in left], last)
+                results = await self._attempt(send, [tasks[at] for at in left], last)
             except ServerUnreachable as problem:
                 error = problem
             except Exception as problem:
                 # The server refuses this request for good. An earlier
                 # attempt whose answer was lost may still have been stored.
                 lost = error_for_caller(ServerGone(str(problem)), maybe_stored=True)
-                answers |= {at: lost if orders[at].unanswered else problem for at in left}
+                answers |= {at: lost if tasks[at].unanswered else problem for at in left}
                 break
             else:
-                answers |= dict(zip(left, receipts, strict=True))
+                answers |= dict(zip(left, results, strict=True))
                 break
-        return [answers[at] for at in range(len(orders))]
+        return [answers[at] for at in range(len(tasks))]
 
-    async def _attempt(self, send: Send, orders: Sequence[NewTask], last: float) -> Sequence[EnqueueResult | Exception]:
+    async def _attempt(self, send: Send, tasks: Sequence[NewTask], last: float) -> Sequence[EnqueueResult | Exception]:
         """Connects first: an attempt that ends before there is a connection has stored nothing."""
         seconds = max(last - time.monotonic(), _FIRST_PAUSE)
         may_be_sent = False
@@ -81,15 +81,15 @@ class Repeater:
             async with asyncio.timeout(seconds):
                 await self._connect()
                 may_be_sent = True
-                return await send(orders)
+                return await send(tasks)
         except TimeoutError:
             error = ServerSilent(f"no answer within {seconds:.1f} s")
             error.maybe_stored = may_be_sent
             raise error from None
 
-    def _until(self, order: NewTask, made_up: bool, deadline: float) -> float:
+    def _until(self, task: NewTask, made_up: bool, deadline: float) -> float:
         """The time until which the call may be sent again."""
-        is_safe = not order.unanswered or (made_up and not order.replace and self._records_last)
+        is_safe = not task.unanswered or (made_up and not task.replace and self._records_last)
         return deadline if is_safe else 0.0
 
 

@@ -49,27 +49,27 @@ class Scheduler:
         await self._declaring.aclose()
 
     async def schedule(self, execution: Execution, replace: bool) -> None:
-        order = self.order(execution, replace)
-        if order is None:
+        task = self.new_task(execution, replace)
+        if task is None:
             return
-        if order.payload is not None:
-            await self._store(order.payload)
+        if task.payload is not None:
+            await self._store(task.payload)
         try:
-            receipt = await (self._batcher.call(order) if order.payload is None else self._enqueue(order))
+            result = await (self._batcher.call(task) if task.payload is None else self._enqueue(task))
         except ServerUnreachable as error:
-            receipt = await self.repeat(execution, order, error, replace)
+            result = await self.repeat(execution, task, error, replace)
         except NotDurable as error:
-            raise self._truth(execution, order, error, replace) from None
-        self.note(execution, receipt, replace)
+            raise self._truth(execution, task, error, replace) from None
+        self.note(execution, result, replace)
 
     async def repeat(
-        self, execution: Execution, order: NewTask, error: ServerUnreachable, replace: bool
+        self, execution: Execution, task: NewTask, error: ServerUnreachable, replace: bool
     ) -> EnqueueResult:
         """Sends a call again after an error, where that is safe. Otherwise raises the error."""
-        (receipt,) = await self._repeater.repeat(self._enqueue_each, [order], error)
-        if isinstance(receipt, Exception):
-            raise self._truth(execution, order, receipt, replace) from None
-        return receipt
+        (result,) = await self._repeater.repeat(self._enqueue_each, [task], error)
+        if isinstance(result, Exception):
+            raise self._truth(execution, task, result, replace) from None
+        return result
 
     def is_ready_for_threads(self) -> bool:
         """Whether a thread may prepare and note a call itself. The first call of a docket, calls
@@ -79,12 +79,12 @@ class Scheduler:
     async def _connect(self) -> None:
         await self._docket.server.connect(self._ledger.keys.root)
 
-    async def _enqueue(self, order: NewTask) -> EnqueueResult:
+    async def _enqueue(self, task: NewTask) -> EnqueueResult:
         for _ in range(TRIES):
-            receipt = await self._batcher.call(order)
-            if order.payload is None or not receipt.payload_missing:
-                return receipt
-            await self._store(order.payload)
+            result = await self._batcher.call(task)
+            if task.payload is None or not result.payload_missing:
+                return result
+            await self._store(task.payload)
         raise ServerUnsuitable(
             f"{self._docket.server.shown_url}: the server deletes stored arguments at once; set its maxmemory-policy to noeviction"
         )
@@ -101,27 +101,27 @@ class Scheduler:
                 if not await tries.another(self._ledger.payloads.connect):
                     raise error_for_caller(error, maybe_stored=False) from error
 
-    async def _enqueue_each(self, orders: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
+    async def _enqueue_each(self, tasks: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
         """Uses the batcher, because many calls are repeated at once after an outage."""
         answers: list[EnqueueResult | Exception] = []
-        for order in orders:
+        for task in tasks:
             try:
-                answers.append(await self._enqueue(order))
+                answers.append(await self._enqueue(task))
             except NotDurable as error:
                 answers.append(error)
         return answers
 
-    def _truth(self, execution: Execution, order: NewTask, error: Exception, replace: bool) -> Exception:
+    def _truth(self, execution: Execution, task: NewTask, error: Exception, replace: bool) -> Exception:
         """The error for the caller. A task that the primary has stored, and no replica has
         confirmed, is scheduled all the same."""
-        if order.stored is None or not isinstance(error, (NotDurable, ServerUnreachable)):
+        if task.stored is None or not isinstance(error, (NotDurable, ServerUnreachable)):
             return error
-        self.note(execution, order.stored, replace)
+        self.note(execution, task.stored, replace)
         # A record of a key that docket made up can only be of this task.
-        execution.is_unconfirmed = order.made_up
+        execution.is_unconfirmed = task.made_up
         return not_durable(execution, error)
 
-    def order(self, execution: Execution, replace: bool) -> NewTask | None:
+    def new_task(self, execution: Execution, replace: bool) -> NewTask | None:
         """The new task for the ledger, or None if a strike blocks it.
         Raises if the arguments cannot be stored."""
         docket = self._docket
@@ -160,23 +160,23 @@ class Scheduler:
         TASKS_STRICKEN.add(1, {**self._labels(execution.function_name), "docket.where": "docket"})
         logger.warning("🗙 %s is not scheduled", execution.call_repr())
 
-    def note(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
-        execution.state, execution.generation = receipt.state, receipt.generation
-        if receipt.scheduled:
+    def note(self, execution: Execution, result: EnqueueResult, replace: bool) -> None:
+        execution.state, execution.generation = result.state, result.generation
+        if result.scheduled:
             execution.disposition = Disposition.SCHEDULED
         else:
-            execution.disposition, execution.when = Disposition.ALREADY_SCHEDULED, from_ms(receipt.due_ms)
+            execution.disposition, execution.when = Disposition.ALREADY_SCHEDULED, from_ms(result.due_ms)
         if is_measured():
-            self._count(execution, receipt, replace)
+            self._count(execution, result, replace)
 
-    def _count(self, execution: Execution, receipt: EnqueueResult, replace: bool) -> None:
+    def _count(self, execution: Execution, result: EnqueueResult, replace: bool) -> None:
         labels = self._labels(execution.function_name)
         if not replace:
             # A key that exists already counts, too: added − scheduled are the duplicates.
             TASKS_ADDED.add(1, labels)
-        elif receipt.scheduled:
+        elif result.scheduled:
             TASKS_REPLACED.add(1, labels)
-        if receipt.scheduled:
+        if result.scheduled:
             TASKS_SCHEDULED.add(1, labels)
 
     def _labels(self, name: str) -> dict[str, str]:
@@ -186,9 +186,9 @@ class Scheduler:
         return labels
 
 
-def weigh(order: NewTask) -> int:
+def weigh(task: NewTask) -> int:
     """The approximate size in a script's arguments, in bytes."""
-    return len(order.call) + len(order.key) + len(order.function_name) + 30
+    return len(task.call) + len(task.key) + len(task.function_name) + 30
 
 
 def mark_failed(execution: Execution, error: Exception) -> None:

@@ -203,7 +203,7 @@ async def test_cancelling_a_task_with_a_limit_and_retries_ends_it(docket: Docket
     assert attempts == [1]
 
 
-async def test_the_body_can_tell_the_timeouts_cancel_from_an_order(docket: Docket, worker: Worker) -> None:
+async def test_the_body_can_tell_the_timeouts_cancel_from_a_request(docket: Docket, worker: Worker) -> None:
     messages: dict[str, object] = {}
     started = asyncio.Event()
 
@@ -257,7 +257,7 @@ async def test_what_a_body_raises_when_its_time_is_over_is_its_own_error(docket:
         await execution.get_result()
 
 
-async def test_an_order_to_cancel_stands_when_the_time_ends_meanwhile(docket: Docket, worker: Worker) -> None:
+async def test_a_request_to_cancel_stands_when_the_time_ends_meanwhile(docket: Docket, worker: Worker) -> None:
     started = asyncio.Event()
 
     async def tidy(timeout: Timeout = Timeout(timedelta(milliseconds=300))) -> None:

@@ -178,7 +178,7 @@ def test_until_finished_ends_all(url: str, start: Start, docket_command: Command
     assert docket_command("watch", "nap-3", "--url", url).exit_code == 0
 
 
-def test_ctrl_c_typed_once_is_one_order_to_each_process(url: str, docket_command: Command) -> None:
+def test_ctrl_c_typed_once_is_one_signal_to_each_process(url: str, docket_command: Command) -> None:
     docket_command("tasks", "sleep", "2", "--url", url, "--key", "nap")
     terminal = Terminal("worker", "--url", url, *TWO)
     try:

@@ -53,7 +53,7 @@ def new_ledger(server: Server, name: str = "stored_state", ttl_ms: int = TTL_MS,
     return Ledger(server, Keys(name, database=server.database), ttl_ms, **options)
 
 
-def order(key: str, call: bytes = CALL, function: str = "f", **options: Any) -> NewTask:
+def new_task(key: str, call: bytes = CALL, function: str = "f", **options: Any) -> NewTask:
     return NewTask(key, function, call, **options)
 
 
@@ -100,7 +100,7 @@ class LedgerClient:
         return worker
 
     async def add(self, *keys: str, **options: Any) -> list[EnqueueResult]:
-        return await self.ledger.enqueue([order(key, **options) for key in keys])
+        return await self.ledger.enqueue([new_task(key, **options) for key in keys])
 
     async def take(self, worker: str, count: int = 100) -> list[Delivery]:
         notes = SuspectNotes()

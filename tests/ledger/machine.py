@@ -186,9 +186,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _enqueue(self, calls: list[ModelTask]) -> None:
         later = self.ledger_client.later()
-        orders = [self._order(c, later) for c in calls]
-        receipts = self._run(self.ledger_client.ledger.enqueue(orders))
-        assert [(r.scheduled, r.generation) for r in receipts] == self.model.enqueue(calls)
+        new_tasks = [self._new_task(c, later) for c in calls]
+        results = self._run(self.ledger_client.ledger.enqueue(new_tasks))
+        assert [(r.scheduled, r.generation) for r in results] == self.model.enqueue(calls)
 
     def enqueue_new(self) -> None:
         """Calls in bulk, with keys that docket has made up."""
@@ -201,7 +201,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert abs(now - self.ledger_client.now()) < 3_600_000
         assert self.model.enqueue(calls) == [(True, 1)] * len(calls)
 
-    def _order(self, new: ModelTask, later: float) -> NewTask:
+    def _new_task(self, new: ModelTask, later: float) -> NewTask:
         payload = self._stored_apart(new.call)
         call = new.call if payload is None else payload.reference
         due_ms = later if new.later else 0

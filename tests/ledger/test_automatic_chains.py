@@ -100,8 +100,8 @@ async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_schedule
     run = await seeded.start(worker, "chain")
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE]
     await seeded.settle(as_chain_end(completed(run)))
-    (receipt,) = await seeded.add("chain", seed=True)
-    assert not receipt.scheduled
+    (result,) = await seeded.add("chain", seed=True)
+    assert not result.scheduled
     assert (await seeded.ledger.get("chain")).task is None
     (by_hand,) = await seeded.add("chain")
     assert by_hand.scheduled

@@ -37,7 +37,7 @@ async def test_a_waiting_task_is_gone_at_once_wherever_it_waits(ledger_client: L
     assert set(ledger_client.checked_state().tasks) == {"holder"}
 
 
-async def test_a_running_task_gets_the_mark_and_its_worker_the_order(ledger_client: LedgerClient) -> None:
+async def test_a_running_task_gets_the_mark_and_its_worker_the_request(ledger_client: LedgerClient) -> None:
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
     assert await ledger_client.ledger.cancel("k") == 2
@@ -50,7 +50,7 @@ async def test_a_running_task_gets_the_mark_and_its_worker_the_order(ledger_clie
     ledger_client.checked_state()
 
 
-async def test_an_order_is_shown_until_its_run_is_over(ledger_client: LedgerClient) -> None:
+async def test_a_cancel_request_is_shown_until_its_run_is_over(ledger_client: LedgerClient) -> None:
     """Neither a lost answer nor a worker that is too busy to read loses a cancel."""
     worker = await ledger_client.hire()
     await ledger_client.add("a", "b")
@@ -67,7 +67,7 @@ async def test_an_order_is_shown_until_its_run_is_over(ledger_client: LedgerClie
     assert not ledger_client.checked_state().cancel_requests
 
 
-async def test_an_order_for_a_replaced_run_is_not_for_its_successor(ledger_client: LedgerClient) -> None:
+async def test_a_cancel_request_for_a_replaced_run_is_not_for_its_successor(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     await ledger_client.start(worker, "k")
     await ledger_client.ledger.cancel("k")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from docket.ledger import Entry, SettleResult
 from docket.ledger.tasks import BATCH
 
-from .ledger_client import LedgerClient, completed, order
+from .ledger_client import LedgerClient, completed, new_task
 
 
 async def test_a_worker_without_a_lease_gets_nothing_and_is_told(ledger_client: LedgerClient) -> None:
@@ -54,7 +54,7 @@ async def test_asking_for_nothing_takes_nothing(ledger_client: LedgerClient) -> 
 async def test_one_call_claims_no_more_than_a_batch(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     for batch in range(2):
-        await ledger_client.ledger.enqueue([order(f"{batch} {n}", fresh=True) for n in range(500)])
+        await ledger_client.ledger.enqueue([new_task(f"{batch} {n}", fresh=True) for n in range(500)])
     assert len(await ledger_client.take(worker, 100_000)) == BATCH
 
 
@@ -154,7 +154,7 @@ async def test_a_delivery_is_known_by_its_run_and_not_by_its_key(ledger_client: 
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     (replaced,) = await ledger_client.take(worker)
-    await ledger_client.ledger.enqueue([order("k", replace=True)])
+    await ledger_client.ledger.enqueue([new_task("k", replace=True)])
     (lost,) = await ledger_client.take(worker)
     found = await ledger_client.ledger.unknown_deliveries(worker, [replaced.epoch], [])
     assert [(entry.key, entry.epoch) for entry in found] == [(b"k", lost.epoch)]

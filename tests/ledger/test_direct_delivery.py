@@ -608,7 +608,7 @@ async def test_a_direct_delivery_that_fails_does_not_fail_the_add(
         ledger_client.client.rpush(name, "not a number")
     else:
         ledger_client.client.set(name, "not of this type")
-    assert [receipt.scheduled for receipt in await ledger_client.add("k")] == [True]
+    assert [result.scheduled for result in await ledger_client.add("k")] == [True]
     assert worker.handed() == []
     ledger_client.client.delete(name)
     found = await ledger_client.take(worker.id)

@@ -6,7 +6,7 @@ from docket.ledger import ProgressChange, SettleResult, Unwritten
 from docket.model.states import ExecutionState
 from tests.payloads import decode_call, encode_call
 
-from .ledger_client import LedgerClient, completed, order
+from .ledger_client import LedgerClient, completed, new_task
 
 SCHEDULED, QUEUED = ExecutionState.SCHEDULED, ExecutionState.QUEUED
 
@@ -46,8 +46,8 @@ async def test_adding_a_known_key_changes_nothing_and_says_so(ledger_client: Led
     before = ledger_client.stored_state()
 
     for key, state, options in (("ready", QUEUED, {"due_ms": later}), ("waiting", SCHEDULED, {})):
-        (receipt,) = await ledger_client.add(key, call=call(2), **options)
-        assert (receipt.scheduled, receipt.generation, receipt.state) == (False, 1, state)
+        (result,) = await ledger_client.add(key, call=call(2), **options)
+        assert (result.scheduled, result.generation, result.state) == (False, 1, state)
     assert ledger_client.stored_state() == before
 
     (run,) = await ledger_client.take(worker)
@@ -63,10 +63,10 @@ async def test_each_replacement_is_a_new_generation(ledger_client: LedgerClient)
     (first,) = await ledger_client.add("k", call=call(0))
     generations = [first.generation]
     for number, due in ((1, later), (2, 0), (3, later), (4, later + 1)):
-        (receipt,) = await ledger_client.add("k", call=call(number), due_ms=due, replace=True)
-        assert receipt.scheduled
-        assert receipt.state is (SCHEDULED if due else QUEUED)
-        generations.append(receipt.generation)
+        (result,) = await ledger_client.add("k", call=call(number), due_ms=due, replace=True)
+        assert result.scheduled
+        assert result.state is (SCHEDULED if due else QUEUED)
+        generations.append(result.generation)
         assert await number_waiting(ledger_client, "k") == number
         ledger_client.checked_state()
     assert generations == [1, 2, 3, 4, 5]
@@ -74,39 +74,39 @@ async def test_each_replacement_is_a_new_generation(ledger_client: LedgerClient)
 
 
 async def test_replace_of_an_unknown_key_is_an_add(ledger_client: LedgerClient) -> None:
-    (receipt,) = await ledger_client.add("k", replace=True)
-    assert (receipt.scheduled, receipt.generation) == (True, 1)
+    (result,) = await ledger_client.add("k", replace=True)
+    assert (result.scheduled, result.generation) == (True, 1)
 
 
 async def test_of_one_key_in_a_batch_the_first_add_wins(ledger_client: LedgerClient) -> None:
-    receipts = await ledger_client.ledger.enqueue([order("k", call(n)) for n in range(5)])
-    assert [r.scheduled for r in receipts] == [True, False, False, False, False]
-    assert {r.generation for r in receipts} == {1}
+    results = await ledger_client.ledger.enqueue([new_task("k", call(n)) for n in range(5)])
+    assert [r.scheduled for r in results] == [True, False, False, False, False]
+    assert {r.generation for r in results} == {1}
     assert await number_waiting(ledger_client, "k") == 0
     assert len(ledger_client.checked_state().entries) == 1
 
 
 async def test_of_one_key_in_a_batch_the_last_replace_wins(ledger_client: LedgerClient) -> None:
     later = ledger_client.later()
-    receipts = await ledger_client.ledger.enqueue(
-        [order("k", call(n), replace=True, due_ms=later if n % 2 else 0) for n in range(6)]
+    results = await ledger_client.ledger.enqueue(
+        [new_task("k", call(n), replace=True, due_ms=later if n % 2 else 0) for n in range(6)]
     )
-    assert [(r.scheduled, r.generation) for r in receipts] == [(True, n) for n in range(1, 7)]
+    assert [(r.scheduled, r.generation) for r in results] == [(True, n) for n in range(1, 7)]
     assert await number_waiting(ledger_client, "k") == 5
     assert list(ledger_client.checked_state().schedule) == ["k"]
 
 
 async def test_adds_and_replacements_of_a_key_in_one_batch_happen_in_order(ledger_client: LedgerClient) -> None:
-    receipts = await ledger_client.ledger.enqueue(
+    results = await ledger_client.ledger.enqueue(
         [
-            order("k", call(0), fresh=True),
-            order("k", call(1)),
-            order("k", call(2), replace=True),
-            order("other", call(9)),
-            order("k", call(3), fresh=True),
+            new_task("k", call(0), fresh=True),
+            new_task("k", call(1)),
+            new_task("k", call(2), replace=True),
+            new_task("other", call(9)),
+            new_task("k", call(3), fresh=True),
         ]
     )
-    assert [(r.scheduled, r.generation) for r in receipts] == [(True, 1), (False, 1), (True, 2), (True, 1), (False, 2)]
+    assert [(r.scheduled, r.generation) for r in results] == [(True, 1), (False, 1), (True, 2), (True, 1), (False, 2)]
     assert await number_waiting(ledger_client, "k") == 2
     ledger_client.checked_state()
 
@@ -197,7 +197,7 @@ async def test_a_batch_that_wakes_a_task_and_then_replaces_it_leaves_one_of_it(l
 
     # The first gives its reserved slot up, which wakes the second.
     await ledger_client.ledger.enqueue(
-        [order("woken", replace=True), order("parked", call(2), replace=True), order("parked", call(3))]
+        [new_task("woken", replace=True), new_task("parked", call(2), replace=True), new_task("parked", call(3))]
     )
     stored_state = ledger_client.checked_state()
     assert [entry.key for entry in stored_state.entries] == ["woken", "parked"]

@@ -125,7 +125,7 @@ async def test_a_parked_task_is_queued_again_for_those_who_watch(
     assert states_of(heard, ledger_client.ledger.keys.task_channel("second")) == ["queued", "running", "queued"]
 
 
-async def test_an_order_to_cancel_goes_to_the_worker_that_runs_the_task(
+async def test_a_request_to_cancel_goes_to_the_worker_that_runs_the_task(
     ledger_client: LedgerClient, listener: Listener
 ) -> None:
     worker, other = await ledger_client.hire(), await ledger_client.hire()
@@ -133,9 +133,9 @@ async def test_an_order_to_cancel_goes_to_the_worker_that_runs_the_task(
     for run in runs:
         await ledger_client.ledger.cancel(run.key)
     heard = listener.heard()
-    orders = [data for channel, data in heard if channel == ledger_client.ledger.keys.worker_channel(worker)]
+    requests = [data for channel, data in heard if channel == ledger_client.ledger.keys.worker_channel(worker)]
     secret = ledger_client.client.get(ledger_client.ledger.keys.key("secret"))
-    assert [proven_body(secret, b"C", b"cancel", worker.encode(), order) for order in orders] == [
+    assert [proven_body(secret, b"C", b"cancel", worker.encode(), request) for request in requests] == [
         str(r.epoch).encode() + b" " + r.key.encode("utf-8", "surrogatepass") for r in runs
     ]
     assert not [data for channel, data in heard if channel == ledger_client.ledger.keys.worker_channel(other)]

@@ -12,7 +12,7 @@ from docket.ledger import ProgressChange, SettleResult, requeue, reschedule
 from docket.ledger.payloads import call_payload, result_payload
 from docket.model.states import ExecutionState
 
-from .ledger_client import LedgerClient, completed, order
+from .ledger_client import LedgerClient, completed, new_task
 
 DONE = SettleResult.DONE
 
@@ -35,7 +35,7 @@ async def test_add_says_so_and_nothing_is_half_written(ledger_client: LedgerClie
     before = ledger_client.stored_state()
     due = ledger_client.later() if later else 0
     with full(ledger_client), pytest.raises(ServerFull):
-        await ledger_client.ledger.enqueue([order(f"{n}", due_ms=due) for n in range(10)])
+        await ledger_client.ledger.enqueue([new_task(f"{n}", due_ms=due) for n in range(10)])
     assert ledger_client.checked_state() == before
     assert [r.scheduled for r in await ledger_client.add("0")] == [True]
 
@@ -52,7 +52,7 @@ async def test_a_batch_with_a_replacement_is_written_whole_or_not_at_all(
         if state == "parked":
             assert await ledger_client.acquire("k", run.epoch, [("L", 0)]) == 2
     before = ledger_client.checked_state()
-    batch = [order("new"), order("k", replace=True)]
+    batch = [new_task("new"), new_task("k", replace=True)]
     written = True
     with full(ledger_client):
         try:

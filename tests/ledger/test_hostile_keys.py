@@ -12,7 +12,7 @@ from docket.storage.server import Server
 from tests.payloads import decode_call, encode_call
 
 from .hostile import hostile_keys
-from .ledger_client import LedgerClient, completed, new_ledger, order
+from .ledger_client import LedgerClient, completed, new_ledger, new_task
 
 KEYS = hostile_keys()
 DOCKETS = [
@@ -44,7 +44,7 @@ def read_call(call: bytes) -> tuple[str, ...]:
 
 async def test_every_key_gets_its_own_argument_result_and_record(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
+    await ledger_client.ledger.enqueue([new_task(key, call_of(key)) for key in KEYS])
     runs = await ledger_client.take(worker, 500)
     ledger_client.checked_state()
 
@@ -117,7 +117,7 @@ async def test_every_key_survives_the_loss_of_its_worker(ledger_client: LedgerCl
 
 
 async def test_pages_show_every_key(ledger_client: LedgerClient) -> None:
-    await ledger_client.ledger.enqueue([order(key, call_of(key)) for key in KEYS])
+    await ledger_client.ledger.enqueue([new_task(key, call_of(key)) for key in KEYS])
     seen = {row.key: row async for page in find_all(ledger_client.ledger, Query(), with_calls=True) for row in page}
     assert set(seen) == set(KEYS)
     assert all(read_call(row.task.call) == (key,) for key, row in seen.items())
@@ -175,7 +175,7 @@ async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: An
     keys = KEYS[:150]
     workers = {name: await ledger_client.hire() for name, ledger_client in desks.items()}
     for name, ledger_client in desks.items():
-        await ledger_client.ledger.enqueue([order(key, call_of(name, key)) for key in keys])
+        await ledger_client.ledger.enqueue([new_task(key, call_of(name, key)) for key in keys])
 
     for name, ledger_client in desks.items():
         runs = await ledger_client.take(workers[name], 500)

@@ -34,7 +34,7 @@ from docket.model.states import ExecutionState
 from docket.storage.letters import read_letter
 from docket.storage.records import FINISHED_HEADER, REVIVED
 
-from .ledger_client import LETTER_MS, TTL_MS, LedgerClient, completed, ended, order
+from .ledger_client import LETTER_MS, TTL_MS, LedgerClient, completed, ended, new_task
 
 FAILED = ExecutionState.FAILED
 
@@ -340,7 +340,7 @@ async def test_letters_may_be_retried_later(ledger_client: LedgerClient) -> None
 async def test_a_replacement_of_a_retried_task_has_not_died(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
     await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
-    await ledger_client.ledger.enqueue([order("k", replace=True)])
+    await ledger_client.ledger.enqueue([new_task("k", replace=True)])
     assert not ledger_client.checked_state().deaths
 
 
@@ -360,7 +360,7 @@ async def test_a_retried_chain_that_completes_a_run_has_not_died(ledger_client: 
 async def test_payloads_move_with_letters_and_back(ledger_client: LedgerClient) -> None:
     payload = call_payload(b"x" * 5000)
     await ledger_client.ledger.payloads.store(payload)
-    await ledger_client.ledger.enqueue([order("k", payload.reference, payload=payload)])
+    await ledger_client.ledger.enqueue([new_task("k", payload.reference, payload=payload)])
     worker = await ledger_client.hire()
     (run,) = await ledger_client.take(worker)
     await ledger_client.settle(failed(run))
@@ -381,7 +381,7 @@ async def test_payloads_move_with_letters_and_back(ledger_client: LedgerClient) 
 async def test_a_letter_whose_payload_is_gone_stays(ledger_client: LedgerClient) -> None:
     payload = call_payload(b"x" * 5000)
     await ledger_client.ledger.payloads.store(payload)
-    await ledger_client.ledger.enqueue([order("k", payload.reference, payload=payload)])
+    await ledger_client.ledger.enqueue([new_task("k", payload.reference, payload=payload)])
     (run,) = await ledger_client.take(await ledger_client.hire())
     await ledger_client.settle(failed(run))
     (id,) = ledger_client.checked_state().letters
@@ -508,7 +508,7 @@ async def test_a_buried_chain_without_a_letter_can_be_retried(ledger_client: Led
 async def test_a_worker_that_asked_before_the_burial_does_not_start_the_chain(ledger_client: LedgerClient) -> None:
     assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.SCHEDULE]
     await fail(ledger_client, "chain", reason=DeathCause.BURIED)
-    await ledger_client.ledger.enqueue([order("chain", seed=True)])
+    await ledger_client.ledger.enqueue([new_task("chain", seed=True)])
     assert "chain" not in ledger_client.checked_state().tasks
 
 

@@ -11,7 +11,7 @@ from docket.ledger.queries import Query, find_all
 from docket.ledger.tasks import BATCH
 from docket.storage.keys import text_bytes
 
-from .ledger_client import LedgerClient, completed, order
+from .ledger_client import LedgerClient, completed, new_task
 
 MANY = 50_000
 
@@ -36,7 +36,9 @@ def cpu_seconds(ledger_client: LedgerClient) -> float:
 async def fill(ledger_client: LedgerClient, count: int, **options: Any) -> list[str]:
     keys = [f"k{n:05}" for n in range(count)]
     for start in range(0, count, BATCH):
-        await ledger_client.ledger.enqueue([order(key, fresh=True, **options) for key in keys[start : start + BATCH]])
+        await ledger_client.ledger.enqueue(
+            [new_task(key, fresh=True, **options) for key in keys[start : start + BATCH]]
+        )
     return keys
 
 
@@ -95,9 +97,9 @@ async def test_adding_taking_and_settling_cost_the_same_however_much_waits(ledge
     for start in range(0, 5_000, BATCH):
         numbers = range(start, start + BATCH)
         await ledger_client.ledger.enqueue(
-            [order(f"later {n}", fresh=True, due_ms=ledger_client.later()) for n in numbers]
+            [new_task(f"later {n}", fresh=True, due_ms=ledger_client.later()) for n in numbers]
         )
-        await ledger_client.ledger.enqueue([order(f"ready {n}", fresh=True) for n in numbers])
+        await ledger_client.ledger.enqueue([new_task(f"ready {n}", fresh=True) for n in numbers])
         await ledger_client.take(worker, BATCH)
     assert await commands_of_one_task(ledger_client, worker) == before
     assert not {"hgetall", "hkeys", "smembers", "keys", "scan", "hscan", "zrangebyscore"} & set(before)

@@ -29,13 +29,13 @@ async def store(ledger_client: LedgerClient, data: bytes = FAT) -> Payload:
     return payload
 
 
-def fat_order(key: str, payload: Payload, **options: Any) -> NewTask:
+def large_task(key: str, payload: Payload, **options: Any) -> NewTask:
     return NewTask(key, "f", payload.reference, payload=payload, **options)
 
 
 async def add(ledger_client: LedgerClient, key: str, payload: Payload | None = None, **options: Any) -> EnqueueResult:
-    (receipt,) = await ledger_client.ledger.enqueue([fat_order(key, payload or await store(ledger_client), **options)])
-    return receipt
+    (result,) = await ledger_client.ledger.enqueue([large_task(key, payload or await store(ledger_client), **options)])
+    return result
 
 
 async def start(ledger_client: LedgerClient, worker: str, key: str) -> Delivery:
@@ -71,8 +71,8 @@ async def test_a_task_adopts_the_payload_that_its_producer_stored(ledger_client:
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_a_call_whose_payload_is_gone_is_not_scheduled(ledger_client: LedgerClient, fresh: bool) -> None:
     payload = call_payload(FAT)
-    receipts = await ledger_client.ledger.enqueue([fat_order("lost", payload, fresh=fresh), NewTask("small", "f", b"")])
-    assert [(r.scheduled, r.payload_missing) for r in receipts] == [(False, True), (True, False)]
+    results = await ledger_client.ledger.enqueue([large_task("lost", payload, fresh=fresh), NewTask("small", "f", b"")])
+    assert [(r.scheduled, r.payload_missing) for r in results] == [(False, True), (True, False)]
     assert list(ledger_client.checked_state().tasks) == ["small"]
     await ledger_client.ledger.payloads.store(payload)
     assert (await add(ledger_client, "lost", payload, fresh=fresh)).scheduled
@@ -106,7 +106,7 @@ async def test_a_replacement_takes_the_place_of_the_payload_too(ledger_client: L
 
 async def test_of_several_replacements_in_one_batch_the_last_payload_stays(ledger_client: LedgerClient) -> None:
     payloads = [await store(ledger_client) for _ in range(3)]
-    await ledger_client.ledger.enqueue([fat_order("task", payload, replace=True) for payload in payloads])
+    await ledger_client.ledger.enqueue([large_task("task", payload, replace=True) for payload in payloads])
     assert list(stored(ledger_client)) == [payloads[2].id]
 
 
@@ -301,7 +301,7 @@ async def test_a_script_frees_a_few_megabytes_and_leaves_the_rest_to_expire(ledg
         await add(ledger_client, f"task {n}", payload)
     before = [await store(ledger_client) for _ in range(4)]
     await ledger_client.ledger.enqueue(
-        [fat_order(f"task {n}", payload, replace=True) for n, payload in enumerate(before)]
+        [large_task(f"task {n}", payload, replace=True) for n, payload in enumerate(before)]
     )
     left = {id: ttl for id, (size, ttl) in ledger_client.stored_state().payloads.items() if size == len(large)}
     assert len(left) == 2

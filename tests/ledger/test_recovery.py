@@ -9,7 +9,7 @@ from docket.ledger.queries import Query, find_all
 from docket.storage.records import read_task
 
 from .invariants import GROUP
-from .ledger_client import LATE_MS, LEASE_MS, LedgerClient, completed, order
+from .ledger_client import LATE_MS, LEASE_MS, LedgerClient, completed, new_task
 
 DONE, LOST = SettleResult.DONE, SettleResult.LOST
 
@@ -109,7 +109,7 @@ async def test_after_a_worker_is_gone_the_others_look_once_more_for_what_its_las
     assert ledger_client.checked_state().look_at is None
 
 
-async def test_idle_workers_are_shown_no_orders_and_hear_of_them_when_they_run_something(
+async def test_idle_workers_are_shown_no_cancel_requests_and_hear_of_them_when_they_run_something(
     ledger_client: LedgerClient,
 ) -> None:
     worker = await ledger_client.hire()
@@ -139,7 +139,7 @@ async def test_a_thousand_deliveries_are_recovered_in_steps_of_twenty(ledger_cli
 async def test_an_orphan_behind_thousands_of_live_deliveries_is_found_at_once(ledger_client: LedgerClient) -> None:
     busy, dead = await ledger_client.hire(), await ledger_client.hire()
     for batch in range(10):
-        await ledger_client.ledger.enqueue([order(f"{batch} {n}", fresh=True) for n in range(500)])
+        await ledger_client.ledger.enqueue([new_task(f"{batch} {n}", fresh=True) for n in range(500)])
         await ledger_client.take(busy, 500)
     await ledger_client.add("orphan")
     assert [run.key for run in await ledger_client.take(dead)] == ["orphan"]

@@ -22,13 +22,13 @@ async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stor
     error.maybe_stored = maybe_stored
     sent: list[tuple[bool, bool]] = []
 
-    async def send(orders: Sequence[NewTask]) -> list[EnqueueResult]:
-        sent.extend((order.fresh, order.unanswered) for order in orders)
-        return [EnqueueResult(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in orders]
+    async def send(new_tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        sent.extend((new_task.fresh, new_task.unanswered) for new_task in new_tasks)
+        return [EnqueueResult(True, 1, 0, ExecutionState.QUEUED, False, False) for _ in new_tasks]
 
-    (receipt,) = await Repeater(2.0, FIFTEEN_MINUTES, connected).repeat(
+    (result,) = await Repeater(2.0, FIFTEEN_MINUTES, connected).repeat(
         send, [NewTask("k", "work", b"", fresh=True)], error
     )
 
-    assert isinstance(receipt, EnqueueResult)
+    assert isinstance(result, EnqueueResult)
     assert sent == [(False, maybe_stored)]

@@ -16,7 +16,7 @@ from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
 from docket.model.states import ExecutionState
 
-from .ledger_client import LedgerClient, completed, ended, order
+from .ledger_client import LedgerClient, completed, ended, new_task
 
 MINUTE, HOUR = 60_000, 3_600_000
 # A whole hour.
@@ -209,21 +209,21 @@ async def test_functions_beyond_the_most_are_counted_together(ledger_client: Led
     names = [f"f{number}" for number in range(counts.MOST_COUNTED)]
     worker = await ledger_client.hire(*names, "one too many")
     hold(ledger, NOON)
-    await ledger.enqueue([order(f"k{name}", function=name) for name in names[:200]])
-    await ledger.enqueue([order(f"k{name}", function=name) for name in names[200:]])
+    await ledger.enqueue([new_task(f"k{name}", function=name) for name in names[:200]])
+    await ledger.enqueue([new_task(f"k{name}", function=name) for name in names[200:]])
     await settle_all(ledger_client, worker)
     # A name that is too long, a function that no worker knows, and one that comes too late.
     without_rows = ("n" * 257, "unknown", "one too many")
     for minute in (0, 1):
         hold(ledger, NOON + minute * MINUTE)
-        await ledger.enqueue([order(f"{name} {minute}", function=name) for name in ("f0", *without_rows)])
+        await ledger.enqueue([new_task(f"{name} {minute}", function=name) for name in ("f0", *without_rows)])
         await settle_all(ledger_client, worker)
     hold(ledger, NOON + 2 * MINUTE)
     for left in (1, 0):
         assert await fold_minute(ledger) == left
     # Counts that come late.
     hold(ledger, NOON)
-    await ledger.enqueue([order(f"late {name}", function=name) for name in ("f1", *without_rows)])
+    await ledger.enqueue([new_task(f"late {name}", function=name) for name in ("f1", *without_rows)])
     await settle_all(ledger_client, worker)
     by_hours = await totals(ledger, hour, hour, by_hours=True)
     for found in (by_hours, await totals(ledger, hour * 60, hour * 60 + 1)):
@@ -239,7 +239,7 @@ async def test_made_up_names_leave_room_for_functions_that_workers_know(ledger_c
     ledger, worker = ledger_client.ledger, await ledger_client.hire("real")
     hold(ledger, NOON)
     keys = [f"k{number}" for number in range(counts.MOST_UNKNOWN_COUNTED + 5)]
-    await ledger.enqueue([order(key, function=key) for key in keys])
+    await ledger.enqueue([new_task(key, function=key) for key in keys])
     for key in keys:
         await ledger.cancel(key)
     await settle_one(ledger_client, worker, "k", function="real")

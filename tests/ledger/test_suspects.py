@@ -106,8 +106,8 @@ async def test_a_dead_letter_can_be_added_again_and_starts_with_a_clean_slate(le
     await ledger_client.add("poison")
     for _ in range(3):
         await lose(ledger_client, "poison")
-    (receipt,) = await ledger_client.add("poison")
-    assert receipt.scheduled
+    (result,) = await ledger_client.add("poison")
+    assert result.scheduled
     stored_state = ledger_client.checked_state()
     assert stored_state.tasks["poison"].losses == 0
     assert stored_state.dead == {"poison"}

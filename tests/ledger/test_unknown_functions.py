@@ -15,7 +15,7 @@ from docket.model.states import ExecutionState
 from docket.storage.records import IN_STREAM, UNKNOWN_FUNCTION, read_task
 from tests.waiting import SECONDS
 
-from .ledger_client import LedgerClient, completed, order
+from .ledger_client import LedgerClient, completed, new_task
 
 DONE, KEPT, WAITS, LOST = SettleResult.DONE, SettleResult.KEPT, SettleResult.WAITS, SettleResult.LOST
 
@@ -143,8 +143,8 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
     census = await ledger_client.ledger.count()
     assert (census.unknown, census.ready, census.queued) == (4, 0, 4)
     assert await ledger_client.ledger.cancel("cancelled") == 1
-    (receipt,) = await ledger_client.ledger.enqueue([order("replaced", replace=True)])
-    assert (receipt.generation, receipt.replaced_another) == (2, True)
+    (result,) = await ledger_client.ledger.enqueue([new_task("replaced", replace=True)])
+    assert (result.generation, result.replaced_another) == (2, True)
     assert (await ledger_client.ledger.claim_by_key("seized", "hand", "hand~hand-1", 1000))[1] > 0
     stored_state = ledger_client.stored_state()
     assert stored_state.unknown == {"f": ["cleared"]}

@@ -28,7 +28,7 @@ from docket.storage.records import TASK_HEADER
 from docket.storage.scripts import load
 from tests.waiting import SECONDS
 
-from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, order
+from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, new_task
 
 FOREIGN_PLACE = 99
 HOUR_MS = 3_600_000
@@ -81,8 +81,8 @@ async def waiting_for_a_slot(ledger_client: LedgerClient, worker: str) -> tuple[
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     for replace in (False, True):
-        (receipt,) = await ledger_client.ledger.enqueue([order("k", replace=replace)])
-        assert not receipt.scheduled
+        (result,) = await ledger_client.ledger.enqueue([new_task("k", replace=replace)])
+        assert not result.scheduled
     return record
 
 

@@ -42,27 +42,27 @@ class CallerAdds:
         scheduler = self._docket.scheduler
         if not self._is_usual() or execution.size > LARGEST_CALL or not scheduler.is_ready_for_threads():
             return False
-        order = scheduler.order(execution, replace)
-        if order is None:
+        task = scheduler.new_task(execution, replace)
+        if task is None:
             return True
         try:
-            receipt = self._requests.call(order)
+            result = self._requests.call(task)
         except (ServerUnreachable, NotSent, SenderGone) as error:
-            receipt = self._repeat(execution, order, error, replace)
-        scheduler.note(execution, receipt, replace)
+            result = self._repeat(execution, task, error, replace)
+        scheduler.note(execution, result, replace)
         return True
 
-    def _repeat(self, execution: PreparedExecution, order: NewTask, error: Exception, replace: bool) -> EnqueueResult:
+    def _repeat(self, execution: PreparedExecution, task: NewTask, error: Exception, replace: bool) -> EnqueueResult:
         if not isinstance(error, ServerUnreachable):
             sent = isinstance(error, SenderGone)
             error = ServerUnreachable("the thread that sent the task was interrupted" if sent else "not sent")
             error.maybe_stored = sent
-        return self._loop_thread.run(functools.partial(self._docket.scheduler.repeat, execution, order, error, replace))
+        return self._loop_thread.run(functools.partial(self._docket.scheduler.repeat, execution, task, error, replace))
 
-    def _send(self, orders: Sequence[NewTask]) -> list[EnqueueResult]:
+    def _send(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         if self._is_closed:
             raise NotSent
-        return self._docket.ledger.enqueue_blocking(self._open_client(), orders)
+        return self._docket.ledger.enqueue_blocking(self._open_client(), tasks)
 
     def _is_usual(self) -> bool:
         """Whether the docket has one known server and shows the real time."""
