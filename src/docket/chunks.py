@@ -6,12 +6,23 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Se
 from itertools import islice
 from typing import TypeVar
 
+from docket.execution import TaskCall
+
 T = TypeVar("T")
 
 
 def check_chunk_size(chunk_size: int | None) -> None:
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
+
+
+def checked_calls(calls: Iterable[TaskCall]) -> list[TaskCall]:
+    """The calls as a list. Raises TypeError if one of them is not a call, before any is sent."""
+    found = calls if isinstance(calls, list) else list(calls)
+    for number, call in enumerate(found):
+        if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise TypeError(f"calls[{number}] is {call!r}; a call is made by docket.call(function)(arguments)")
+    return found
 
 
 def in_chunks(executions: Sequence[T], chunk_size: int | None) -> Iterator[Sequence[T]]:

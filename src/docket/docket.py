@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from docket._compat import PydocketKeys
 from docket.call_stream import stream_calls
-from docket.chunks import check_chunk_size
+from docket.chunks import check_chunk_size, checked_calls
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
@@ -206,7 +206,7 @@ class Docket(DocketOperations, PydocketKeys):
         with batch_span(self, "replace_many" if replace else "add_many", executions):
             # An iterator that raises leaves nothing behind:
             # all calls are there before the first is sent.
-            all_calls = calls if isinstance(calls, list) else list(calls)
+            all_calls = checked_calls(calls)
             await self.scheduler.schedule_many(self._executions(all_calls, executions), replace, chunk_size)
         return executions
 

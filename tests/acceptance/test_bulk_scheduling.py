@@ -212,3 +212,12 @@ async def test_a_source_that_raises_leaves_the_chunks_before(docket: Docket) -> 
 async def test_a_chunk_of_a_stream_has_at_least_one_call(docket: Docket) -> None:
     with pytest.raises(ValueError, match="chunk_size"):
         docket.add_stream([], chunk_size=0)
+
+
+async def test_a_call_that_is_not_a_call_is_refused_before_anything_is_sent(docket: Docket) -> None:
+    calls = [docket.call(noop, when=later())(1), docket.call(noop)]
+    with pytest.raises(TypeError, match=r"calls\[1\] is .*docket\.call\(function\)\(arguments\)"):
+        await docket.add_many(calls)  # pyright: ignore[reportArgumentType] - the mistake that it tests
+    with pytest.raises(TypeError, match=r"calls\[0\] is 5"):
+        await docket.replace_many(5 for _ in range(2))  # pyright: ignore[reportArgumentType] - as above
+    assert (await docket.snapshot()).total_tasks == 0

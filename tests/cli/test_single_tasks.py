@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, ExecutionState, Perpetual, Progress, Retry, Worker
+from tests.waiting import eventually
 
 from .conftest import Command
 from .processes import Terminal
@@ -95,6 +96,29 @@ def test_a_failed_task_is_shown_with_its_traceback(url: str, docket_command: Com
         "message": None,
         "updated_at": details["progress"]["updated_at"],
     }
+
+
+def test_a_failed_task_is_shown_from_its_dead_letter_when_its_record_has_expired(
+    url: str, docket_command: Command
+) -> None:
+    async def fail_and_expire() -> None:
+        async with Docket("docket", url, execution_ttl=timedelta(milliseconds=1)) as docket:
+            docket.register(stumble)
+            await docket.add(stumble, key="failed")()
+            async with Worker(docket, name="host#1") as worker:
+                await worker.run_until_finished()
+            await eventually(lambda: is_gone(docket), "the record has expired")
+
+    async def is_gone(docket: Docket) -> bool:
+        return (await docket.ledger.get("failed")).finished is None
+
+    asyncio.run(fail_and_expire())
+    shown = docket_command("show", "failed", "--url", url).stdout
+    assert "is kept as a dead letter" in shown
+    assert "in stumble" in shown
+    details = json.loads(docket_command("show", "failed", "--url", url, "--json").stdout)
+    assert (details["state"], details["worker"], details["function"]) == ("failed", "host#1", "stumble")
+    assert details["error"] == "LookupError: no such order"
 
 
 def test_the_attempts_that_failed_are_shown(url: str, docket_command: Command) -> None:

@@ -63,6 +63,7 @@ DAYS = 2 * 24 * 3600.0
 def test_an_hour_ago_is_an_hour_ago_on_the_servers_clock(url: str, seconds: float) -> None:
     asyncio.run(fail_one(url))
     assert asked(url, seconds, "stats", "--since", "1h")["total"]["endings"]["failed"] == 1
+    assert len(asked(url, seconds, "history", "--since", "1h")["runs"]) == 1
     assert asked(url, seconds, "dead", "ls", "--since", "1h")["matched"] == 1
     assert asked(url, seconds, "dead", "retry", "--since", "1h", "--dry-run")["matched"] == 1
     assert asked(url, seconds, "dead", "discard", "--until", "1h")["discarded"] == 0

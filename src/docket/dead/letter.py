@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.inspection.executions import StoredExecution
+from docket.inspection.tracebacks import traceback_in_letter
 from docket.ledger.endings import cut
 from docket.ledger.letter_notes import DeathCause, RunNote, read_run_note
 from docket.ledger.letters import LetterRow
-from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.letters import SEALED_TRACEBACK, LetterRecord, read_letter
+from docket.storage.letters import read_letter
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -95,7 +95,7 @@ def read_letter_row(docket: Docket, row: LetterRow) -> Letter:
         reason=_REASONS.get(record.reason, "unknown"),
         error=record.error,
         text=record.text,
-        traceback=_traceback(docket, record),
+        traceback=traceback_in_letter(docket, record),
         place=record.place,
         kind=record.kind,
         died_at=from_ms(record.died_ms),
@@ -117,19 +117,6 @@ def read_letter_row(docket: Docket, row: LetterRow) -> Letter:
 def _run_fields(note: RunNote) -> dict[str, Any]:
     names = ("worker", "docket_version", "python_version", "deploy", "trace")
     return {name: getattr(note, name) for name in names}
-
-
-def _traceback(docket: Docket, record: LetterRecord) -> str | None:
-    """The traceback, without decoding the exception. None if there is none, or if this process
-    cannot decrypt it."""
-    if not record.traceback:
-        return None
-    if not record.flags & SEALED_TRACEBACK:
-        return record.traceback.decode("utf-8", "backslashreplace")
-    try:
-        return docket.payloads.open_traceback(record.key, record.epoch, ExecutionState.FAILED, record.traceback)
-    except Undecodable:
-        return None
 
 
 def _damaged(row: LetterRow, problem: Undecodable) -> Letter:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 from docket.codec.call_headers import shown_arguments
 from docket.codec.codecs import CODEC_IDS
 from docket.codec.envelope import ENCRYPTED, HEADER_SIZE, SIGNED
-from docket.errors import DocketError, Undecodable
 from docket.execution.progress import read_progress
-from docket.execution.stored_endings import fetch_ending
-from docket.ledger import Ending, FailedAttempt, TaskStatus, read_ending, read_failed_attempts
-from docket.ledger.endings import ERROR
+from docket.ledger import FailedAttempt, TaskStatus, read_ending, read_failed_attempts
+from docket.ledger.letters import finished_record
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 
 from .reason_writer import shown_worker
 from .reasons import Reason, as_plain
+from .tracebacks import traceback_in_letter, traceback_of
 from .why import read_reason
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class TaskDetails:
 
 async def read_details(docket: Docket, key: str) -> TaskDetails | None:
     """All about the task of that key, or None if there is none. Raises Undecodable if its finished
-    record cannot be read."""
+    record or its dead letter cannot be read."""
     found = await details_of(docket, key)
     return found[0] if found is not None else None
 
@@ -89,6 +88,10 @@ async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus]
     """The same, and the records from which it follows."""
     reason, facts = await read_reason(docket, key)
     status = await docket.ledger.get(key)
+    letter = None
+    if status.task is None and status.finished is None and (letter := facts.read_letter()) is not None:
+        # The finished record has expired. The dead letter is kept for longer.
+        status.finished = finished_record(letter)
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         return None
@@ -111,7 +114,12 @@ async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus]
         "why": reason,
     }
     if status.finished is not None:
-        return TaskDetails(**common, **await _ending(docket, key, status.finished)), status
+        ending = _ending(status.finished)
+        if letter is not None:
+            ending["traceback"] = traceback_in_letter(docket, letter)
+        elif status.finished.state is ExecutionState.FAILED:
+            ending["traceback"] = await traceback_of(docket, key, status.finished)
+        return TaskDetails(**common, **ending), status
     return TaskDetails(**common, **_run(status, task)), status
 
 
@@ -127,7 +135,7 @@ def _run(status: TaskStatus, task: TaskRecord) -> dict[str, Any]:
     }
 
 
-async def _ending(docket: Docket, key: str, record: FinishedRecord) -> dict[str, Any]:
+def _ending(record: FinishedRecord) -> dict[str, Any]:
     ending = read_ending(record.tail)
     return {
         "state": record.state,
@@ -135,21 +143,7 @@ async def _ending(docket: Docket, key: str, record: FinishedRecord) -> dict[str,
         "started_at": from_ms(record.started_ms) if record.started_ms else None,
         "completed_at": from_ms(record.completed_ms),
         "error": ending.error,
-        "traceback": await _traceback(docket, key, record, ending),
     }
-
-
-async def _traceback(docket: Docket, key: str, record: FinishedRecord, ending: Ending) -> str | None:
-    """The traceback of the worker. None if it cannot be read: this user may not have the key."""
-    if record.state is not ExecutionState.FAILED or not ending.payload:
-        return None
-    try:
-        stored = await fetch_ending(docket, key, record)
-        if stored.kind != ERROR:
-            return None
-        return docket.payloads.open_traceback(key, record.epoch, record.state, stored.payload)
-    except (Undecodable, DocketError):
-        return None
 
 
 def _progress(status: TaskStatus) -> TaskProgress | None:

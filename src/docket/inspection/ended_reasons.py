@@ -8,7 +8,7 @@ from typing import Any
 from docket.errors import Undecodable, UnknownVersion
 from docket.ledger import Ending, read_ending
 from docket.ledger.facts import TaskFacts
-from docket.ledger.letters import BuriedChain
+from docket.ledger.letters import BuriedChain, finished_record
 from docket.model.states import ExecutionState
 from docket.model.times import format_duration, from_ms
 from docket.storage.records import FinishedRecord
@@ -28,7 +28,8 @@ class EndedReasons(ReasonWriter):
         facts, buried, foreign = self._facts, self._facts.buried, "foreign" in self._facts.facts
         cancelled_ms = facts.time_ms("chain_cancelled")
         try:
-            record, letter = facts.read_finished(), facts.read_letter()
+            record, kept = facts.read_finished(), facts.read_letter()
+            letter = finished_record(kept) if kept is not None else None
             endings = [read_ending(found.tail) if found is not None else Ending() for found in (record, letter)]
         except (Undecodable, UnknownVersion) as problem:
             yield self._reason(ReasonCode.UNREADABLE, f"The task has ended, and its record cannot be read: {problem}.")

@@ -11,6 +11,8 @@ from docket.ledger.history import FAILURE_KINDS, FinishedRun, newest_runs
 from docket.model.ending_kinds import EndingKind
 from docket.model.times import FIRST, LAST, check_type, from_ms, to_ms
 
+from .server_time import server_now
+
 if TYPE_CHECKING:
     from docket.docket import Docket
 
@@ -37,7 +39,7 @@ async def read_history(
     if limit < 1:
         raise ValueError(f"limit={limit}: it is 1 at least")
     kinds = None if endings is None else _kinds(endings)
-    begin, end = _range(docket, since, until)
+    begin, end = await _range(docket, since, until)
     found: list[FinishedRun] = []
     only_failures = kinds is not None and kinds <= FAILURE_KINDS
     async with aclosing(newest_runs(docket.ledger, before, failures=only_failures)) as runs:
@@ -63,7 +65,9 @@ def _kinds(endings: Endings) -> frozenset[EndingKind]:
     return frozenset(known[kind] for kind in wanted)
 
 
-def _range(docket: Docket, since: datetime | timedelta | None, until: datetime | None) -> tuple[datetime, datetime]:
+async def _range(
+    docket: Docket, since: datetime | timedelta | None, until: datetime | None
+) -> tuple[datetime, datetime]:
     check_type("since", since, (datetime, timedelta))
     check_type("until", until, (datetime,))
     end = LAST if until is None else from_ms(to_ms(until))
@@ -71,7 +75,7 @@ def _range(docket: Docket, since: datetime | timedelta | None, until: datetime |
         return FIRST, end
     if isinstance(since, timedelta):
         try:
-            begin = (docket.now() if until is None else end) - since
+            begin = (await server_now(docket) if until is None else end) - since
         except OverflowError:
             begin = FIRST
     else:

@@ -9,12 +9,12 @@ from typing import Any
 
 from docket.model.histograms import Histogram
 from docket.storage.keys import bytes_text, text_bytes
-from docket.storage.letters import read_letter
+from docket.storage.letters import LetterRecord, read_letter
 from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished, read_run, read_task
 
 from .failed_attempts import read_failed_attempts
 from .ledger import Ledger
-from .letters import BuriedChain, finished_record, read_buried_chain
+from .letters import BuriedChain, read_buried_chain
 from .pauses import StoredPause, stored_pause
 from .statistics import Row, read_row
 
@@ -209,10 +209,10 @@ class TaskFacts:
         """Raises Undecodable if these bytes are not a finished record."""
         return read_finished(self.finished) if self.finished else None
 
-    def read_letter(self) -> FinishedRecord | None:
-        """The end that the newest dead letter of the key keeps. Raises Undecodable."""
+    def read_letter(self) -> LetterRecord | None:
+        """The newest dead letter of the key. Raises Undecodable."""
         data = self.facts.get("letter")
-        return finished_record(read_letter(data)) if data else None
+        return read_letter(data) if data else None
 
 
 def _execution_ttl(declaration: bytes) -> float | None:

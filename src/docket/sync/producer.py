@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
 
-from docket.chunks import check_chunk_size, in_chunks
+from docket.chunks import check_chunk_size, checked_calls, in_chunks
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
@@ -145,7 +145,7 @@ class Producer:
         executions: list[PreparedExecution] = []
         with batch_span(docket, "replace_many" if replace else "add_many", executions):
             trace_context = inject_context()
-            for call in calls:
+            for call in checked_calls(calls):
                 execution = PreparedExecution(
                     docket,
                     call.function,
