@@ -40,11 +40,15 @@ def url(redis_server: ServerProcess) -> str:
     return f"redis://127.0.0.1:{redis_server.port}/5"
 
 
-def asked(url: str, seconds: float, *words: str) -> Any:
-    """The answer to a command on a machine whose clock is off by so many seconds."""
-    program = [sys.executable, "-c", PROGRAM, str(seconds), *words, "--json", "--url", url]
+def printed(url: str, seconds: float, *words: str) -> str:
+    """What a command prints on a machine whose clock is off by so many seconds."""
+    program = [sys.executable, "-c", PROGRAM, str(seconds), *words, "--url", url]
     done = subprocess.run(program, cwd=ROOT, env=surroundings(), capture_output=True, encoding="utf-8", check=True)
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def asked(url: str, seconds: float, *words: str) -> Any:
+    return json.loads(printed(url, seconds, *words, "--json"))
 
 
 async def fail_one(url: str) -> None:
@@ -65,6 +69,7 @@ def test_an_hour_ago_is_an_hour_ago_on_the_servers_clock(url: str, seconds: floa
     assert asked(url, seconds, "stats", "--since", "1h")["total"]["endings"]["failed"] == 1
     assert len(asked(url, seconds, "history", "--since", "1h")["runs"]) == 1
     assert asked(url, seconds, "dead", "ls", "--since", "1h")["matched"] == 1
+    assert "48h" not in printed(url, seconds, "dead", "ls")
     assert asked(url, seconds, "dead", "retry", "--since", "1h", "--dry-run")["matched"] == 1
     assert asked(url, seconds, "dead", "discard", "--until", "1h")["discarded"] == 0
     assert asked(url, seconds, "dead", "discard", "--since", "1h")["discarded"] == 1

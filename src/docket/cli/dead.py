@@ -21,6 +21,7 @@ from docket.cli.output import ago, printable, write_json, write_table
 from docket.cli.task_modules import check_tasks
 from docket.dead import Kind, Letter, Overview, Report
 from docket.docket import Docket
+from docket.inspection.server_time import server_now
 from docket.model.sizes import show_size
 from docket.model.texts import escaped_lines
 
@@ -102,7 +103,7 @@ def ls(
 
     A kind is a function, a class of error, and the place where it was raised.
     """
-    overview, matched, letters = run(_list(docket, filter, 0 if kinds else limit))
+    overview, matched, letters, now = run(_list(docket, filter, 0 if kinds else limit))
     if json:
         listed = {"matched": matched, "letters": [letter.as_json() for letter in letters]}
         write_json({**_overview_json(docket, overview), **listed})
@@ -111,14 +112,16 @@ def ls(
     if filter:
         typer.echo(f"{matched:,} of them match. The kinds are those of all letters.")
     if overview.kinds:
-        write_table("", ("Number", "Kind", "Function", "Error", "Place", "Last"), _kind_rows(overview.kinds))
+        write_table("", ("Number", "Kind", "Function", "Error", "Place", "Last"), _kind_rows(overview.kinds, now))
     for buried in overview.buried:
         typer.echo(
             printable(f"Automatic task {buried.name} is buried: docket dead retry {buried.name} starts it again")
         )
     if letters:
         typer.echo()
-        write_table("", ("Id", "Key", "Function", "Failed", "Deaths", "Error"), [_row(letter) for letter in letters])
+        write_table(
+            "", ("Id", "Key", "Function", "Failed", "Deaths", "Error"), [_row(letter, now) for letter in letters]
+        )
 
 
 @app.command("show")
@@ -216,13 +219,13 @@ def edit(
 # Asking the docket
 
 
-async def _list(docket: Docket, filter: dict[str, Any], limit: int) -> tuple[Overview, int, list[Letter]]:
+async def _list(docket: Docket, filter: dict[str, Any], limit: int) -> tuple[Overview, int, list[Letter], datetime]:
     async with opened(docket):
         overview = await docket.dead.overview()
         filter = await at_server_time(docket, filter)
         matched = await docket.dead.count(**filter)
         letters = [letter async for letter in docket.dead.find(limit=limit, **filter)] if limit else []
-        return overview, matched, letters
+        return overview, matched, letters, await server_now(docket)
 
 
 async def _get(docket: Docket, which: str) -> Letter:
@@ -334,18 +337,16 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _kind_rows(kinds: tuple[Kind, ...]) -> list[tuple[str, ...]]:
-    now = datetime.now().astimezone()
+def _kind_rows(kinds: tuple[Kind, ...], now: datetime) -> list[tuple[str, ...]]:
     return [(f"{k.count:,}", k.id, k.function, k.error, k.place, ago(k.last_at, now)) for k in kinds]
 
 
-def _row(letter: Letter) -> tuple[str, ...]:
-    failed = ago(letter.died_at, datetime.now().astimezone())
+def _row(letter: Letter, now: datetime) -> tuple[str, ...]:
     return (
         f"#{letter.id}",
         letter.key,
         letter.function,
-        failed,
+        ago(letter.died_at, now),
         str(letter.deaths),
         letter.text.split("\n", 1)[0][:80],
     )

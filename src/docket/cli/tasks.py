@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ from docket.cli.task_functions import describe_task
 from docket.cli.task_modules import check_tasks
 from docket.docket import Docket
 from docket.execution import Execution
+from docket.inspection.server_time import server_now
 
 app: typer.Typer = typer.Typer(
     add_completion=False,
@@ -106,4 +107,4 @@ def _schedule(task: str, argument: Any, docket: Docket, delay: timedelta, key: s
 
 async def _add(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None) -> Execution:
     async with opened(docket, must_exist=False):
-        return await docket.add(task, datetime.now(UTC) + delay if delay else None, key)(argument)
+        return await docket.add(task, await server_now(docket) + delay if delay else None, key)(argument)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -13,6 +13,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
 from docket.docket import Docket, WorkerInfo
+from docket.inspection.server_time import server_now
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="List the workers of a docket.")
 
@@ -21,7 +22,7 @@ app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help=
 @on_docket
 def ls(docket: Docket, json: Json = False) -> None:
     """List the live workers of a docket."""
-    _show(f"Workers of docket {docket.name!r}", run(_workers(docket)), json)
+    _show(f"Workers of docket {docket.name!r}", *run(_workers(docket)), json)
 
 
 @app.command("for-task")
@@ -32,22 +33,22 @@ def for_task(
     json: Json = False,
 ) -> None:
     """List the live workers that know a task function."""
-    _show(f"Workers of docket {docket.name!r} that know {task}", run(_workers(docket, task)), json)
+    _show(f"Workers of docket {docket.name!r} that know {task}", *run(_workers(docket, task)), json)
 
 
-async def _workers(docket: Docket, task: str | None = None) -> Sequence[WorkerInfo]:
+async def _workers(docket: Docket, task: str | None = None) -> tuple[Sequence[WorkerInfo], datetime]:
     async with opened(docket):
         found = await (docket.workers() if task is None else docket.task_workers(task))
-    return sorted(found, key=lambda worker: worker.name)
+        now = await server_now(docket)
+    return sorted(found, key=lambda worker: worker.name), now
 
 
-def _show(title: str, workers: Sequence[WorkerInfo], as_json: bool) -> None:
+def _show(title: str, workers: Sequence[WorkerInfo], now: datetime, as_json: bool) -> None:
     if as_json:
         write_json([{"name": w.name, "last_seen": w.last_seen.isoformat(), "tasks": sorted(w.tasks)} for w in workers])
         return
     if not workers:
         typer.echo(f"{title}: none")
         return
-    now = datetime.now(UTC)
     rows = [(w.name, ago(w.last_seen, now), ", ".join(sorted(w.tasks))) for w in workers]
     write_table(title, ("Name", "Seen", "Tasks"), rows)
