@@ -10,7 +10,7 @@ from docket.errors import NotDurable, ServerUnreachable
 from docket.execution import Execution
 from docket.ledger import EnqueueResult, Ledger, NewTask
 from docket.model.times import duration_ms
-from docket.storage.urls import Kind
+from docket.storage.urls import ServerKind
 
 Durability = Literal["primary", "replica"]
 DURABILITIES = ("primary", "replica")
@@ -29,7 +29,7 @@ def check_durability(durability: str, timeout: timedelta) -> None:
 def enqueue_for(ledger: Ledger, durability: Durability, timeout: timedelta) -> Enqueue:
     """The function that schedules a batch. The data of
     `memory://` ends with its process, so it needs no replica."""
-    if durability == "primary" or ledger.server.address.kind is Kind.MEMORY:
+    if durability == "primary" or ledger.server.address.kind is ServerKind.MEMORY:
         return ledger.enqueue
     return ReplicaWait(ledger, max(duration_ms(timeout), 1)).enqueue
 

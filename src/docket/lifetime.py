@@ -28,7 +28,7 @@ from docket.storage.data_safety import warn_of_missing_replica
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
-from docket.storage.urls import Kind, parse
+from docket.storage.urls import ServerKind, parse
 from docket.strikelist import StrikeList
 from docket.tasks import standard_tasks
 
@@ -142,7 +142,7 @@ class DocketLifetime:
         )
 
     def _name_keys(self) -> Keys:
-        cluster = parse(self.url).kind is Kind.CLUSTER
+        cluster = parse(self.url).kind is ServerKind.CLUSTER
         if cluster and (not self.name or self.name.startswith("}")):
             raise ValueError(f"docket name {self.name!r}: on a cluster it must not be empty or begin with a brace")
         return Keys(self.name, database=self.server.database, cluster=cluster)

@@ -9,7 +9,7 @@ from docket import Docket, ExecutionState, NotOpen, Progress, Worker
 from docket.execution import Execution, ExecutionProgress, ProgressEvent, StateEvent
 from docket.execution.waiting import listening
 from docket.ledger import TaskStatus
-from docket.storage.urls import Kind
+from docket.storage.urls import ServerKind
 from tests.running import run_everything, running
 from tests.times import later, soon
 from tests.waiting import eventually, within
@@ -247,7 +247,7 @@ async def test_a_follower_that_outlives_the_docket_is_cancelled_quietly(name: st
 
     # A docket on a cluster or behind sentinels takes longer to close, so that the follower may hear
     # of that first.
-    is_on_group = docket.server.address.kind in (Kind.CLUSTER, Kind.SENTINEL)
+    is_on_group = docket.server.address.kind in (ServerKind.CLUSTER, ServerKind.SENTINEL)
     assert isinstance(ending, (asyncio.CancelledError, NotOpen) if is_on_group else asyncio.CancelledError)
 
 

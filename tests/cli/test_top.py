@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from docket import Docket, Worker
-from docket.cli.dashboard import sparkline
+from docket.cli.top_screen import sparkline
 from docket.inspection.live import Observer
-from docket.storage.acl import Role, channel_rules, rules
+from docket.storage.acl import AclRole, channel_rules, rules
 from docket.storage.keys import Keys
 from docket.testing.servers import ServerProcess
 from tests.waiting import eventually, eventually_blocking, within
@@ -65,7 +65,7 @@ def test_for_programs_each_look_is_an_object(url: str, docket_command: Command) 
 def test_a_user_who_may_not_listen_is_told_so_instead_of_rates_of_zero(
     redis_server: ServerProcess, docket_command: Command
 ) -> None:
-    words = rules(Role.OBSERVER, Keys("docket")).split()
+    words = rules(AclRole.OBSERVER, Keys("docket")).split()
     tap = channel_rules(Keys("docket")).split()[1]
     redis_server.run("ACL", "SETUSER", "deaf", "reset", "on", ">s", *(word for word in words if word != tap))
     place = ("--url", f"redis://deaf:s@127.0.0.1:{redis_server.port}/0", "--count", "1")
@@ -84,7 +84,7 @@ def test_a_user_who_may_not_listen_is_told_so_instead_of_rates_of_zero(
 def test_the_rules_of_a_docket_are_printed_without_a_server(docket_command: Command) -> None:
     result = docket_command("acl", "--docket", "shop", "--url", "redis+cluster://nowhere:1", "--role", "observer")
     assert result.exit_code == 0
-    assert result.stdout == f"user observer on >PASSWORD {rules(Role.OBSERVER, Keys('shop', cluster=True))}\n"
+    assert result.stdout == f"user observer on >PASSWORD {rules(AclRole.OBSERVER, Keys('shop', cluster=True))}\n"
 
 
 @pytest.mark.parametrize("keys", [b"q", b"\x1b", b"\x03"], ids=["q", "escape", "ctrl-c"])

@@ -30,7 +30,7 @@ from docket.dependencies import Debounce
 from docket.errors import NotPermitted
 from docket.inspection.live import Observer
 from docket.ledger.queries import find_finished
-from docket.storage.acl import Role, channel_rules, commands, key_rule, rules
+from docket.storage.acl import AclRole, channel_rules, commands, key_rule, rules
 from docket.storage.keys import Keys
 from docket.testing.servers import Cluster, ServerNotFound, ServerProcess
 from tests.running import running
@@ -49,7 +49,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     except ServerNotFound:
         pytest.skip(f"no {request.param} on this machine")
     with server:
-        for role in Role:
+        for role in AclRole:
             set_user(server, role.value, rules(role, Keys(NAME)))
         yield server
 
@@ -123,7 +123,7 @@ async def fans_out(docket: Docket = CurrentDocket()) -> None:
 TASKS = [double, large, forever, flaky, limited, cooled, settled, repeats, progresses, fans_out]
 
 
-def open_docket(server: ServerProcess, role: Role) -> Docket:
+def open_docket(server: ServerProcess, role: AclRole) -> Docket:
     docket = Docket(NAME, url(server, role.value), heartbeat_interval=timedelta(milliseconds=200))
     for task in TASKS:
         docket.register(task)
@@ -131,7 +131,7 @@ def open_docket(server: ServerProcess, role: Role) -> Docket:
 
 
 async def test_a_producer_does_its_whole_job(server: ServerProcess) -> None:
-    async with open_docket(server, Role.PRODUCER) as producer:
+    async with open_docket(server, AclRole.PRODUCER) as producer:
         soon = datetime.now(UTC) + timedelta(hours=1)
         later = await producer.add(double, soon, key="later")(1)
         await producer.replace(double, soon, "later")(2)
@@ -147,7 +147,7 @@ async def test_a_producer_does_its_whole_job(server: ServerProcess) -> None:
         with pytest.raises(ExecutionCancelled):
             await (await producer.get_execution("large") or later).get_result(timeout=WAIT_LIMIT)
         assert await producer.clear() == 101
-        async with open_docket(server, Role.WORKER) as docket, Worker(docket) as worker, running(worker):
+        async with open_docket(server, AclRole.WORKER) as docket, Worker(docket) as worker, running(worker):
             assert await (await producer.add(double)(21)).get_result(timeout=WAIT_LIMIT) == 42
             assert await (await producer.add(large)(LARGE)).get_result(timeout=WAIT_LIMIT) == LARGE
             running_task = await producer.add(forever)()
@@ -159,7 +159,7 @@ async def test_a_producer_does_its_whole_job(server: ServerProcess) -> None:
 
 
 async def test_a_worker_does_its_whole_job(server: ServerProcess) -> None:
-    async with open_docket(server, Role.WORKER) as docket:
+    async with open_docket(server, AclRole.WORKER) as docket:
         await docket.add(fans_out)()
         executions: list[Execution[Any]] = [await docket.add(limited)(n) for n in range(5)]
         executions += [await docket.add(flaky)("f"), await docket.add(large)(LARGE), await docket.add(progresses)()]
@@ -191,11 +191,11 @@ async def test_a_worker_does_its_whole_job(server: ServerProcess) -> None:
 
 
 async def test_an_observer_with_the_rules_of_an_older_release_asks_why(server: ServerProcess) -> None:
-    older = rules(Role.OBSERVER, Keys(NAME))
+    older = rules(AclRole.OBSERVER, Keys(NAME))
     for command in ("sismember", "xpending", "zrangebylex", "zrangebyscore", "zrevrangebylex", "zrevrangebyscore"):
         older = older.replace(f" +{command}", "")
     set_user(server, "older", older)
-    async with open_docket(server, Role.WORKER) as docket, Docket(NAME, url(server, "older")) as observer:
+    async with open_docket(server, AclRole.WORKER) as docket, Docket(NAME, url(server, "older")) as observer:
         await docket.ledger.register("w~1", 600_000, ["double"])
         await docket.add(double, key="task")(1)
         assert (await observer.why("task")).code is ReasonCode.READY
@@ -209,8 +209,8 @@ async def test_an_observer_with_the_rules_of_an_older_release_asks_why(server: S
 
 async def test_an_observer_sees_everything_and_changes_nothing(server: ServerProcess) -> None:
     async with (
-        open_docket(server, Role.WORKER) as docket,
-        open_docket(server, Role.OBSERVER) as observer,
+        open_docket(server, AclRole.WORKER) as docket,
+        open_docket(server, AclRole.OBSERVER) as observer,
         Worker(docket) as worker,
     ):
         done = await docket.add(large)(LARGE)
@@ -256,14 +256,14 @@ async def test_an_observer_sees_everything_and_changes_nothing(server: ServerPro
 
 
 async def test_an_observer_cannot_work(server: ServerProcess) -> None:
-    async with open_docket(server, Role.OBSERVER) as docket, Worker(docket) as worker:
+    async with open_docket(server, AclRole.OBSERVER) as docket, Worker(docket) as worker:
         async with asyncio.timeout(SECONDS):
             with pytest.raises(NotPermitted, match=r"the user 'observer' may not run"):
                 await worker.run_until_finished()
 
 
-@pytest.mark.parametrize("role", Role)
-async def test_another_docket_is_out_of_reach(server: ServerProcess, role: Role) -> None:
+@pytest.mark.parametrize("role", AclRole)
+async def test_another_docket_is_out_of_reach(server: ServerProcess, role: AclRole) -> None:
     with pytest.raises(NotPermitted) as raised:
         async with Docket("bank", url(server, role.value)) as docket:
             await docket.snapshot()
@@ -282,7 +282,7 @@ async def test_another_docket_is_out_of_reach(server: ServerProcess, role: Role)
     ids=["command", "keys", "channels"],
 )
 async def test_a_refusal_names_the_rule_that_is_missing(server: ServerProcess, without: str, rule: str) -> None:
-    words = rules(Role.PRODUCER, Keys(NAME)).split()
+    words = rules(AclRole.PRODUCER, Keys(NAME)).split()
     kept = [word for word in words if word != rule and not word.startswith(without)]
     set_user(server, "lacking", " ".join(kept))
     with pytest.raises(NotPermitted) as raised:
@@ -294,7 +294,7 @@ async def test_a_refusal_names_the_rule_that_is_missing(server: ServerProcess, w
 
 
 async def test_an_observer_without_channels_is_told_so_instead_of_zeros(server: ServerProcess) -> None:
-    words = rules(Role.OBSERVER, Keys(NAME)).split()
+    words = rules(AclRole.OBSERVER, Keys(NAME)).split()
     tap = channel_rules(Keys(NAME)).split()[1]
     set_user(server, "deaf", " ".join(word for word in words if word != tap))
     async with Docket(NAME, url(server, "deaf")) as docket:
@@ -310,7 +310,7 @@ async def test_on_a_cluster_the_patterns_have_the_hash_tag(server: ServerProcess
     keys = Keys("shop", cluster=True)
     assert key_rule(keys) == "~{shop}:*"
     with Cluster(primaries=1, replicas=0, binary=server.binary) as cluster:
-        set_user(cluster.nodes[0], "worker", rules(Role.WORKER, keys))
+        set_user(cluster.nodes[0], "worker", rules(AclRole.WORKER, keys))
         address = f"redis+cluster://worker:worker-secret@127.0.0.1:{cluster.nodes[0].port}"
         async with Docket("shop", address) as docket, Worker(docket) as worker:
             execution = await docket.add(double)(4)
@@ -320,13 +320,13 @@ async def test_on_a_cluster_the_patterns_have_the_hash_tag(server: ServerProcess
 
 
 def test_roles_build_on_each_other() -> None:
-    assert set(commands(Role.OBSERVER)) < set(commands(Role.PRODUCER)) < set(commands(Role.WORKER))
+    assert set(commands(AclRole.OBSERVER)) < set(commands(AclRole.PRODUCER)) < set(commands(AclRole.WORKER))
     writes = {"set", "hset", "xadd", "zadd", "del", "publish"}
-    assert not writes & set(commands(Role.OBSERVER))
+    assert not writes & set(commands(AclRole.OBSERVER))
 
 
 def test_the_page_about_servers_has_these_rules() -> None:
     page = (Path(__file__).parents[2] / "docs" / "servers.md").read_text()
     shown = re.findall(r"^user (\w+) on >PASSWORD (.+)$", page, re.MULTILINE)
-    wanted = [(role.value, rules(role, Keys("shop"))) for role in Role]
+    wanted = [(role.value, rules(role, Keys("shop"))) for role in AclRole]
     assert shown == wanted, "`docket acl --docket shop` prints the rules; copy them to docs/servers.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket.errors import UnknownScheme
-from docket.storage.urls import Kind, parse
+from docket.storage.urls import ServerKind, parse
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_options_that_contradict_each_other_are_an_error() -> None:
 def test_a_sentinel_url_has_the_login_of_the_servers_and_of_the_sentinels(scheme: str) -> None:
     options = "sentinel_username=watch&sentinel_password=s2"
     address = parse(f"{scheme}+sentinel://shop:s1@one:1,two/main/3?{options}")
-    assert address.kind is Kind.SENTINEL
+    assert address.kind is ServerKind.SENTINEL
     assert address.sentinels == (("one", 1), ("two", 26379))
     assert (address.service, address.database) == ("main", 3)
     assert (address.options["username"], address.options["password"]) == ("shop", "s1")

@@ -14,7 +14,7 @@ from docket.execution import Execution, ExecutionProgress
 from docket.execution.plain_functions import DONE, close_unawaited
 from docket.ledger import ProgressChange
 
-from .messages import Kind, RunRequest
+from .messages import MessageKind, RunRequest
 from .pipe import Pipe
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ChildProgress(ExecutionProgress):
 
     async def _change(self, change: ProgressChange) -> None:
         self.used = True
-        self._pipe.send(Kind.PROGRESS, self.epoch, change.add, change.current, change.total, change.message)
+        self._pipe.send(MessageKind.PROGRESS, self.epoch, change.add, change.current, change.total, change.message)
         self._apply_locally(change)
 
     async def sync(self) -> None:

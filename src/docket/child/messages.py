@@ -13,7 +13,7 @@ from docket.codec.packing import pack, unpack
 _LENGTH = 4
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     # To the child.
     SETUP = 0  # pickled ChildSettings
     RUN = 1  # the fields of a RunRequest
@@ -27,7 +27,7 @@ class Kind(IntEnum):
     DONE = 7  # the fields of a RunResult
 
 
-def frame(kind: Kind, *fields: Any) -> bytes:
+def frame(kind: MessageKind, *fields: Any) -> bytes:
     body = pack([int(kind), *fields])
     return len(body).to_bytes(_LENGTH, "big") + body
 

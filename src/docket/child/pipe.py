@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import Any
 
-from .messages import FrameReader, Kind, frame
+from .messages import FrameReader, MessageKind, frame
 
 _CHUNK = 1 << 20
 _PLAIN = (str, int, float, bool, type(None))
@@ -45,7 +45,7 @@ class Pipe:
                 "use progress and run_async() in the process of the function itself"
             )
 
-    def send(self, kind: Kind, *fields: Any) -> None:
+    def send(self, kind: MessageKind, *fields: Any) -> None:
         self.check_is_ours()
         data = frame(kind, *fields)
         with self._lock:
@@ -85,7 +85,7 @@ class PipeHandler(logging.Handler):
             if record.exc_info and not record.exc_text:
                 fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
             shown = {name: value if isinstance(value, _PLAIN) else repr(value) for name, value in fields.items()}
-            self._pipe.send(Kind.LOG, shown)
+            self._pipe.send(MessageKind.LOG, shown)
         except OSError:
             # The worker is gone, and so is this process in a moment.
             pass

@@ -23,7 +23,7 @@ from docket.docket import Docket
 from .begun_mark import BegunMark
 from .copies import watch_forks
 from .memory import memory_in_use, peak_memory
-from .messages import Kind, RunRequest, RunResult
+from .messages import MessageKind, RunRequest, RunResult
 from .pipe import Pipe, PipeHandler, WorkerGone
 from .run import ChildRun, Terminated, not_for_us
 from .settings import ChildSettings
@@ -51,19 +51,19 @@ class Child:
 
     def serve(self) -> None:
         """Runs tasks until the worker closes the pipe."""
-        self.pipe.send(Kind.READY, peak_memory())
+        self.pipe.send(MessageKind.READY, peak_memory())
         try:
             while True:
                 kind, *fields = self.pipe.receive()
-                if kind == Kind.TERMINATE:
+                if kind == MessageKind.TERMINATE:
                     # The function has ended in spite of the signal.
                     return
-                if kind == Kind.RUN:
+                if kind == MessageKind.RUN:
                     request = RunRequest.of(*fields)
                     self._mark.begin(request.epoch)
                     result = ChildRun(self, request).run()
                     self._measure(result, is_capped=request.memory is not None)
-                    self.pipe.send(Kind.DONE, request.epoch, result.as_fields())
+                    self.pipe.send(MessageKind.DONE, request.epoch, result.as_fields())
         finally:
             self.loop.run_until_complete(self._close())
 

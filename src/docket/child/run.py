@@ -31,7 +31,7 @@ from docket.model.times import from_ms
 from .context import ChildCaller, ChildExecution, ChildProgress, ChildWorker
 from .copies import ending_copies
 from .limits import limit_memory
-from .messages import Kind, RunRequest, RunResult
+from .messages import MessageKind, RunRequest, RunResult
 
 if TYPE_CHECKING:
     from .program import Child
@@ -231,7 +231,7 @@ class ChildRun:
         return {name: value for name, value in self._resolved.values.items() if isinstance(value, _BEHAVIOURS)}
 
     def _extend(self, by: timedelta) -> None:
-        self._child.pipe.send(Kind.EXTEND, self._request.epoch, by.total_seconds())
+        self._child.pipe.send(MessageKind.EXTEND, self._request.epoch, by.total_seconds())
 
     def _changed_behaviours(self) -> bytes | None:
         """The handlers that the body has changed, for the worker to ask, and the next run that it

@@ -14,7 +14,7 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 from docket.docket import Docket
 from docket.settings import settings_of
 from docket.storage.server import Server
-from docket.storage.urls import Kind
+from docket.storage.urls import ServerKind
 
 _dumps: Callable[[Any], bytes] = cast(Any, cloudpickle).dumps
 
@@ -59,6 +59,6 @@ def _arguments(docket: Docket) -> dict[str, bytes]:
 
 def _url_for_child(server: Server) -> str:
     """A `memory://` of the child's own would be another server."""
-    if server.address.kind is Kind.MEMORY and "path" in server.address.options:
+    if server.address.kind is ServerKind.MEMORY and "path" in server.address.options:
         return f"unix://{server.address.options['path']}?db={server.database}"
     return server.url

@@ -10,12 +10,12 @@ from docket.cli.docket_options import on_docket
 from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket
-from docket.storage.acl import Role, rules
+from docket.storage.acl import AclRole, rules
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
 RoleOption = Annotated[
-    Role | None,
+    AclRole | None,
     typer.Option("--role", envvar="DOCKET_ACL_ROLE", help="Only the rules of this role.", show_default="all roles"),
 ]
 
@@ -28,7 +28,7 @@ def acl(docket: Docket, role: RoleOption = None, json: Json = False) -> None:
     One line for each role, as in a file of users: put a password in. A worker may also schedule
     tasks, a producer may also look at them, an observer only looks. The command does not connect.
     """
-    roles = [role] if role is not None else list(Role)
+    roles = [role] if role is not None else list(AclRole)
     if json:
         write_json([{"role": one.value, "rules": rules(one, docket.keys)} for one in roles])
         return

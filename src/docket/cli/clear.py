@@ -22,13 +22,13 @@ from docket.storage.urls import hide_password
 app: typer.Typer = typer.Typer(add_completion=False)
 
 
-class Waiting(enum.StrEnum):
+class WaitingState(enum.StrEnum):
     QUEUED = "queued"
     SCHEDULED = "scheduled"
 
 
 State = Annotated[
-    Waiting | None,
+    WaitingState | None,
     typer.Option("--state", envvar="DOCKET_CLEAR_STATE", case_sensitive=False, help="Cancel only tasks in this state."),
 ]
 Function = Annotated[

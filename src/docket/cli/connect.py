@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from docket.cli.failures import CommandFailed, WrongUsage
 from docket.docket import Docket
 from docket.ledger.audit import acting_as, process_actor
-from docket.storage.urls import Kind, hide_password, parse
+from docket.storage.urls import ServerKind, hide_password, parse
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def check_readable(docket: Docket, *, must_exist: bool = True) -> None:
     """Raises an error for a docket that this process cannot share with its workers."""
     url = hide_password(docket.url)
     address = parse(docket.url)
-    if address.kind is Kind.MEMORY:
+    if address.kind is ServerKind.MEMORY:
         raise WrongUsage(
             f"--url {url}: memory:// is not supported by this command, because its tasks exist in one process only; "
             "use redis://… for a server, or embedded:///path/to/folder"

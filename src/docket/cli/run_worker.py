@@ -17,7 +17,7 @@ from docket.cli.health_pipe import HealthPipe
 from docket.cli.recycling import Recycling
 from docket.cli.task_modules import check_tasks, load_dependencies
 from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions
-from docket.storage.urls import Kind, parse
+from docket.storage.urls import ServerKind, parse
 from docket.worker import Worker
 from docket.worker.program import run_program
 
@@ -62,7 +62,7 @@ def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:
 
 
 def check_can_be_shared(url: str, processes: int) -> None:
-    if processes > 1 and parse(url).kind is Kind.MEMORY:
+    if processes > 1 and parse(url).kind is ServerKind.MEMORY:
         raise WrongUsage(
             f"--url {url}: each process has its own memory://, so {processes} worker processes would not share "
             "their tasks; use a server, or embedded:///path/to/folder"

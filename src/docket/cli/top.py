@@ -12,13 +12,13 @@ import typer
 from rich.live import Live
 
 from docket.cli.connect import opened, run
-from docket.cli.dashboard import Dashboard
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
 from docket.cli.keyboard import quitting
 from docket.cli.numbers import positive
 from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
+from docket.cli.top_screen import TopScreen
 from docket.docket import Docket
 from docket.inspection.live import LiveState, Observer
 from docket.inspection.statistics import failing
@@ -85,7 +85,7 @@ async def _screen(
 ) -> None:
     server = docket.server
     title = printable(f"docket {docket.name!r} at {server.shown_url} ({server.engine_name} {server.engine_version})")
-    view = Dashboard(title, observer.state, "q: quit")
+    view = TopScreen(title, observer.state, "q: quit")
     with Live(view, console=console(), screen=True, auto_refresh=False) as live:
         async for _ in _states(observer, stopped, interval, count):
             live.refresh()

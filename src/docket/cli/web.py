@@ -104,7 +104,7 @@ HashPassword = Annotated[
 
 
 @dataclass(frozen=True)
-class Address:
+class ListenAddress:
     host: str
     port: int
     root_path: str
@@ -138,7 +138,7 @@ def web(
     hosts = None if guard is not None or no_guard else [*LOCAL_NAMES, host, *(allow_host or [])]
     dockets = [docket, *(_another(docket, name) for name in also or [])]
     prefix = f"/{root_path.strip('/')}" if root_path.strip("/") else ""
-    run(_serve(dockets, guard, hosts, Address(host, port, prefix), read_only=read_only))
+    run(_serve(dockets, guard, hosts, ListenAddress(host, port, prefix), read_only=read_only))
 
 
 def _another(docket: Docket, name: str) -> Docket:
@@ -178,7 +178,7 @@ def is_local(host: str) -> bool:
 
 
 async def _serve(
-    dockets: Sequence[Docket], guard: Guard | None, hosts: list[str] | None, address: Address, *, read_only: bool
+    dockets: Sequence[Docket], guard: Guard | None, hosts: list[str] | None, address: ListenAddress, *, read_only: bool
 ) -> None:
     for docket in dockets:
         check_readable(docket)

@@ -56,7 +56,7 @@ class Running:
 
 
 @dataclass
-class Failure:
+class RecentFailure:
     """A task that failed while the observer was listening."""
 
     at: datetime
@@ -80,7 +80,7 @@ class Totals:
 
 
 @dataclass
-class Rates:
+class LiveRates:
     """Tasks per second since the last refresh."""
 
     started: float = 0.0
@@ -97,9 +97,9 @@ class LiveState:
     workers: list[WorkerInfo] = field(default_factory=list[WorkerInfo])
     unknown: list[UnknownFunction] = field(default_factory=list[UnknownFunction])
     running: list[Running] = field(default_factory=list[Running])
-    failures: deque[Failure] = field(default_factory=lambda: deque[Failure](maxlen=SHOWN_FAILURES))
+    failures: deque[RecentFailure] = field(default_factory=lambda: deque[RecentFailure](maxlen=SHOWN_FAILURES))
     totals: Totals = field(default_factory=Totals)
-    rates: Rates = field(default_factory=Rates)
+    rates: LiveRates = field(default_factory=LiveRates)
     # What ended in the last minutes.
     recent: Stats | None = None
     ended_rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=REMEMBERED))
@@ -127,7 +127,7 @@ class Observer:
         self._docket = docket
         self.state: LiveState = LiveState()
         self._progress: dict[str, tuple[int | None, int, str | None]] = {}
-        self._unnamed: list[Failure] = []
+        self._unnamed: list[RecentFailure] = []
         self._at = time.monotonic()
         self._before = Totals()
         self._unfinished: int | None = None
@@ -161,7 +161,7 @@ class Observer:
             totals.cancelled += 1
         elif state == ExecutionState.FAILED.value:
             totals.failed += 1
-            failure = Failure(datetime.now().astimezone(), key, event.get("error") or "")
+            failure = RecentFailure(datetime.now().astimezone(), key, event.get("error") or "")
             self.state.failures.append(failure)
             self._unnamed.append(failure)
 
@@ -226,7 +226,7 @@ class Observer:
         seconds, self._at = max(now - self._at, 0.001), now
         totals, before = state.totals, self._before
         ended = totals.ended - before.ended
-        state.rates = Rates(
+        state.rates = LiveRates(
             (totals.started - before.started) / seconds, ended / seconds, (totals.failed - before.failed) / seconds
         )
         if state.census is not None:

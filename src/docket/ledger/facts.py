@@ -32,7 +32,7 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class SlotHolder:
     """Who holds a slot of a limit. A run that was not found has no key and no worker; a slot that
     is reserved for a task has no epoch."""
 
@@ -51,7 +51,7 @@ class FullLimit:
     in_use: int
     waiters: int
     rank: int | None
-    holders: tuple[Holder, ...]
+    holders: tuple[SlotHolder, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class TaskFacts:
         if not found:
             return None
         name, most, in_use, waiters, rank, holders = found
-        named = tuple(Holder(bytes_text(key), bytes_text(worker), _number(epoch)) for key, worker, epoch in holders)
+        named = tuple(SlotHolder(bytes_text(key), bytes_text(worker), _number(epoch)) for key, worker, epoch in holders)
         return FullLimit(bytes_text(name), most, in_use, waiters, rank, named)
 
     @property

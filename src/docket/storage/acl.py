@@ -19,7 +19,7 @@ _WITH_SUBCOMMAND = ("CLIENT", "CLUSTER", "PUBSUB", "XGROUP", "XINFO")
 _CALL = re.compile(r"call\(\s*'([A-Z]+)'(?:,\s*'([A-Z]+)')?")
 
 
-class Role(enum.Enum):
+class AclRole(enum.Enum):
     """What a user of the server does. A worker may also do what a producer does, since tasks
     schedule tasks; a producer may also do what an observer does."""
 
@@ -67,17 +67,17 @@ _SENT_BY_WORKERS = (*("client|id", "client|unblock", "pexpire", "xreadgroup", "x
 
 
 @cache
-def commands(role: Role) -> tuple[str, ...]:
+def commands(role: AclRole) -> tuple[str, ...]:
     """The commands that a user needs, in the words of ACL rules, sorted."""
     found = {*_SENT_BY_OBSERVERS, *_in_scripts(_READING)} - _WRITING_WORDS
-    if role is not Role.OBSERVER:
+    if role is not AclRole.OBSERVER:
         found |= {*_SENT_BY_PRODUCERS, *_in_scripts(_SCHEDULING)}
-    if role is Role.WORKER:
+    if role is AclRole.WORKER:
         found |= {*_SENT_BY_WORKERS, *_in_scripts(_all_scripts())}
     return tuple(sorted(found))
 
 
-def rules(role: Role, keys: Keys) -> str:
+def rules(role: AclRole, keys: Keys) -> str:
     """The rules for `ACL SETUSER` and for a file of users, without the state and the password of
     the user."""
     allowed = " ".join(f"+{command}" for command in commands(role))

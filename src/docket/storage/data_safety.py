@@ -7,7 +7,7 @@ import logging
 from docket.errors import DocketError
 
 from .server import Server
-from .urls import Kind
+from .urls import ServerKind
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
@@ -21,7 +21,7 @@ async def warn_of_data_loss(server: Server, key: bytes) -> None:
     """Warns, once per worker, if the server may delete tasks or does not keep them."""
     try:
         await _warn_of_eviction(server, key)
-        if server.address.kind is not Kind.MEMORY:
+        if server.address.kind is not ServerKind.MEMORY:
             await _warn_of_restarts(server, key)
     except DocketError:
         # Managed servers often forbid CONFIG, so the settings are unknown.
@@ -31,7 +31,7 @@ async def warn_of_data_loss(server: Server, key: bytes) -> None:
 async def warn_of_missing_replica(server: Server, key: bytes) -> None:
     """Warns, once per docket, if every `add` will
     have to wait for a replica that does not exist."""
-    if not server.is_reached or server.address.kind is Kind.MEMORY:
+    if not server.is_reached or server.address.kind is ServerKind.MEMORY:
         return
     try:
         info = await server.ask(key, "INFO", "replication")

@@ -23,7 +23,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from . import threads
-from .urls import Address, Kind
+from .urls import Address, ServerKind
 
 # How long the other sentinels may take after the first answer.
 _OTHERS_SECONDS = 1.0
@@ -54,9 +54,9 @@ class Nodes(Protocol):
 
 def nodes_of(address: Address, options: Mapping[str, Any]) -> Nodes | None:
     """None if the address is that of a single server."""
-    if address.kind is Kind.CLUSTER:
+    if address.kind is ServerKind.CLUSTER:
         return ClusterNodes(options, tls=address.tls)
-    if address.kind is Kind.SENTINEL:
+    if address.kind is ServerKind.SENTINEL:
         login = {**address.sentinel_options, **_only(options, "ssl_")}
         return SentinelNodes(address.sentinels, address.service, login, tls=address.tls)
     return None

@@ -33,7 +33,7 @@ from .pipeline import Pipeline
 from .scripts import load
 from .server_version import server_version
 from .threads import in_thread
-from .urls import Address, Kind, hide_password, parse
+from .urls import Address, ServerKind, hide_password, parse
 
 if TYPE_CHECKING:
     from .embedded import FolderEngine
@@ -65,7 +65,7 @@ class Server(BlockingCalls):
         address = parse(url)
         super().__init__(hide_password(url), credential_provider, address.options.get("username"))
         self.url = url
-        self.clock: TaskClock = shared_clock(address.name) if address.kind is Kind.MEMORY else TaskClock()
+        self.clock: TaskClock = shared_clock(address.name) if address.kind is ServerKind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
         self.outages: Outages = Outages()
         self.engine_name: str = "a server"
@@ -89,7 +89,7 @@ class Server(BlockingCalls):
 
     @property
     def is_cluster(self) -> bool:
-        return self.address.kind is Kind.CLUSTER
+        return self.address.kind is ServerKind.CLUSTER
 
     async def __aenter__(self) -> Server:
         self._stack, self._closed, self._is_usable = AsyncExitStack(), False, False
@@ -228,9 +228,9 @@ class Server(BlockingCalls):
         if credentials is not None:
             credentials = bounded(credentials, ANSWER_SECONDS * _CREDENTIALS_SHARE)
         self._clients = Clients(address, credentials, ANSWER_SECONDS)
-        if address.kind is Kind.MEMORY:
+        if address.kind is ServerKind.MEMORY:
             engine = await in_thread(memory_engine, address.name)
-        elif address.kind is Kind.FOLDER:
+        elif address.kind is ServerKind.FOLDER:
             assert address.folder is not None
             self._engine = folder_engine(address.folder)
             engine = await in_thread(self._engine.start)

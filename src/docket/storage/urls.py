@@ -14,7 +14,7 @@ from redis import connection as redis_connection
 from docket.errors import UnknownScheme
 
 
-class Kind(enum.Enum):
+class ServerKind(enum.Enum):
     STANDALONE = "standalone"
     CLUSTER = "cluster"
     SENTINEL = "sentinel"
@@ -27,21 +27,21 @@ _PLAIN = re.compile(r"[\w.-]*")
 _PASSWORDS = re.compile(r"([^?&=]*(?:password|passwd|secret|token)[^?&=]*)=[^&]*", re.IGNORECASE)
 
 SCHEMES = {
-    "redis": Kind.STANDALONE,
-    "rediss": Kind.STANDALONE,
-    "unix": Kind.STANDALONE,
-    "valkey": Kind.STANDALONE,
-    "valkeys": Kind.STANDALONE,
-    "redis+cluster": Kind.CLUSTER,
-    "rediss+cluster": Kind.CLUSTER,
-    "valkey+cluster": Kind.CLUSTER,
-    "valkeys+cluster": Kind.CLUSTER,
-    "redis+sentinel": Kind.SENTINEL,
-    "rediss+sentinel": Kind.SENTINEL,
-    "valkey+sentinel": Kind.SENTINEL,
-    "valkeys+sentinel": Kind.SENTINEL,
-    "memory": Kind.MEMORY,
-    "embedded": Kind.FOLDER,
+    "redis": ServerKind.STANDALONE,
+    "rediss": ServerKind.STANDALONE,
+    "unix": ServerKind.STANDALONE,
+    "valkey": ServerKind.STANDALONE,
+    "valkeys": ServerKind.STANDALONE,
+    "redis+cluster": ServerKind.CLUSTER,
+    "rediss+cluster": ServerKind.CLUSTER,
+    "valkey+cluster": ServerKind.CLUSTER,
+    "valkeys+cluster": ServerKind.CLUSTER,
+    "redis+sentinel": ServerKind.SENTINEL,
+    "rediss+sentinel": ServerKind.SENTINEL,
+    "valkey+sentinel": ServerKind.SENTINEL,
+    "valkeys+sentinel": ServerKind.SENTINEL,
+    "memory": ServerKind.MEMORY,
+    "embedded": ServerKind.FOLDER,
 }
 
 
@@ -49,7 +49,7 @@ SCHEMES = {
 class Address:
     """A parsed URL: the kind of server and what redis-py needs to connect to it."""
 
-    kind: Kind
+    kind: ServerKind
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     database: int = 0
     name: str = ""
@@ -69,11 +69,11 @@ def parse(url: str) -> Address:
     if kind is None:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise UnknownScheme(f"unknown scheme in the URL {hide_password(url)!r}: use one of {known}")
-    if kind is Kind.MEMORY:
+    if kind is ServerKind.MEMORY:
         return Address(kind, name=url.partition("://")[2])
-    if kind is Kind.FOLDER:
+    if kind is ServerKind.FOLDER:
         return Address(kind, folder=Path(unquote(urlsplit(url).netloc + urlsplit(url).path)))
-    if kind is Kind.SENTINEL:
+    if kind is ServerKind.SENTINEL:
         return _parse_sentinel(url)
     plain = _plain_scheme(url)
     options = _options(plain)
@@ -83,7 +83,7 @@ def parse(url: str) -> Address:
     if path and not path.isdigit() and not plain.startswith("unix:"):
         raise UnknownScheme(f"the database in {hide_password(url)!r} is not a number")
     database = int(options.pop("db", 0) or 0)
-    return Address(kind, options, 0 if kind is Kind.CLUSTER else database, tls=_is_tls(scheme))
+    return Address(kind, options, 0 if kind is ServerKind.CLUSTER else database, tls=_is_tls(scheme))
 
 
 def hide_password(url: str) -> str:
@@ -165,7 +165,7 @@ def _parse_sentinel(url: str) -> Address:
     except ValueError:
         raise UnknownScheme(f"a port or the database in {hide_password(url)!r} is not a number") from None
     return Address(
-        Kind.SENTINEL,
+        ServerKind.SENTINEL,
         options,
         database,
         sentinels=tuple(sentinels),

@@ -11,15 +11,15 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from .urls import Address, Kind
+from .urls import Address, ServerKind
 
 
 def user_client(address: Address, options: dict[str, Any], stack: AsyncExitStack) -> Any:
     """The client of a cluster or of a master behind sentinels; None for any other server."""
-    if address.kind is Kind.CLUSTER:
+    if address.kind is ServerKind.CLUSTER:
         options.pop("db")
         return aioredis.RedisCluster(ssl=address.tls, retry=Retry(NoBackoff(), 0), **options)
-    if address.kind is not Kind.SENTINEL:
+    if address.kind is not ServerKind.SENTINEL:
         return None
     sentinel: Any = Sentinel(
         address.sentinels,

@@ -11,7 +11,7 @@ from docket.codec import Payloads
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
-from docket.storage.urls import Kind, parse
+from docket.storage.urls import ServerKind, parse
 
 from .conditions import TaskToMatch
 from .follower import StrikeFollower
@@ -55,7 +55,7 @@ class StrikeList:
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.is_empty: bool = True
         self._credentials = credential_provider
-        self._keys = Keys(name, cluster=url is not None and parse(url).kind is Kind.CLUSTER)
+        self._keys = Keys(name, cluster=url is not None and parse(url).kind is ServerKind.CLUSTER)
         # A local list stores nothing, so nobody else writes what it reads.
         values = RuleValues(pickled=pickled_strikes or url is None)
         self._in_force = StrikesInForce(name, StoredRules(Strike, values, payloads or Payloads()), self._note_emptiness)

@@ -14,7 +14,7 @@ from docket.docket import Docket
 from docket.ledger.queries import Query, TaskRow, find
 from docket.model.states import ExecutionState
 from docket.model.times import to_ms
-from docket.storage.urls import Kind
+from docket.storage.urls import ServerKind
 from docket.worker import Worker
 
 _POLL_SECONDS = 0.001
@@ -42,7 +42,7 @@ class Clock:
         at: datetime | None = None,
         patience: timedelta = timedelta(seconds=10),
     ) -> None:
-        if docket.server.address.kind is not Kind.MEMORY:
+        if docket.server.address.kind is not ServerKind.MEMORY:
             raise ValueError(f"a Clock needs a docket on memory://, not {docket.server.shown_url}")
         self._docket = docket
         self._worker = worker

@@ -7,25 +7,16 @@ The next renewal brings the cancel requests again, in case a message was lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from docket.codec.proofs import PROOF_SIZE, proven_body
 from docket.ledger import Ledger
 from docket.storage.ignored_messages import Inquiry
 from docket.storage.subscriptions import Subscriptions
 
+from .registration import Registration
 from .runs import CancelReason, Runs
 
 _MOST_DOUBTFUL = 100
-
-
-class Lease(Protocol):
-    """The worker's entry in the fleet."""
-
-    @property
-    def secret(self) -> bytes | None: ...
-
-    def renew_now(self) -> None: ...
 
 
 class CancelListener:
@@ -38,13 +29,13 @@ class CancelListener:
         subscriptions: Subscriptions,
         runs: Runs,
         function_waits: Callable[[str], None],
-        lease: Lease,
+        registration: Registration,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._runs = runs
         self._function_waits = function_waits
-        self._lease = lease
+        self._registration = registration
         self._worker = b""
         self._channel: bytes | None = None
         self._inquiry = Inquiry(self._ask_server)
@@ -72,7 +63,7 @@ class CancelListener:
 
     def _on_message(self, message: bytes) -> None:
         """The message has the name of a function, or the epoch of a run to cancel and its key."""
-        secret = self._lease.secret
+        secret = self._registration.secret
         request = proven_body(secret, b"C", b"cancel", self._worker, message)
         name = proven_body(secret, b"F", b"function", self._worker, message) if request is None else None
         if request is not None:
@@ -95,7 +86,7 @@ class CancelListener:
         doubtful, self._doubtful = self._doubtful, set()
         for name in doubtful:
             self._function_waits(name)
-        self._lease.renew_now()
+        self._registration.renew_now()
 
     def _cancel(self, epoch: int) -> None:
         run = self._runs.find(epoch)

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from docket.child.begun_mark import BegunMark, new_memory
 from docket.child.memory import RSS_UNIT, peak_memory
-from docket.child.messages import FrameReader, Kind, RunRequest, RunResult, frame
+from docket.child.messages import FrameReader, MessageKind, RunRequest, RunResult, frame
 from docket.child.settings import ChildSettings
 from docket.errors import ProcessLost
 from docket.model.sizes import show_size
@@ -38,7 +38,7 @@ main({descriptor}, {memory})
 """
 
 # Receives the messages that a child sends during a run.
-Receive = Callable[[Kind, list[Any]], None]
+Receive = Callable[[MessageKind, list[Any]], None]
 
 
 class NeverBegan(ProcessLost):
@@ -95,7 +95,7 @@ class ChildProcess:
         ours.setblocking(False)
         transport, _ = await self._loop.create_connection(lambda: _Pipe(self._received), sock=ours)
         self._transport = transport
-        self._send(Kind.SETUP, pickle.dumps(settings, protocol=5))
+        self._send(MessageKind.SETUP, pickle.dumps(settings, protocol=5))
         try:
             await asyncio.wait([self._is_ready, self._ended], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -175,7 +175,7 @@ class ChildProcess:
 
     # Messages
 
-    def _send(self, kind: Kind, *fields: Any) -> None:
+    def _send(self, kind: MessageKind, *fields: Any) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame(kind, *fields))
 
@@ -189,18 +189,18 @@ class ChildProcess:
 
     def _read(self, data: bytes) -> None:
         for kind, *fields in self._frames.feed(data):
-            if kind == Kind.READY:
+            if kind == MessageKind.READY:
                 self._peak = fields[0]
                 if not self._is_ready.done():
                     self._is_ready.set_result(None)
-            elif kind == Kind.LOG:
+            elif kind == MessageKind.LOG:
                 if self._receive is not None:
-                    self._receive(Kind.LOG, fields)
+                    self._receive(MessageKind.LOG, fields)
             elif fields.pop(0) == self._epoch:
-                self._received_of_run(Kind(kind), fields)
+                self._received_of_run(MessageKind(kind), fields)
 
-    def _received_of_run(self, kind: Kind, fields: list[Any]) -> None:
-        if kind is Kind.DONE:
+    def _received_of_run(self, kind: MessageKind, fields: list[Any]) -> None:
+        if kind is MessageKind.DONE:
             result = RunResult.of(*fields)
             self._peak = max(self._peak, result.peak_memory)
             if self._result is not None and not self._result.done():
@@ -219,7 +219,7 @@ class ChildProcess:
         before = self._begun()
         self.runs += 1
         self.last_function = request.function_name
-        self._send(Kind.RUN, request.as_fields())
+        self._send(MessageKind.RUN, request.as_fields())
         try:
             if self._ended.done():
                 self._result.set_result(None)
@@ -251,7 +251,7 @@ class ChildProcess:
 
     async def _kill(self, after: float) -> None:
         if after:
-            self._send(Kind.TERMINATE)
+            self._send(MessageKind.TERMINATE)
             self._signal(signal.SIGTERM)
             await asyncio.wait([self._ended], timeout=after)
         self._signal(signal.SIGKILL)

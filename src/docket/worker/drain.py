@@ -9,18 +9,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
+from .lease import LeaseView
 from .runs import CancelReason, Runs
 
 logger: logging.Logger = logging.getLogger("docket.worker")
-
-
-class LeaseView(Protocol):
-    """The part of the lease that a drain needs."""
-
-    @property
-    def lapsed(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from .blocked_read import BlockedRead
 from .claiming_service import Claimed, ClaimingService
 from .claims import Claims
 from .direct_delivery import DirectDelivery, Offer
-from .intake import Intake, LeaseView
+from .intake import Intake
 from .isolation import Isolation
+from .lease import LeaseView
 from .runner import Runner
 from .runs import Runs
 from .slots import Slots

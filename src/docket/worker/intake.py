@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from docket._aio import cancel_and_wait
 from docket.ledger import Delivery
 from docket.storage.records import is_suspect
 
+from .lease import LeaseView
 from .prefetch import Prefetcher
 from .process_runs import ProcessRuns, this_process
 from .runner import Runner
@@ -22,17 +22,6 @@ from .slots import Slots
 LAPSED_SECONDS = 0.02
 # Epochs of adopted runs that are remembered. A message or an answer for one of them may still come.
 MOST_REMEMBERED = 1000
-
-
-class LeaseView(Protocol):
-    """The parts of the worker's lease that the intake needs."""
-
-    @property
-    def lapsed(self) -> bool: ...
-
-    def renew_now(self) -> None: ...
-
-    def age(self, server_ms: float) -> float: ...
 
 
 class Intake:

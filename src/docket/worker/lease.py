@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from .server_clock import steady_seconds
 
@@ -15,6 +16,18 @@ LATE = 1.5
 CUT_OFF_AT = 0.9
 # The shortest time-out for a request of the renewal thread, in seconds.
 SHORTEST_PATIENCE = 0.25
+
+
+class LeaseView(Protocol):
+    """What the other parts of a worker need of its lease. The registration has it, because the
+    worker may get a new lease."""
+
+    @property
+    def lapsed(self) -> bool: ...
+
+    def renew_now(self) -> None: ...
+
+    def age(self, server_ms: float) -> float: ...
 
 
 class Lease:

@@ -40,7 +40,7 @@ class Starter(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingRun:
     run: Run
     record: TaskRecord
     # The run begins in this context, so that the loader's
@@ -73,7 +73,7 @@ class Loader(Service):
         self._slots = slots
         self._starter = starter
         self._is_lapsed = is_lapsed
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingRun] = deque()
         self._filled = asyncio.Event()
         # The number of slots of requeued runs. The loader frees them when no run waits any more, so
         # that the worker does not claim tasks that it cannot start.
@@ -90,7 +90,7 @@ class Loader(Service):
         if self._closed:
             self._starter.requeue(run)
             return
-        self._waiting.append(Waiting(run, read_task(run.record)))
+        self._waiting.append(WaitingRun(run, read_task(run.record)))
         self._filled.set()
 
     async def run(self) -> None:
@@ -117,7 +117,7 @@ class Loader(Service):
         if not self._waiting:
             self.clear_problem()
 
-    async def _load(self, first: Waiting) -> None:
+    async def _load(self, first: WaitingRun) -> None:
         """Fetches the payload of the first run, which stays
         first until it begins, is requeued or is buried."""
         fetching = asyncio.create_task(self._payloads.complete(first.record))
@@ -143,7 +143,7 @@ class Loader(Service):
         finally:
             await cancel_and_wait([fetching], "docket: the payload is no longer needed")
 
-    def _leave(self, item: Waiting, then: Callable[[Run], object]) -> None:
+    def _leave(self, item: WaitingRun, then: Callable[[Run], object]) -> None:
         self._waiting.remove(item)
         then(item.run)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from docket.codec.proofs import proven_body
 from docket.ledger.pauses import WHOLE_DOCKET
 from docket.storage.ignored_messages import Inquiry
 from docket.strikelist.conditions import Index, TaskToMatch
 from docket.strikelist.pauses import Pause
+
+from .registration import Registration
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -20,13 +22,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 _MOST_LOGGED = 100
-
-
-class Lease(Protocol):
-    """The worker's entry in the fleet."""
-
-    @property
-    def secret(self) -> bytes | None: ...
 
 
 class _Matcher:
@@ -49,9 +44,9 @@ class _Matcher:
 class PauseRules:
     """Reads the pauses when they have changed, and finds the one that matches a task."""
 
-    def __init__(self, docket: Docket, lease: Lease) -> None:
+    def __init__(self, docket: Docket, registration: Registration) -> None:
         self._docket = docket
-        self._lease = lease
+        self._registration = registration
         # Whether a pause may match. Every run reads this.
         self.may_match: bool = False
         # Set when the pauses have changed, or may have.
@@ -131,7 +126,7 @@ class PauseRules:
             self.expect_change()
 
     def _on_message(self, message: bytes) -> None:
-        if proven_body(self._lease.secret, b"P", b"pauses", b"", message) is not None:
+        if proven_body(self._registration.secret, b"P", b"pauses", b"", message) is not None:
             self.expect_change()
         else:
             self._docket.subscriptions.ignored.note("pauses")

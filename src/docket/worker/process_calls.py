@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket.child.messages import Kind, RunRequest, RunResult
+from docket.child.messages import MessageKind, RunRequest, RunResult
 from docket.codec.codecs import PICKLE
 from docket.codec.remote_tracebacks import RemoteTraceback, split_traceback
 from docket.dependencies import (
@@ -160,15 +160,15 @@ class _ProcessCall:
 
     # Messages of the child
 
-    def _receive(self, kind: Kind, fields: list[Any]) -> None:
-        if kind is Kind.LOG:
+    def _receive(self, kind: MessageKind, fields: list[Any]) -> None:
+        if kind is MessageKind.LOG:
             _log(fields[0])
-        elif kind is Kind.PROGRESS:
+        elif kind is MessageKind.PROGRESS:
             change = ProgressChange(self._execution.key, self._execution.epoch, *fields)
             self._unwritten = change if self._unwritten is None else self._unwritten.then(change)
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.get_running_loop().create_task(self._write_progress())
-        elif kind is Kind.EXTEND and isinstance(self._resolved.runtime, Timeout):
+        elif kind is MessageKind.EXTEND and isinstance(self._resolved.runtime, Timeout):
             self._resolved.runtime.extend(timedelta(seconds=fields[0]))
 
     async def _write_progress(self) -> None:

@@ -13,7 +13,8 @@ from docket.storage.subscriptions import Subscriptions
 
 from .claiming_service import ClaimingService
 from .direct_delivery import DirectDelivery
-from .intake import Intake, LeaseView
+from .intake import Intake
+from .lease import LeaseView
 
 CHECK_SECONDS = 30.0
 # The next check comes this soon after an unknown delivery was found.

@@ -10,8 +10,8 @@ from typing import Protocol, Self
 import typer
 from rich.live import Live
 
-from docket.cli.dashboard import Dashboard
 from docket.cli.output import console
+from docket.cli.top_screen import TopScreen
 from docket.inspection.live import LiveState
 
 
@@ -37,7 +37,7 @@ class ScreenStage:
     interval: float = 0.25
 
     def __init__(self, state: LiveState, seconds: float | None, foot: str) -> None:
-        self._view = Dashboard("docket demo: a small shop", state)
+        self._view = TopScreen("docket demo: a small shop", state)
         self._view.foot = foot
         self._live = Live(self._view, console=console(), screen=True, auto_refresh=False)
         self._end = None if seconds is None else time.monotonic() + seconds

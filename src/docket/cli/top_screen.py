@@ -14,7 +14,7 @@ from rich.text import Text
 from docket.cli.output import ago, printable
 from docket.dependencies import format_duration
 from docket.docket import WorkerInfo
-from docket.inspection.live import Failure, LiveState, Running
+from docket.inspection.live import LiveState, RecentFailure, Running
 from docket.inspection.statistics import Stats, failing
 from docket.model.times import from_ms
 
@@ -22,7 +22,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
 
 
-class Dashboard:
+class TopScreen:
     """Draws the state of an observer. The tables share the height of the terminal."""
 
     def __init__(self, title: str, state: LiveState, hint: str = "") -> None:
@@ -195,7 +195,7 @@ def _workers(workers: Sequence[WorkerInfo], state: LiveState) -> RenderableType 
     return table
 
 
-def _failures(failures: Sequence[Failure]) -> RenderableType | None:
+def _failures(failures: Sequence[RecentFailure]) -> RenderableType | None:
     if not failures:
         return None
     table = _grid()
