@@ -5,6 +5,9 @@ CPUS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 # Tests mostly wait, so there are three test processes even on a small machine.
 WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 3)
 
+# Tests start hundreds of processes. If Python may not keep its bytecode, each of them compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -14,12 +17,13 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 # The number of times that `make test-stress` runs all tests, and the fault tests.
 STRESS_ALL ?= 2
 STRESS_FAULTS ?= 10
+LINTERS := types-of-tests types house-rules style
 # The length and the seed of `make chaos`.
 SECONDS ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
+.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint $(LINTERS) faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -50,12 +54,19 @@ check: lint ## format, lint, types, layers and the fast tests
 	$(PYTEST) -m "not faults and not large"
 
 lint: $(READY) ## format, lint, types, layers and house rules
+	@$(MAKE) --no-print-directory -k -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(LINTERS)
+
+# The longest first: two run at a time.
+types-of-tests:
+	$(BIN)/basedpyright -p tests
+types:
+	$(BIN)/basedpyright
+house-rules:
+	$(BIN)/python -m lint
+style:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
-	$(BIN)/basedpyright -p tests
 	$(BIN)/lint-imports
-	$(BIN)/python -m lint
 
 faults: $(READY) ## run only the slow fault tests
 	$(PYTEST) -m "faults and not large"

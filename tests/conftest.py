@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,10 @@ from .running import worker_for
 # start inherits that: no test could be interrupted by Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Without kept bytecode, each of the hundreds of processes compiles docket and the tests again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 GROUPS: dict[str, type[ServerGroup]] = {"cluster": Cluster, "sentinel": Sentinels}

@@ -17,7 +17,14 @@ T = TypeVar("T")
 
 SECONDS = 180.0
 WAIT_LIMIT = timedelta(seconds=SECONDS)
-_PAUSE = 0.002
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.02
+
+
+def _longer(pause: float) -> float:
+    """Most conditions hold soon. A test that waits for long
+    leaves the processor to those for which it waits."""
+    return min(pause * 1.1, _LONGEST_PAUSE)
 
 
 @overload
@@ -49,13 +56,15 @@ async def eventually(
     was seen last: the value of `seen`, or else of the condition.
     """
     deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE
     while True:
         found = condition()
         value = await found if isinstance(found, Awaitable) else found
         if value:
             return value
         assert time.monotonic() < deadline, _failure(what, seconds, seen() if seen else value)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(pause)
+        pause = _longer(pause)
 
 
 def eventually_blocking(
@@ -67,9 +76,11 @@ def eventually_blocking(
 ) -> T:
     """The same for tests without an event loop."""
     deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE
     while not (value := condition()):
         assert time.monotonic() < deadline, _failure(what, seconds, seen() if seen else value)
-        time.sleep(_PAUSE)
+        time.sleep(pause)
+        pause = _longer(pause)
     return value
 
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -335,6 +336,24 @@ async def test_a_blocked_event_loop_is_no_silence_of_the_server(scripted_server:
     pipeline.close()
     with pytest.raises(RedisConnectionError):
         await staying
+
+
+async def test_an_attempt_that_fails_while_it_is_given_up_is_not_reported_as_forgotten() -> None:
+    class Late:
+        """Its own time-out comes together with the caller's."""
+
+        async def connect(self) -> None:
+            try:
+                await asyncio.sleep(SECONDS)
+            except asyncio.CancelledError:
+                raise RedisTimeoutError("no connection in time") from None
+
+        async def disconnect(self, nowait: bool) -> None:
+            pass
+
+    client = SimpleNamespace(connection_pool=SimpleNamespace(make_connection=Late))
+    with pytest.raises(RedisTimeoutError, match="no answer within"):
+        await open_pipeline(client, 0.001)
 
 
 async def test_a_retired_connection_is_closed_though_its_last_call_was_given_up(

@@ -437,8 +437,8 @@ async def test_a_worker_that_stops_ends_the_function_and_requeues_the_task(docke
 
 
 @pytest.mark.faults
-async def test_fifty_timeouts_in_a_row_leave_nothing_behind(docket: Docket, tmp_path: Path) -> None:
-    await many_timeouts(docket, tmp_path, 50)
+async def test_a_dozen_timeouts_in_a_row_leave_nothing_behind(docket: Docket, tmp_path: Path) -> None:
+    await many_timeouts(docket, tmp_path, 12)
 
 
 async def many_timeouts(docket: Docket, folder: Path, count: int) -> None:

@@ -239,6 +239,8 @@ async def open_pipeline(
     # In a task of its own: the wait ends in time for the caller, even if a single cancel does not
     # end the attempt.
     connecting = asyncio.ensure_future(connection.connect())
+    # It may fail by itself just when it is given up; nobody asks it then.
+    connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.wait([connecting], timeout=answer_seconds)
         if not connecting.done():
