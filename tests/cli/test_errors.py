@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,30 @@ def test_a_bad_value_is_one_line_that_names_it(arguments: list[str], words: str,
     assert words in the_line(docket_command(*arguments), 2).lower()
 
 
+@pytest.fixture
+def broken_modules(folder: Path, shop: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Modules in the current folder. What this process
+    imports of them is forgotten after the test."""
+    (folder / "numbers_only.py").write_text("tasks = [1, 2]\n")
+    (folder / "generator.py").write_text("def work(): yield\ntasks = [work]\n")
+    (folder / "wrong_syntax.py").write_text("tasks = [\ndef\n")
+    (folder / "raises.py").write_text("tasks = []\n1 / 0\n")
+    (folder / "imports.py").write_text("import not_installed\n")
+    (folder / "value_error.py").write_text("tasks = int('x')\n")
+    (folder / "attribute.py").write_text("import os\nos.nothing\n")
+    (folder / "exits.py").write_text("raise SystemExit(0)\n")
+    (folder / "contradiction.py").write_text(
+        "from docket import Retry\nasync def twice(a=Retry(), b=Retry()): pass\ntasks = [twice]\n"
+    )
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(Path.cwd()))])
+    known = set(sys.modules)
+    yield
+    for name in set(sys.modules) - known:
+        if (folder / f"{name}.py").exists():
+            del sys.modules[name]
+
+
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
@@ -138,23 +163,18 @@ def test_a_bad_value_is_one_line_that_names_it(arguments: list[str], words: str,
     ],
 )
 def test_tasks_that_cannot_be_loaded_are_one_line_that_says_where(
-    tasks: str, words: str, folder: Path, shop: str, start: Start
+    tasks: str, words: str, broken_modules: None, docket_command: Command
 ) -> None:
-    (folder / "numbers_only.py").write_text("tasks = [1, 2]\n")
-    (folder / "generator.py").write_text("def work(): yield\ntasks = [work]\n")
-    (folder / "wrong_syntax.py").write_text("tasks = [\ndef\n")
-    (folder / "raises.py").write_text("tasks = []\n1 / 0\n")
-    (folder / "imports.py").write_text("import not_installed\n")
-    (folder / "value_error.py").write_text("tasks = int('x')\n")
-    (folder / "attribute.py").write_text("import os\nos.nothing\n")
-    (folder / "exits.py").write_text("raise SystemExit(0)\n")
-    (folder / "contradiction.py").write_text(
-        "from docket import Retry\nasync def twice(a=Retry(), b=Retry()): pass\ntasks = [twice]\n"
-    )
+    assert words in the_line(docket_command("worker", "--url", "memory://", "--tasks", tasks), 2)
+
+
+@pytest.mark.parametrize("tasks", ["raises:tasks", "exits:tasks"])
+def test_a_process_whose_tasks_cannot_be_loaded_says_that_line_and_ends(
+    tasks: str, broken_modules: None, start: Start
+) -> None:
     worker = start("worker", "--url", "memory://", "--tasks", tasks)
     assert worker.ends() == 2, worker.output
     assert worker.output.count("\n") == 1, worker.output
-    assert words in worker.output
 
 
 def test_two_functions_of_one_name_in_the_tasks_are_one_line_that_names_both(folder: Path, start: Start) -> None:

@@ -238,7 +238,7 @@ async def open_pipeline(
     connection = client.connection_pool.make_connection()
     # In a task of its own: the wait ends in time for the caller, even if a single cancel does not
     # end the attempt.
-    connecting = asyncio.ensure_future(connection.connect())
+    connecting: asyncio.Task[None] = asyncio.ensure_future(connection.connect())
     # It may fail by itself just when it is given up; nobody asks it then.
     connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
