@@ -94,7 +94,8 @@ docs: $(DOCS)/.ready ## build the documentation into build/docs; a warning or a 
 docs-serve: $(DOCS)/.ready ## show the documentation on http://127.0.0.1:8000, and every change of it
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs serve --watch src/docket --watch examples
 
-screenshots: $(READY) ## take the pictures of the dashboard (needs a Chromium; takes minutes)
+screenshots: $(READY) ## take the pictures of docket top and the dashboard (needs a Chromium; takes minutes)
+	$(BIN)/python docs/top_picture.py
 	$(BIN)/python docs/screenshots.py
 
 clean: ## remove everything that the other targets created

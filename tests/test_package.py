@@ -51,6 +51,7 @@ def test_the_source_distribution_has_all_that_its_tests_need(tmp_path: Path) -> 
     (unpacked,) = tmp_path.glob("docket-*")
     missing = [str(path) for path in repository_files() if not (unpacked / path).is_file()]
     assert missing == []
+    assert (unpacked / "mkdocs.yml").is_file()
     collected = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", "tests/test_package.py",
          "tests/benchmark", "tests/examples", "tests/acceptance/test_drop_in.py", "tests/cli/test_demo.py"],

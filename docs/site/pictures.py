@@ -4,12 +4,15 @@ A browser then needs no script and no other host for them."""
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from pathlib import Path
 from typing import Any
 
 import mermaidx
 
+# MkDocs counts warnings of this logger, and a strict build fails.
+log = logging.getLogger("mkdocs.pictures")
 CACHE = Path(__file__).resolve().parents[2] / ".docs" / "pictures"
 # The scheme of the site, and the theme of Mermaid for it.
 THEMES = {"default": "default", "slate": "dark"}
@@ -17,9 +20,14 @@ THEMES = {"default": "default", "slate": "dark"}
 
 def mermaid(source: str, *_: Any, **__: Any) -> str:
     """The fence `mermaid` of pymdownx.superfences."""
-    pictures = "".join(
-        f'<div class="picture-{scheme}">{drawn(source, theme)}</div>' for scheme, theme in THEMES.items()
-    )
+    try:
+        pictures = "".join(
+            f'<div class="picture-{scheme}">{drawn(source, theme)}</div>' for scheme, theme in THEMES.items()
+        )
+    except RuntimeError as error:
+        # superfences would show the source instead, and say nothing.
+        log.warning("A picture cannot be drawn: %s\n%s", error, source)
+        raise
     return f'<div class="picture">{pictures}</div>'
 
 

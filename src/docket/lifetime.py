@@ -204,24 +204,28 @@ class DocketLifetime:
 
     @property
     def ledger(self) -> Ledger:
+        """What the docket keeps on its server. Raises NotOpen."""
         if self._stack is None or self._ledger is None:
             raise self._not_open()
         return self._ledger
 
     @property
     def subscriptions(self) -> Subscriptions:
+        """The channels that this docket listens to. Raises NotOpen."""
         if self._stack is None or self._subscriptions is None:
             raise self._not_open()
         return self._subscriptions
 
     @property
     def manual_runs(self) -> ManualRuns:
+        """The open manual runs of this docket. Raises NotOpen."""
         if self._stack is None or self._manual_runs is None:
             raise self._not_open()
         return self._manual_runs
 
     @property
     def scheduler(self) -> BulkScheduler:
+        """Writes new tasks, in batches. Raises NotOpen."""
         if self._stack is None or self._scheduler is None:
             raise self._not_open()
         return self._scheduler

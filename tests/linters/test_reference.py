@@ -6,12 +6,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docket import errors
+from docket.storage.embedded.errors import EngineError
 from tests.acceptance.public_api import INTERNAL, public_names
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -69,6 +71,25 @@ def test_a_public_name_is_explained(name: str) -> None:
     assert documentation, f"{name} has no docstring"
 
 
+@pytest.mark.parametrize("name", [name for name in names() if inspect.isclass(value_of(name))])
+def test_every_method_of_a_public_class_is_explained(name: str) -> None:
+    missing = [member for member, value in members(value_of(name)) if not inspect.getdoc(value)]
+    assert not missing, f"{name}: these have no docstring: {missing}"
+
+
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties that docket's own classes define."""
+    for name in dir(kind):
+        owner = next((base for base in kind.__mro__ if name in vars(base)), None)
+        if name.startswith("_") or owner is None or not owner.__module__.startswith("docket"):
+            continue
+        value = inspect.getattr_static(kind, name)
+        if isinstance(value, property):
+            yield name, value
+        elif inspect.isroutine(value) or isinstance(value, (staticmethod, classmethod)):
+            yield name, getattr(kind, name)
+
+
 def test_every_public_name_is_on_a_page_of_the_reference() -> None:
     on_pages = shown()
     hidden = {"docket.__version__"}
@@ -80,12 +101,20 @@ def test_every_public_name_is_on_a_page_of_the_reference() -> None:
     assert not missing
 
 
-ERRORS = sorted(
-    name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, errors.DocketError)
-)
+def errors_of_users() -> dict[str, type[Exception]]:
+    """The errors that a user may get or catch. Private subclasses are explained with their base."""
+    found = [*vars(errors).values(), *map(value_of, names()), EngineError]
+    return {kind.__name__: kind for kind in found if inspect.isclass(kind) and issubclass(kind, errors.DocketError)}
 
 
-@pytest.mark.parametrize("name", ERRORS)
+ERRORS = errors_of_users()
+
+
+def test_all_errors_are_found() -> None:
+    assert {"ServerUnreachable", "AdmissionBlocked", "EngineError", "ServerNotFound"} <= ERRORS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS))
 def test_an_error_has_an_entry_with_meaning_and_remedy(name: str) -> None:
     page = (REFERENCE / "errors.md").read_text("utf-8")
     entry = re.search(rf"^##+ {name}$(.*?)(?=^##? |^### |\Z)", page, re.MULTILINE | re.DOTALL)
@@ -93,7 +122,6 @@ def test_an_error_has_an_entry_with_meaning_and_remedy(name: str) -> None:
     assert len(entry[1].split()) > 10
     if name != "DocketError":
         assert "**What to do.**" in entry[1], f"{name}: no remedy"
-        kind = getattr(errors, name)
-        for base in kind.__bases__:
+        for base in ERRORS[name].__bases__:
             if base.__module__ == "builtins" and base is not Exception:
                 assert f"`{base.__name__}`" in entry[1], f"{name}: the entry does not say that it is a {base.__name__}"

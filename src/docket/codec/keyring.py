@@ -45,6 +45,7 @@ class Keyring:
         return tuple(self._keys)
 
     def secret(self, id: str) -> bytes:
+        """The bytes of a key. Raises KeyError."""
         return self._keys[id]
 
     @classmethod

@@ -37,6 +37,7 @@ class Report:
     skipped_ids: list[int] = field(default_factory=list[int])
 
     def skip(self, id: int, why: Retried) -> None:
+        """Counts a letter that was not retried."""
         if why is Retried.GONE:
             self.gone += 1
             return
@@ -53,4 +54,5 @@ class Report:
         self.skipped_ids = [*self.skipped_ids, *other.skipped_ids][:_MOST_IDS]
 
     def as_json(self) -> dict[str, Any]:
+        """All counts, for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -72,6 +72,7 @@ class Admission(Dependency[Any]):
 
     @property
     def kind(self) -> str:
+        """The name of its class."""
         return type(self).__name__
 
     def group_name(self, function_name: str, parameter: str | None) -> str:
@@ -93,6 +94,7 @@ class Admission(Dependency[Any]):
             ) from error
 
     def bound_name(self, execution: Execution) -> str:
+        """The name under which this limit counts the task."""
         return self.limit_name(execution, self.parameter, self.value)
 
     @property

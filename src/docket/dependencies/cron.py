@@ -78,6 +78,7 @@ class Cron(Perpetual):
             raise ValueError(f"Cron({self.expression!r}): the expression matches no time") from None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """A copy that knows which time of the schedule this run is for."""
         bound = super().provide(execution, worker)
         bound._after = _reached(execution)
         return bound

@@ -135,6 +135,7 @@ class Progress(ExecutionProgress, Dependency[Any]):
         """The declared object belongs to no task. Each run gets its own progress."""
 
     def provide(self, execution: Execution, worker: WorkerView) -> ExecutionProgress:
+        """The progress of this run."""
         return execution.progress
 
     async def __aenter__(self) -> ExecutionProgress:

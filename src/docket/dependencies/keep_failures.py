@@ -36,6 +36,7 @@ class KeepFailures(Dependency[Any]):
         self.age: timedelta = check_age("KeepFailures", age)
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """Itself: it has no state of a run."""
         return self
 
     async def __aenter__(self) -> Self:

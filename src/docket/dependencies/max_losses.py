@@ -31,6 +31,7 @@ class MaxLosses(Dependency[Any]):
         self.count: int = check_max_losses("MaxLosses", count)
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """Itself: it has no state of a run."""
         return self
 
     async def __aenter__(self) -> Self:

@@ -51,6 +51,7 @@ class Perpetual(CompletionHandler[Any]):
         return self.initial_when
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """A copy for this run, with the arguments of the task."""
         bound = object.__new__(type(self))
         vars(bound).update(vars(self))
         bound.args, bound.kwargs = execution.args, execution.kwargs

@@ -52,6 +52,7 @@ class Process(Dependency[Any]):
         return f"Process(memory={self.memory}, recycle={self.recycle})"
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """Itself: it has no state of a run."""
         return self
 
     async def __aenter__(self) -> Self:

@@ -62,6 +62,7 @@ class Retry(FailureHandler[Any]):
         return cls(attempts=None, delay=delay)
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """A copy that knows the number of the attempt."""
         bound = self._copy()
         bound.attempt = execution.attempt
         return bound
@@ -95,6 +96,7 @@ class Retry(FailureHandler[Any]):
         return self.delay
 
     def is_worth_it(self, error: BaseException | None) -> bool:
+        """Whether `on` and `never` permit a retry after this error."""
         if error is None or isinstance(error, self.never):
             return False
         return self.on is None or isinstance(error, self.on)

@@ -45,6 +45,7 @@ class Timeout(Runtime[Any]):
         self._relay: Callable[[timedelta], None] | None = None
 
     def provide(self, execution: Execution, worker: WorkerView) -> Self:
+        """A copy for this run, which may be extended."""
         return type(self)(self.base)
 
     async def __aenter__(self) -> Self:

@@ -106,6 +106,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
             self._progress.caller = caller
 
     def has_used_progress(self) -> bool:
+        """Somebody has read or written the progress."""
         return self._progress is not None and self._progress.used
 
     # Scheduling
@@ -156,6 +157,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
         self._function = function
 
     def encode(self) -> bytes:
+        """The sealed call, as it is stored."""
         try:
             shown = show_arguments_of(self) if self._function in functions_with_logged else None
             return self._docket.payloads.seal_call(
@@ -231,6 +233,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
         return await fetch_ending(self.docket, self.key, record)
 
     def apply(self, look: TaskStatus) -> None:
+        """Takes over what the server says about the task."""
         stored = look.progress or (look.finished.progress if look.finished else None)
         self.progress.apply(read_progress(stored) if stored else {})
         self.failed_attempts = read_failed_attempts(look.failed_attempts)
@@ -245,6 +248,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
                 self.worker, self.started_at = worker_name(look.run.worker), from_ms(look.run.started_ms)
 
     def apply_task(self, task: TaskRecord) -> None:
+        """Takes over what a task record says."""
         self.state, self.when, self.attempt = task.state, from_ms(task.due_ms), task.attempt
         self.generation, self.record = task.generation, task
         self.redelivered = task.redelivered

@@ -134,6 +134,7 @@ class ExecutionProgress:
                     yield event
 
     def apply(self, stored: dict[str, Any]) -> None:
+        """Takes over what the server has stored."""
         self.current = stored.get("current")
         self.total = stored.get("total", 100)
         self.message = stored.get("message")

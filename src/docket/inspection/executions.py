@@ -75,6 +75,7 @@ class StoredExecution(Execution):
             self._problem = error
 
     def _get_problem(self) -> BaseException | None:
+        """Why the arguments cannot be decoded, or None."""
         if "_args" not in self.__dict__:
             self._decode()
         return self._problem

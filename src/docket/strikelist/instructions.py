@@ -61,6 +61,7 @@ class StrikeInstruction:
 
     @property
     def target(self) -> tuple[str | None, str | None, Operator]:
+        """Function, parameter and operator."""
         return self.function, self.parameter, self.operator
 
     @property

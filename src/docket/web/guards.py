@@ -41,6 +41,7 @@ class Visitor:
     name: str = ANONYMOUS
 
     def may(self, role: Role | str) -> bool:
+        """The visitor has this role, or a higher one."""
         return self.role.includes(Role(role))
 
 

@@ -98,6 +98,7 @@ class Worker:
         self._staff: Staff | None = None
 
     def labels(self) -> dict[str, str]:
+        """Labels for traces and metrics."""
         return {**self.docket.labels(), "docket.worker": self.name}
 
     @property
@@ -114,18 +115,17 @@ class Worker:
 
     @property
     def runs(self) -> Runs:
+        """The runs that this worker has."""
         return self.staff.runs
 
-    # The server's time
-
     def now_ms(self) -> float:
+        """The server's time in milliseconds."""
         clock = self.docket.server.clock
         return clock.now_ms() if clock.is_held else self.server_clock.now_ms()
 
     def now(self) -> datetime:
+        """The server's time."""
         return from_ms(self.now_ms())
-
-    # Opening and closing
 
     async def __aenter__(self) -> Self:
         assert self._stack is None, "this worker is already open"
@@ -168,14 +168,14 @@ class Worker:
         for function in tasks if tasks is not None else self.docket.tasks.values():
             validate_dependencies(function)
 
-    # Health
-
     @property
     def is_working(self) -> bool:
+        """It takes work."""
         return self._session is not None and self._session.is_working
 
     @property
     def is_stopping(self) -> bool:
+        """It was told to stop, and has not ended."""
         return self._session is not None and self._session.is_stopping
 
     def health_problem(self) -> str | None:
@@ -183,6 +183,7 @@ class Worker:
         return health_problem(self)
 
     def readiness_problem(self) -> str | None:
+        """Why the worker is not ready for work, or None."""
         return readiness_problem(self)
 
     def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:

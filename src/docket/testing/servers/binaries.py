@@ -32,10 +32,12 @@ class Binary:
 
     @property
     def name(self) -> str:
+        """Family and version, for instance `valkey-9.1`."""
         return f"{self.family}-{self.version[0]}.{self.version[1]}"
 
     @property
     def speaks_tls(self) -> bool:
+        """It was built with TLS."""
         return _speaks_tls(self.path)
 
 

@@ -35,6 +35,7 @@ class Cluster(ServerGroup):
 
     @property
     def nodes(self) -> list[ServerProcess]:
+        """All primaries and replicas."""
         return self.servers
 
     @property
@@ -57,6 +58,7 @@ class Cluster(ServerGroup):
         raise LookupError(f"no node of the cluster serves slot {slot}")
 
     def node_id(self, node: ServerProcess) -> str:
+        """The id of a node in the cluster."""
         return _text(node.run("CLUSTER", "MYID"))
 
     def _any(self) -> ServerProcess:

@@ -106,6 +106,7 @@ class Standalone(ServerGroup):
 
     @property
     def primary(self) -> ServerProcess:
+        """The server that was started as the primary."""
         return self.servers[0]
 
     @property
@@ -131,6 +132,7 @@ class ReplicaGroup(Standalone):
 
     @property
     def replicas(self) -> list[ServerProcess]:
+        """The servers that were started as replicas."""
         return self.servers[1:]
 
     def _start(self) -> None:

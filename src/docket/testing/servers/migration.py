@@ -25,11 +25,13 @@ class SlotMigration:
         self.target = target
 
     def run(self) -> None:
+        """Migrates the whole slot."""
         self.begin()
         self.move_keys()
         self.end()
 
     def begin(self) -> None:
+        """Marks the slot as migrating; no key has moved yet."""
         self.target.run("CLUSTER", "SETSLOT", self.slot, "IMPORTING", self.cluster.node_id(self.source))
         self.source.run("CLUSTER", "SETSLOT", self.slot, "MIGRATING", self.cluster.node_id(self.target))
 

@@ -97,15 +97,18 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
+        """The process id."""
         assert self._process is not None, "the server was not started"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
+        """The process has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> Path:
+        """The file with the server's log."""
         return self.folder / "server.log"
 
     def start(self, *options: str, wait: bool = True) -> Self:
@@ -157,9 +160,11 @@ class ServerProcess:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
+        """Freezes the server (SIGSTOP)."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
+        """Lets a frozen server go on (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
 
     def client(self, **options: Any) -> Any:

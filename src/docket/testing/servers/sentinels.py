@@ -38,6 +38,7 @@ class Sentinels(ReplicaGroup):
 
     @property
     def data_servers(self) -> list[ServerProcess]:
+        """The primary and its replicas."""
         return self.servers[: 1 + self._count]
 
     @property
@@ -47,6 +48,7 @@ class Sentinels(ReplicaGroup):
 
     @property
     def sentinels(self) -> list[ServerProcess]:
+        """The sentinels."""
         return self.servers[1 + self._count :]
 
     @property
