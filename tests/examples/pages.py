@@ -41,7 +41,7 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 # Commands that need the network or a clone, or never end.
-NOT_HERE = ("git ", "pip ", "python3 -m venv", "mkdir ", "make ", "docker ", "kubectl ")
+NOT_HERE = ("git ", "pip ", "python3 -m venv", ". ../shop-env", "mkdir ", "make ", "docker ", "kubectl ")
 SERVER = "redis://localhost:6379/0"
 ANY_SERVER = re.compile(r"redis(?:\+sentinel)?://(?:localhost:6379/0|…)")
 
@@ -135,7 +135,7 @@ class Story:
         return done.stdout
 
     def _start(self, text: str) -> None:
-        *settings, command = text.strip().splitlines()
+        *settings, command = [line for line in text.strip().splitlines() if not line.startswith(NOT_HERE)]
         log = self.folder / "second-terminal.log"
         with log.open("wb") as output:
             started = subprocess.Popen(
