@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from docket import Docket, Worker
-from docket.cli.dashboard import Dashboard
 from docket.cli.demo import shop
 from docket.cli.demo.story import Story
+from docket.cli.top_screen import TopScreen
 from docket.inspection.live import Observer
 
 FILE = Path(__file__).resolve().parent / "images" / "top.svg"
@@ -52,7 +52,7 @@ def write(docket: Docket, observer: Observer) -> None:
         console = Console(record=True, width=COLUMNS, height=ROWS, file=nowhere, force_terminal=True)
         server = docket.server
         title = f"docket {docket.name!r} at {server.shown_url} ({server.engine_name} {server.engine_version})"
-        console.print(Dashboard(title, observer.state, "q: quit"))
+        console.print(TopScreen(title, observer.state, "q: quit"))
         picture = console.export_svg(title="docket top", unique_id="top")
     picture = FONT_FACE.sub("", picture).replace("Fira Code, monospace", FONT)
     FILE.parent.mkdir(exist_ok=True)
