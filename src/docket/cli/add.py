@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.added import show_added
+from docket.cli.added import add_task, show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
@@ -158,7 +158,7 @@ async def _add(
             except OverflowError:
                 raise WrongUsage("--in: this is later than the last day of the calendar") from None
         try:
-            execution = await docket.add(name, when, key)(*args, **kwargs)
+            execution = await add_task(docket, name, when, key, *args, **kwargs)
         except (TypeError, Unserializable) as error:
             raise WrongUsage(str(error)) from None
         return execution, function is not None or bool(await docket.task_workers(name))

@@ -1,11 +1,28 @@
-"""Says what became of a task that a command has added."""
+"""Adds a task for a command, and says what became of it."""
 
 from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
 
 import typer
 
 from docket.cli.output import printable, write_json
+from docket.docket import Docket
 from docket.execution import Disposition, Execution
+from docket.ledger.audit import audited
+
+
+async def add_task(
+    docket: Docket, name: str, when: datetime | None, key: str | None, *args: Any, **kwargs: Any
+) -> Execution:
+    """Adds the task, and writes down in the audit who did. The docket is open."""
+    async with audited(docket.ledger, "add", name) as entry:
+        execution = await docket.add(name, when, key)(*args, **kwargs)
+        is_new = execution.disposition is Disposition.SCHEDULED
+        entry.about, entry.count = f"{name} {execution.key}", int(is_new)
+        entry.outcome = "done" if is_new else execution.disposition.value.replace("_", " ")
+    return execution
 
 
 def show_added(docket: str, task: str, execution: Execution, as_json: bool) -> None:

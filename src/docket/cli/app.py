@@ -32,6 +32,7 @@ COMMANDS = {
     "history": CommandEntry(
         "docket.cli.history:app", "List the runs that finished lately: failures, and some of the others.", OPERATE
     ),
+    "audit": CommandEntry("docket.cli.audit:app", "List who changed what on a docket.", OPERATE),
     "why": CommandEntry("docket.cli.why:app", "Say why a task does not run.", OPERATE),
     "watch": CommandEntry("docket.cli.watch:app", "Follow one task until it ends.", OPERATE),
     "workers": CommandEntry("docket.cli.workers:app", "List the workers of a docket.", OPERATE),

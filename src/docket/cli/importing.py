@@ -12,6 +12,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.docket import Docket
+from docket.ledger.audit import audited
 from docket.ledger.foreign import Imported, import_foreign
 from docket.ledger.foreign import logger as warnings
 
@@ -38,8 +39,10 @@ def import_tasks(docket: Docket, json: Json = False) -> None:
 
 
 async def _import(docket: Docket) -> Imported:
-    async with opened(docket):
-        return await import_foreign(docket.ledger, docket.payloads)
+    async with opened(docket), audited(docket.ledger, "import") as entry:
+        imported = await import_foreign(docket.ledger, docket.payloads)
+        entry.count = imported.scheduled + imported.queued
+        return imported
 
 
 def show(name: str, imported: Imported) -> None:

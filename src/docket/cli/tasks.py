@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.added import show_added
+from docket.cli.added import add_task, show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
@@ -107,4 +107,4 @@ def _schedule(task: str, argument: Any, docket: Docket, delay: timedelta, key: s
 
 async def _add(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None) -> Execution:
     async with opened(docket, must_exist=False):
-        return await docket.add(task, await server_now(docket) + delay if delay else None, key)(argument)
+        return await add_task(docket, task, await server_now(docket) + delay if delay else None, key, argument)

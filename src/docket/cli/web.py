@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,9 @@ from docket.web import Guard
 from docket.web import app as dashboard
 from docket.web.serving import listen, serving
 from docket.web.users import UsersFile, hash_password
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
@@ -93,6 +96,15 @@ RootPath = Annotated[
         help="The path under which a proxy serves the dashboard, if the proxy removes it.",
     ),
 ]
+TraceUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--trace-url",
+        envvar="DOCKET_WEB_TRACE_URL",
+        metavar="URL",
+        help="Where your tracing system shows a trace: https://tracing.example/trace/{trace_id}",
+    ),
+]
 HashPassword = Annotated[
     bool,
     typer.Option(
@@ -122,6 +134,7 @@ def web(
     also: Also = None,
     allow_host: AllowHost = None,
     root_path: RootPath = "",
+    trace_url: TraceUrl = None,
     hash_password: HashPassword = False,
 ) -> None:
     """Look at a docket in a browser, and operate it.
@@ -138,7 +151,11 @@ def web(
     hosts = None if guard is not None or no_guard else [*LOCAL_NAMES, host, *(allow_host or [])]
     dockets = [docket, *(_another(docket, name) for name in also or [])]
     prefix = f"/{root_path.strip('/')}" if root_path.strip("/") else ""
-    run(_serve(dockets, guard, hosts, ListenAddress(host, port, prefix), read_only=read_only))
+    try:
+        application = dashboard(*dockets, guard=guard, read_only=read_only, hosts=hosts, trace_url=trace_url)
+    except ValueError as error:
+        raise WrongUsage(f"--trace-url: {error}") from None
+    run(_serve(dockets, application, ListenAddress(host, port, prefix), read_only=read_only))
 
 
 def _another(docket: Docket, name: str) -> Docket:
@@ -177,12 +194,9 @@ def is_local(host: str) -> bool:
         return False
 
 
-async def _serve(
-    dockets: Sequence[Docket], guard: Guard | None, hosts: list[str] | None, address: ListenAddress, *, read_only: bool
-) -> None:
+async def _serve(dockets: Sequence[Docket], application: Starlette, address: ListenAddress, *, read_only: bool) -> None:
     for docket in dockets:
         check_readable(docket)
-    application = dashboard(*dockets, guard=guard, read_only=read_only, hosts=hosts)
     with listen(address.host, address.port) as listening:
         async with AsyncExitStack() as stack:
             stopped = asyncio.Event()

@@ -18,9 +18,11 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 
+from .added_times import added_at
 from .reason_writer import shown_worker
 from .reasons import Reason, as_plain
 from .tracebacks import traceback_in_letter, traceback_of
+from .waits import explain_wait
 from .why import read_reason
 
 if TYPE_CHECKING:
@@ -61,8 +63,12 @@ class TaskDetails:
     codec: str | None
     sealed: str | None
     worker: str | None = None
+    # When it was added, by the server's clock, if that is known.
+    added_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    # What the docket was busy with while a task that has begun to run had to wait.
+    waited: str | None = None
     cancel_requested: bool = False
     progress: TaskProgress | None = None
     # The attempts that failed before this one, the last ten.
@@ -100,6 +106,7 @@ async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus]
         "docket": docket.name,
         "key": key,
         "function": task.function_name,
+        "added_at": added_at(key, task),
         "due": from_ms(task.due_ms),
         "attempt": task.attempt,
         "generation": task.generation,
@@ -114,13 +121,16 @@ async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus]
         "why": reason,
     }
     if status.finished is not None:
-        ending = _ending(status.finished)
+        found = _ending(status.finished)
         if letter is not None:
-            ending["traceback"] = traceback_in_letter(docket, letter)
+            found["traceback"] = traceback_in_letter(docket, letter)
         elif status.finished.state is ExecutionState.FAILED:
-            ending["traceback"] = await traceback_of(docket, key, status.finished)
-        return TaskDetails(**common, **ending), status
-    return TaskDetails(**common, **_run(status, task)), status
+            found["traceback"] = await traceback_of(docket, key, status.finished)
+    else:
+        found = _run(status, task)
+    started: datetime | None = found.get("started_at")
+    waited = await explain_wait(docket, common["due"], started) if started is not None else None
+    return TaskDetails(**common, **found, waited=waited), status
 
 
 def _run(status: TaskStatus, task: TaskRecord) -> dict[str, Any]:

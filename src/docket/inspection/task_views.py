@@ -18,6 +18,7 @@ from .reasons import as_plain
 from .result_views import ResultView, read_result
 from .task_filters import Place
 from .task_pages import place_of
+from .traces import trace_id
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -88,7 +89,7 @@ async def read_task_view(docket: Docket, key: str) -> TaskView | None:
         result=await read_result(docket, key, status.finished) if status.finished is not None else None,
         letter=letter.id if letter is not None else None,
         trace=trace or None,
-        trace_id=_trace_id(trace.get("traceparent")),
+        trace_id=trace_id(trace),
         is_automatic=key == details.function,
     )
 
@@ -97,16 +98,17 @@ def _headers(call: bytes) -> bytes:
     return call[2 : 2 + int.from_bytes(call[:2], "little")]
 
 
-def _trace_id(traceparent: str | None) -> str | None:
-    """The second of the four parts of a W3C trace context."""
-    parts = (traceparent or "").split("-")
-    return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None
+def _claim_words(details: TaskDetails) -> str:
+    words = f"Worker {details.worker!r} claimed the task (attempt {details.attempt})."
+    return f"{words} {details.waited}" if details.waited else words
 
 
 def _timeline(details: TaskDetails, status: TaskStatus, task: TaskRecord, place: Place) -> tuple[Moment, ...]:
     found: list[Moment] = []
     now = details.why.taken
     is_first = details.attempt == 1 and not details.failed_attempts
+    if details.added_at is not None:
+        found.append(Moment(kind=MomentKind.ADDED, at=details.added_at, text="The task was added."))
     if is_first:
         found.append(
             Moment(kind=MomentKind.DUE, at=details.due, text="The task is due.", is_expected=details.due > now)
@@ -133,7 +135,7 @@ def _timeline(details: TaskDetails, status: TaskStatus, task: TaskRecord, place:
             Moment(
                 kind=MomentKind.CLAIMED,
                 at=details.started_at,
-                text=f"Worker {details.worker!r} claimed the task (attempt {details.attempt}).",
+                text=_claim_words(details),
                 attempt=details.attempt,
                 worker=details.worker,
                 until=details.completed_at,

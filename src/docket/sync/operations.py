@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from docket.changes import CancelReport
 from docket.execution import ExecutionState, TaskFunction
+from docket.inspection.audit import AuditPage
 from docket.inspection.history import LIMIT, Endings
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.inspection.statistics import Stats
+from docket.inspection.task_filters import TaskFilter
 from docket.ledger.history import FinishedRun
 from docket.strikelist import LiteralOperator, Operator
 from docket.strikelist.pauses import Pause
@@ -34,6 +37,36 @@ class DocketOperations:
         in the state SCHEDULED or QUEUED. Running tasks go on. Returns how many were removed."""
         selected: dict[str, Any] = {"function": function, "key_prefix": key_prefix, "state": state}
         return self._producer.run(lambda docket: docket.clear(**selected))
+
+    def cancel_matching(
+        self,
+        filter: TaskFilter,
+        *,
+        running: bool = False,
+        everything: bool = False,
+        cursor: str | None = None,
+        patience: timedelta | None = None,
+    ) -> CancelReport:
+        """Cancels the waiting tasks that match, and with `running` also the running ones, in small
+        steps. Ends after about `patience` with a cursor. Raises as `cancel_matching` of the async
+        docket."""
+        options: dict[str, Any] = {"running": running, "everything": everything, "cursor": cursor}
+        return self._producer.run(lambda docket: docket.cancel_matching(filter, patience=patience, **options))
+
+    def reschedule(self, key: str, when: datetime, *, due: datetime | None = None) -> bool:
+        """Moves a scheduled task to another time. Returns False, and changes nothing, if the task is
+        not in the schedule, or if `due` is given and is not its due time."""
+        return self._producer.run(lambda docket: docket.reschedule(key, when, due=due))
+
+    def run_now(self, key: str, *, due: datetime | None = None) -> bool:
+        """Makes a scheduled task ready now. Returns False in the same cases as `reschedule`."""
+        return self._producer.run(lambda docket: docket.run_now(key, due=due))
+
+    def skip(self, key: str, *, due: datetime | None = None) -> datetime | None:
+        """Skips the next run of a perpetual or cron task. Returns the time of the one after it, or
+        None in the cases in which `reschedule` returns False. Raises ValueError if no worker has
+        declared when the function runs."""
+        return self._producer.run(lambda docket: docket.skip(key, due=due))
 
     # Strikes
 
@@ -117,6 +150,13 @@ class DocketOperations:
         """The runs that finished lately, newest first, as `history` of the async docket answers."""
         selected: dict[str, Any] = {"key": key, "endings": endings, "since": since, "until": until}
         return self._producer.run(lambda docket: docket.history(function, before=before, limit=limit, **selected))
+
+    def audit(
+        self, *, cursor: str | None = None, size: int = 50, who: str | None = None, action: str | None = None
+    ) -> AuditPage:
+        """Who changed what: a page of the changes, the newest first, of all or of one person or
+        action."""
+        return self._producer.run(lambda docket: docket.audit(cursor=cursor, size=size, who=who, action=action))
 
     def workers(self) -> list[WorkerInfo]:
         """The live workers."""

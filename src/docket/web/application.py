@@ -25,6 +25,7 @@ from .headers import SecurityHeaders
 from .live import live_route
 from .page import Page
 from .pages import ROOT_ROUTES
+from .trace_links import TraceLinks
 from .visit import Visit
 
 
@@ -41,6 +42,7 @@ def app(
     guard: Guard | _Missing | None = _MISSING,
     read_only: bool = False,
     hosts: Collection[str] | None = None,
+    trace_url: str | None = None,
 ) -> Starlette:
     """The dashboard and the REST API of one or several dockets, as an ASGI application.
 
@@ -53,8 +55,11 @@ def app(
     be async. `guard=None` lets everybody do everything: only for a dashboard that nobody else can
     reach. `read_only` makes every visitor a viewer. `hosts` are the names under which the dashboard
     may be called; without a guard, name them, so that no other page can pretend to be this one.
+    `trace_url` is the address of a trace in your tracing system, such as
+    `https://tracing.example/trace/{trace_id}`: the page of a task then has a link to its trace.
 
-    Raises ValueError without `guard`, and without a docket.
+    Raises ValueError without `guard`, without a docket, and for a `trace_url` that is not such a
+    URL.
     """
     if isinstance(guard, _Missing):
         raise ValueError(
@@ -68,7 +73,8 @@ def app(
     for docket in dockets:
         if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"docket.web.app({docket!r}): this is not a docket.Docket")
-    dashboard = Dashboard(dockets, read_only=read_only)
+    traces = TraceLinks(trace_url) if trace_url is not None else None
+    dashboard = Dashboard(dockets, read_only=read_only, traces=traces)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncGenerator[None]:

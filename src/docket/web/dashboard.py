@@ -28,6 +28,7 @@ from .pages import PAGES, extend
 from .segments import by_segment
 from .shared_tap import SharedTap
 from .templating import environment
+from .trace_links import TraceLinks
 from .visit import Visit
 
 logger: logging.Logger = logging.getLogger("docket.web")
@@ -51,11 +52,12 @@ class _Shared:
 class Dashboard:
     """The dockets by their segments in URLs, the templates, the assets and the pages."""
 
-    def __init__(self, dockets: Sequence[Docket], *, read_only: bool) -> None:
+    def __init__(self, dockets: Sequence[Docket], *, read_only: bool, traces: TraceLinks | None = None) -> None:
         self.dockets: dict[str, Docket] = by_segment(dockets)
         self.pages: tuple[Page, ...] = PAGES
         self.navigation: tuple[Page, ...] = tuple(page for page in PAGES if page.title is not None)
         self.read_only = read_only
+        self.traces = traces
         self.assets: AssetFiles = AssetFiles()
         self.templates: Environment = environment()
         extend(self.templates)

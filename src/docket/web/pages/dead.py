@@ -8,10 +8,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.dead.overview import Kind, Overview
+from docket.inspection.traces import trace_id
 from docket.web.page import Page
 from docket.web.visit import Visit
-
-from .traces import trace_id
 
 SIZE = 50
 

@@ -15,12 +15,12 @@ from docket.docket import Docket
 from docket.inspection.details import TaskDetails
 from docket.inspection.reasons import Reason
 from docket.inspection.task_views import TaskView, read_task_view
+from docket.inspection.traces import trace_id
 from docket.model.states import ExecutionState
 from docket.web.page import Page
 from docket.web.visit import Visit
 
 from .time_line import Event, time_line
-from .traces import trace_id
 
 _WAITING = (ExecutionState.SCHEDULED, ExecutionState.QUEUED)
 

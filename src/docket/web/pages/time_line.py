@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from docket.dead import Letter
 from docket.inspection.details import TaskDetails
@@ -14,6 +14,8 @@ from .formats import duration
 
 # Gaps below this are not worth a word.
 _SHORT_SECONDS = 0.05
+# A producer's clock may be a little ahead of the server's.
+_AT_ONCE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,23 @@ def time_line(details: TaskDetails | None, letter: Letter | None, now: datetime)
     return tuple(events)
 
 
+def is_due_at_once(details: TaskDetails) -> bool:
+    """Whether the task was due when it was added."""
+    return details.added_at is not None and details.attempt == 1 and details.due - details.added_at < _AT_ONCE
+
+
+def _added(details: TaskDetails) -> list[Event]:
+    if details.added_at is None:
+        return []
+    words = "It was due at once." if is_due_at_once(details) else ""
+    return [Event("Added", "quiet", details.added_at, words)]
+
+
 def _attempts(details: TaskDetails) -> list[Event]:
     """What happened before the present attempt. A retry has a due time of its own, so the first due
     time is known only for the first attempt."""
-    events: list[Event] = []
-    if details.attempt == 1 and (details.state is not ExecutionState.SCHEDULED):
+    events = _added(details)
+    if details.attempt == 1 and details.state is not ExecutionState.SCHEDULED and not is_due_at_once(details):
         events.append(Event("Due", "queued", details.due, "From this time on it was ready to run."))
     hidden = details.attempt - 1 - len(details.failed_attempts)
     if hidden > 0 and details.failed_attempts:
@@ -69,6 +83,8 @@ def _present(details: TaskDetails, now: datetime) -> list[Event]:
         title = "Claimed" if details.attempt == 1 else f"Attempt {details.attempt} began"
         if details.redelivered:
             words += " An earlier run of this attempt was lost or given back."
+        if details.waited:
+            words += f" {details.waited}"
         events.append(Event(title, "running", details.started_at, words, details.worker))
     if details.state is ExecutionState.RUNNING:
         since = details.started_at or now

@@ -1,4 +1,4 @@
-"""The trace of a run, for a look into a tracing system."""
+"""The trace of a task, for a look into a tracing system."""
 
 from __future__ import annotations
 
