@@ -12,7 +12,8 @@ from docket.errors import EmptyFilter
 from docket.inspection.audit import AuditPage, read_audit
 from docket.inspection.chain_times import following_run
 from docket.inspection.task_filters import GROUPS, Place, TaskFilter
-from docket.inspection.task_pages import MOST_TASKS, TaskSummary, find_page
+from docket.inspection.task_pages import MOST_TASKS, find_page
+from docket.inspection.task_summaries import TaskSummary
 from docket.instrumentation import TASKS_CANCELLED
 from docket.ledger.audit import audited
 from docket.ledger.changes import Cancelled, Rescheduled, cancel_many, reschedule

@@ -12,7 +12,8 @@ import pytest
 
 from docket import ConcurrencyLimit, Docket, Logged, Worker
 from docket.inspection.task_filters import GROUPS, Place, TaskFilter, read_filter
-from docket.inspection.task_pages import TaskSummary, count_tasks, find_oldest, find_page
+from docket.inspection.task_pages import count_tasks, find_oldest, find_page
+from docket.inspection.task_summaries import TaskSummary
 from tests.running import at_work
 from tests.waiting import eventually
 
@@ -135,13 +136,45 @@ async def test_where_tasks_are(docket: Docket) -> None:
         go.set()
 
 
+async def test_finished_tasks_come_once_and_those_of_the_history_come_first(docket: Docket) -> None:
+    docket.register(stumble)
+    for n in range(12):
+        await (docket.add(stumble, key=f"task-{n:02}")() if n % 3 == 0 else docket.add(mail, key=f"task-{n:02}")(n))
+        async with Worker(docket) as worker:
+            await worker.run_until_finished()
+    history = [run.key for run in await docket.history()]
+
+    whole = await all_pages(docket, read_filter("state:finished"), size=50)
+    paged = await all_pages(docket, read_filter("state:finished"), size=5)
+
+    assert [task.key for task in whole[: len(history)]] == history
+    assert (
+        sorted(task.key for task in whole) == sorted(task.key for task in paged) == [f"task-{n:02}" for n in range(12)]
+    )
+    failed = await all_pages(docket, read_filter("state:failed contains:0"))
+    assert [task.key for task in failed] == ["task-09", "task-06", "task-03", "task-00"]
+    assert len(await all_pages(docket, read_filter("state:completed customer:7"))) == 1
+    assert await all_pages(docket, read_filter("state:completed worker:here")) == []
+
+
+async def test_finished_tasks_that_have_expired_are_not_listed(docket: Docket) -> None:
+    await docket.add(note, key="one")(1)
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    await docket.ledger.server.ask(
+        docket.ledger.keys.run("one").encode(), "DEL", docket.ledger.keys.run("one").encode()
+    )
+    assert [run.key for run in await docket.history()] == ["one"]
+    assert await all_pages(docket, read_filter("state:finished")) == []
+
+
 @pytest.mark.parametrize("text", ["AAAA", "", "?", "é", "__________8", "x" * 1000])
 async def test_a_text_that_is_not_a_cursor_is_refused(docket: Docket, text: str) -> None:
     with pytest.raises(ValueError, match="not a cursor"):
         await find_page(docket, cursor=text)
 
 
-@pytest.mark.parametrize("stage", range(8))
+@pytest.mark.parametrize("stage", range(9))
 @pytest.mark.parametrize("within", [b"x", b"1-", b"-", b"nan x", b"1e x y", b"(1 x", b"1" * 30, b"\xff\x00", b"1.5"])
 async def test_a_cursor_that_somebody_made_up_is_refused_or_reads(docket: Docket, stage: int, within: bytes) -> None:
     await docket.add(note, key="ready")(1)

@@ -17,7 +17,7 @@ REPEATS = 20
 PAGES = (
     *("now", "tasks", "tasks?q=state:ready", "tasks?q=function:note+contains:99999", "tasks?q=number:77"),
     *("schedule", "functions", "functions?name=note", "dead", "dead?function=break_down", "workers", "limits"),
-    *("rules", "audit", "task?key=task-500000"),
+    *("rules", "audit", "task?key=task-500000", "tasks?q=state:finished", "tasks?q=state:failed+contains:99"),
 )
 
 

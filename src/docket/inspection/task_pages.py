@@ -6,24 +6,18 @@ import base64
 import binascii
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from docket.codec.call_headers import shown_arguments
-from docket.ledger import TaskStatus, read_ending
 from docket.ledger.census import CensusRow
 from docket.ledger.census import count_tasks as count_places
-from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
-from docket.ledger.workers import worker_name
-from docket.model.states import ExecutionState
-from docket.model.times import duration_ms, from_ms, to_ms
-from docket.storage.keys import bytes_text
-from docket.storage.records import HELD, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT, TaskRecord
+from docket.ledger.task_pages import Source, TaskQuery, find_tasks
+from docket.model.times import duration_ms
 
-from .ended_tasks import EndedTask, find_ended
+from .finished_pages import FinishedPage, finished_from_history, finished_from_records
 from .task_filters import SOURCES, Place, TaskFilter
+from .task_summaries import TaskSummary, has_argument, matches, status_summary, summary_of
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -33,47 +27,17 @@ DEFAULT_SIZE, MOST_TASKS = 50, 500
 PATIENCE = timedelta(milliseconds=60)
 # How many tasks one script call reads, if a filter compares them.
 _READ_AT_ONCE = 400
-# Finished tasks come last.
-_FINISHED_STAGE = len(SOURCES)
+# Finished tasks come last: those of the history, then all others.
+_HISTORY_STAGE, _RECORDS_STAGE = len(SOURCES), len(SOURCES) + 1
 # What a cursor may have for each stage: the scripts rely on it.
-_SCAN, _ENTRY, _SCORE = (
+_SCAN, _ENTRY, _SCORE, _RUN = (
     re.compile(pattern, re.DOTALL)
-    for pattern in (rb"\d{0,20}", rb"(\d{1,20}-\d{1,20})?", rb"(-?\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,3})? .*)?")
+    for pattern in (
+        *(rb"\d{0,20}", rb"(\d{1,20}-\d{1,20})?", rb"(-?\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,3})? .*)?"),
+        rb"(\d{1,20}-\d{1,20}[fs])?",
+    )
 )
-_WITHIN = (_SCAN, _ENTRY, _ENTRY, _SCAN, _SCORE, _SCAN, _SCORE, _SCAN)
-_PLACES = {
-    SCHEDULED: Place.SCHEDULED,
-    WAITING_FOR_SLOT: Place.PARKED,
-    UNKNOWN_FUNCTION: Place.UNKNOWN_FUNCTION,
-    HELD: Place.HELD,
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskSummary:
-    """A task in a list. What does not apply, or is not known, is None."""
-
-    key: str
-    function: str
-    place: Place
-    state: ExecutionState
-    due: datetime
-    # Since when it runs, is ready or has ended.
-    since: datetime | None
-    attempt: int
-    losses: int
-    generation: int
-    # Changes when the task is scheduled again.
-    submission: int
-    # The `Logged` arguments as text. Nothing is decoded.
-    arguments: Mapping[str, str] | None
-    arguments_bytes: int
-    worker: str | None = None
-    error: str | None = None
-    # The id of the pause that holds it, or the names of the limits of a parked task, the last of
-    # which is full.
-    held_by: str | None = None
-    limits: tuple[str, ...] = ()
+_WITHIN = (_SCAN, _ENTRY, _ENTRY, _SCAN, _SCORE, _SCAN, _SCORE, _RUN, _SCAN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +76,7 @@ def _read_position(text: str | None) -> _Position:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raw = b""
-    if len(raw) < 7 or raw[0] > _FINISHED_STAGE or not _WITHIN[raw[0]].fullmatch(raw[7:]):
+    if len(raw) < 7 or raw[0] > _RECORDS_STAGE or not _WITHIN[raw[0]].fullmatch(raw[7:]):
         raise ValueError(f"{text!r} is not a cursor: use the one of the page before")
     return _Position(raw[0], int.from_bytes(raw[1:7], "big"), raw[7:] or None)
 
@@ -126,7 +90,8 @@ async def find_page(
     patience: timedelta = PATIENCE,
 ) -> TaskPage:
     """A page of the tasks that match: running ones, then ready, parked, unknown and held ones, then
-    scheduled ones by their due times, then finished ones.
+    scheduled ones by their due times, then finished ones: those of the history, the newest first,
+    and then the others.
 
     Ready and scheduled tasks are in the order in which they run. A page reads for about `patience`
     at most, whatever the number of tasks is. Raises ValueError for a cursor that is not one.
@@ -147,7 +112,7 @@ async def find_page(
         position = await reader.read(position)
         # Without a filter there are few calls. With one,
         # every page comes further than the one before.
-        is_long = chosen.compares or (position is not None and position.stage == _FINISHED_STAGE)
+        is_long = chosen.compares or (position is not None and position.stage >= _HISTORY_STAGE)
         if is_long and reader.examined > at.examined and time.monotonic() > deadline:
             break
     found = tuple(reader.found)
@@ -169,15 +134,17 @@ class _Reader:
     async def read(self, at: _Position) -> _Position | None:
         """One call, and where to go on."""
         self.examined = at.examined
-        if at.stage == _FINISHED_STAGE:
-            return await self._read_finished(at)
+        if at.stage == _HISTORY_STAGE:
+            return await self._read_history(at)
+        if at.stage == _RECORDS_STAGE:
+            return await self._read_records(at)
         source, place = SOURCES[at.stage]
         if place not in self._filter.places or (self._filter.worker and place is not Place.RUNNING):
             return self._next(at)
-        left = self._size - len(self.found)
-        read = _READ_AT_ONCE if self._filter.compares else left
-        page = await find_tasks(self._docket.ledger, source, self._query, at.within, left, read)
-        found = [summary for task in page.tasks if self._matches(summary := _summary(task, place))]
+        read = _READ_AT_ONCE if self._filter.compares else self._left
+        page = await find_tasks(self._docket.ledger, source, self._query, at.within, self._left, read)
+        summaries = [summary_of(task, place) for task in page.tasks]
+        found = [summary for summary in summaries if has_argument(self._filter, summary.arguments)]
         if source is Source.RUNNING:
             found.sort(key=lambda task: task.since or task.due)
         self.found += found
@@ -187,51 +154,26 @@ class _Reader:
         return _Position(at.stage, self.examined, page.cursor)
 
     def _next(self, at: _Position) -> _Position | None:
-        last = _FINISHED_STAGE if any(place.is_finished for place in self._filter.places) else _FINISHED_STAGE - 1
+        last = _HISTORY_STAGE if any(place.is_finished for place in self._filter.places) else _HISTORY_STAGE - 1
         return None if at.stage >= last else _Position(at.stage + 1, self.examined)
 
-    async def _read_finished(self, at: _Position) -> _Position | None:
-        """Finished tasks have no index: this reads keys of the server, in no order."""
-        chosen = self._filter
-        states = [place.state for place in chosen.places if place.is_finished]
-        if states and chosen.worker is None:
-            left = self._size - len(self.found)
-            ledger = self._docket.ledger
-            # Each task that is found needs a request of its own.
-            at_once = max(left, _READ_AT_ONCE // 4)
-            ended, within = await find_ended(
-                ledger, states, at.within, left, chosen.function, chosen.key_prefix, calls=1, at_once=at_once
-            )
-            summaries = [ended_summary(task) for task in ended if self._ended_matches(task)]
-            self.found += summaries
-            self.examined += len(ended)
-            if within is not None:
-                return _Position(at.stage, self.examined, within)
-        return None
+    async def _read_history(self, at: _Position) -> _Position | None:
+        page = await finished_from_history(self._docket, self._filter, self._query, at.within, self._left)
+        return self._finished(at, page, _Position(_RECORDS_STAGE, self.examined + page.examined))
 
-    def _ended_matches(self, task: EndedTask) -> bool:
-        part, query, due_ms = self._filter.key_part, self._query, to_ms(task.due)
-        return (
-            (part is None or part in task.key)
-            and (query.due_from_ms is None or due_ms >= query.due_from_ms)
-            and (query.due_before_ms is None or due_ms < query.due_before_ms)
-            and self._has_argument(task.arguments)
-        )
+    async def _read_records(self, at: _Position) -> _Position | None:
+        page = await finished_from_records(self._docket, self._filter, self._query, at.within, self._left)
+        return self._finished(at, page, None)
 
-    def _matches(self, task: TaskSummary) -> bool:
-        return self._has_argument(task.arguments)
+    def _finished(self, at: _Position, page: FinishedPage, following: _Position | None) -> _Position | None:
+        seen = {task.key for task in self.found}
+        self.found += [task for task in page.tasks if task.key not in seen]
+        self.examined += page.examined
+        return following if page.within is None else _Position(at.stage, self.examined, page.within)
 
-    def _has_argument(self, arguments: Mapping[str, str] | None) -> bool:
-        return _has_argument(self._filter, arguments)
-
-
-def _has_argument(filter: TaskFilter, arguments: Mapping[str, str] | None) -> bool:
-    """The stored text is a `repr`: a text may be given with its quotes or without."""
-    if filter.argument is None:
-        return True
-    name, wanted = filter.argument
-    text = (arguments or {}).get(name)
-    return text is not None and (text == wanted or (len(text) >= 2 and text[0] in "'\"" and text[1:-1] == wanted))
+    @property
+    def _left(self) -> int:
+        return self._size - len(self.found)
 
 
 def _query(filter: TaskFilter, now_ms: float) -> TaskQuery:
@@ -261,103 +203,13 @@ def _total(filter: TaskFilter, counts: CensusRow) -> int | None:
     return sum(by_place[place] for place in filter.places)
 
 
-def place_of(task: TaskRecord, *, is_running: bool) -> Place:
-    """Where an unfinished task is. A location that only a newer release knows counts as ready."""
-    return Place.RUNNING if is_running else _PLACES.get(task.location, Place.READY)
-
-
-def _summary(found: FoundTask, place: Place) -> TaskSummary:
-    task, run = found.task, found.run
-    since_ms = run.started_ms if run is not None else task.entry_ms if place in (Place.READY, Place.HELD) else 0
-    note = bytes_text(found.note) if found.note is not None else ""
-    return TaskSummary(
-        key=found.key,
-        function=task.function_name,
-        place=place,
-        state=place.state,
-        due=from_ms(task.due_ms),
-        since=from_ms(since_ms) if since_ms else None,
-        attempt=task.attempt,
-        losses=task.losses,
-        generation=task.generation,
-        submission=task.submission,
-        arguments=shown_arguments(found.headers) if found.headers is not None else None,
-        arguments_bytes=found.call_size,
-        worker=worker_name(run.worker) or run.worker if run is not None else None,
-        held_by=note or None if place is Place.HELD else None,
-        limits=tuple(note.split("\n")) if place is Place.PARKED and note else (),
-    )
-
-
-def ended_summary(task: EndedTask) -> TaskSummary:
-    """A finished task in a list."""
-    place = Place(task.state.value)
-    return TaskSummary(
-        key=task.key,
-        function=task.function,
-        place=place,
-        state=task.state,
-        due=task.due,
-        since=task.completed_at,
-        attempt=task.attempt,
-        losses=0,
-        generation=0,
-        submission=0,
-        arguments=task.arguments,
-        arguments_bytes=task.arguments_bytes,
-        worker=task.worker,
-        error=task.error,
-    )
-
-
 async def _find_one(docket: Docket, filter: TaskFilter, now_ms: float) -> TaskSummary | None:
     """The task of the key of the filter, if it matches."""
     assert filter.key is not None
-    summary = _status_summary(filter.key, await docket.ledger.get(filter.key))
-    if summary is None or not _matches_all(filter, summary, _query(filter, now_ms)):
+    summary = status_summary(filter.key, await docket.ledger.get(filter.key))
+    if summary is None or not matches(filter, summary, _query(filter, now_ms)):
         return None
     return summary
-
-
-def _matches_all(filter: TaskFilter, task: TaskSummary, query: TaskQuery) -> bool:
-    due_ms = to_ms(task.due)
-    return (
-        task.place in filter.places
-        and filter.function in (None, task.function)
-        and filter.worker in (None, task.worker)
-        and task.key.startswith(filter.key_prefix or "")
-        and (filter.key_part or "") in task.key
-        and (query.due_from_ms is None or due_ms >= query.due_from_ms)
-        and (query.due_before_ms is None or due_ms < query.due_before_ms)
-        and _has_argument(filter, task.arguments)
-    )
-
-
-def _status_summary(key: str, status: TaskStatus) -> TaskSummary | None:
-    if status.task is not None:
-        place = place_of(status.task, is_running=status.run is not None)
-        headers = status.task.call if status.task.reference is None else None
-        return _summary(FoundTask(key, status.task, status.task.call_size, status.run, headers, None), place)
-    if status.finished is None:
-        return None
-    record, task = status.finished, status.finished.task
-    ending = read_ending(record.tail)
-    return TaskSummary(
-        key=key,
-        function=task.function_name,
-        place=Place(record.state.value),
-        state=record.state,
-        due=from_ms(task.due_ms),
-        since=from_ms(record.completed_ms),
-        attempt=task.attempt,
-        losses=task.losses,
-        generation=task.generation,
-        submission=task.submission,
-        arguments=shown_arguments(task.call) if task.reference is None else None,
-        arguments_bytes=task.call_size,
-        worker=ending.worker,
-        error=ending.error,
-    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

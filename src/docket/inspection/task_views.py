@@ -17,7 +17,7 @@ from .details import TaskDetails, details_of
 from .reasons import as_plain
 from .result_views import ResultView, read_result
 from .task_filters import Place
-from .task_pages import place_of
+from .task_summaries import place_of
 from .traces import trace_id
 
 if TYPE_CHECKING:

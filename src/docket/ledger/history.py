@@ -69,12 +69,13 @@ class FinishedRun:
 
 
 async def newest_runs(
-    ledger: Ledger, before: str | None = None, *, failures: bool = False
+    ledger: Ledger, before: str | None = None, *, failures: bool = False, at_once: int = PAGE
 ) -> AsyncGenerator[FinishedRun]:
     """The finished runs, newest first, page by page: those before an id, or all. With `failures`
-    only these. Raises ValueError if the id is not one of the history."""
+    only these. `at_once` is the number of entries that one command reads of each stream. Raises
+    ValueError if the id is not one of the history."""
     cursor = None if before is None else _read_id(before)
-    streams = [_Stream(ledger, letter, cursor) for letter in (_FAILURES, _SAMPLES)[: 1 if failures else 2]]
+    streams = [_Stream(ledger, letter, cursor, at_once) for letter in (_FAILURES, _SAMPLES)[: 1 if failures else 2]]
     for stream in streams:
         await stream.fill()
     while any(stream.page for stream in streams):
@@ -94,8 +95,9 @@ async def trim_history(ledger: Ledger) -> int:
 class _Stream:
     """One of the two streams, read from its end."""
 
-    def __init__(self, ledger: Ledger, letter: str, cursor: tuple[int, int, str] | None) -> None:
+    def __init__(self, ledger: Ledger, letter: str, cursor: tuple[int, int, str] | None, at_once: int) -> None:
         self._server = ledger.server
+        self._at_once = at_once
         self._key = text_bytes(ledger.keys.key("history-failures" if letter == _FAILURES else "history-samples"))
         self._letter = letter
         # At the same number, samples come after failures in this order.
@@ -109,7 +111,7 @@ class _Stream:
 
     async def fill(self) -> None:
         """Reads the next page, if there is one."""
-        found = await self._server.ask(self._key, "XREVRANGE", self._key, self._end, "-", "COUNT", PAGE)
+        found = await self._server.ask(self._key, "XREVRANGE", self._key, self._end, "-", "COUNT", self._at_once)
         for id, fields in reversed(found):
             ms, _, number = id.decode().partition("-")
             self.page.append(((int(ms), int(number)), _read_entry(f"{id.decode()}{self._letter}", fields)))

@@ -25,13 +25,14 @@ class TraceLinks:
             raise ValueError(f"trace_url={self.url!r} has a space or a letter that a URL cannot have: {_HOW}")
         if self.url.count(PLACE) != 1 or set("{}") & set(self.url.replace(PLACE, "")):
             raise ValueError(f"trace_url={self.url!r} needs {PLACE} once, and no other braces: {_HOW}")
+        problem = f"trace_url={self.url!r} is not an http or https URL with a host: {_HOW}"
         try:
             parts = urlsplit(self.url)
-            host, _ = parts.hostname, parts.port
+            is_address = parts.hostname and parts.port != 0 and PLACE not in parts.netloc
         except ValueError:
-            host = None
-        if not host or parts.scheme not in ("http", "https") or PLACE in parts.netloc:
-            raise ValueError(f"trace_url={self.url!r} is not an http or https URL with a host: {_HOW}")
+            raise ValueError(problem) from None
+        if not is_address or parts.scheme not in ("http", "https"):
+            raise ValueError(problem)
         if parts.username is not None:
             raise ValueError("trace_url has a user name or a password, which everybody would see: leave them out")
 

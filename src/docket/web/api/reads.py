@@ -13,6 +13,7 @@ from docket.inspection.audit import AuditPage, read_audit
 from docket.inspection.census import Census, read_census
 from docket.inspection.flow import FlowPoint, read_flow
 from docket.inspection.function_views import FunctionView, read_function, read_functions
+from docket.inspection.history import HistoryPage, read_history_page
 from docket.inspection.limit_views import LimitPage, read_limits
 from docket.inspection.reasons import Reason
 from docket.inspection.rule_views import Rules, read_rules
@@ -22,8 +23,10 @@ from docket.inspection.task_pages import TaskPage, find_page
 from docket.inspection.task_views import TaskView, read_task_view
 from docket.inspection.upcoming import Upcoming, read_upcoming
 from docket.inspection.worker_views import RunningTasks, WorkerView, read_running, read_worker_views
+from docket.ledger.history import FAILURE_KINDS
+from docket.model.ending_kinds import EndingKind
 from docket.web.actions.letter_actions import FILTER as LETTER_FILTER
-from docket.web.inputs import Input, moment, text, whole
+from docket.web.inputs import Input, flag, moment, text, whole
 
 from .scaling import Scaling, read_scaling
 
@@ -99,6 +102,13 @@ async def statistics(docket: Docket, **given: Any) -> Stats:
     return await docket.stats(given.pop("function", None), **given)
 
 
+async def history(docket: Docket, *, ending: str | None = None, failures: bool = False, **given: Any) -> HistoryPage:
+    if failures and ending is not None:
+        raise ValueError("failures and ending: give one of them")
+    endings = FAILURE_KINDS if failures else ending
+    return await read_history_page(docket, given.pop("function", None), endings=endings, **given)
+
+
 async def schedule(docket: Docket, *, hours: int = 24) -> Upcoming:
     length = timedelta(hours=hours)
     return await read_upcoming(docket, length=length, bucket=length / 96)
@@ -158,6 +168,22 @@ READS: tuple[Read, ...] = (
             text("function", "Only this function."),
             moment("since", "From this time; by default an hour before the end."),
             moment("until", "Until this time; by default now."),
+        ),
+    ),
+    Read(
+        "history",
+        "Runs that finished lately: every failure, and some of the others, the newest first",
+        history,
+        HistoryPage,
+        (
+            text("function", "Only this function."),
+            text("key", "Only the runs of this task."),
+            text("ending", "Only runs that ended like this.", choices=[kind.value for kind in EndingKind]),
+            flag("failures", "Only failures."),
+            moment("since", "From this time; by default as far as the history goes."),
+            moment("until", "Until this time; by default now."),
+            CURSOR,
+            size(),
         ),
     ),
     Read(
