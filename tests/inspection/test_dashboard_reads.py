@@ -52,6 +52,9 @@ async def flaky(retry: Retry = Retry(attempts=2)) -> str:
 async def repeats(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None: ...
 
 
+async def sometimes(perpetual: Perpetual = Perpetual(every=HOUR)) -> None: ...
+
+
 async def at_three(cron: Cron = Cron("0 3 * * *", tz=ZoneInfo("Europe/Berlin"))) -> None: ...
 
 
@@ -290,6 +293,30 @@ async def test_the_schedule_has_the_automatic_tasks(docket: Docket) -> None:
         [chain] = (await read_upcoming(docket)).chains
         assert chain.next_run is None
         assert chain.cancelled_at is not None
+
+
+async def test_the_schedule_has_chains_that_a_program_has_added(docket: Docket) -> None:
+    docket.register(repeats)
+    docket.register(sometimes)
+    await docket.add(sometimes, when=docket.now() + HOUR * 3, key="customer-7")()
+    await docket.add(note, when=docket.now() + HOUR, key="no-chain")(1)
+    async with Worker(docket) as worker, at_work(worker):
+
+        async def chain_waits() -> bool:
+            chains = (await read_upcoming(docket)).chains
+            return any(chain.next_run for chain in chains if chain.is_automatic)
+
+        await eventually(chain_waits, "the next run is scheduled")
+        upcoming = await read_upcoming(docket)
+        assert upcoming.is_complete
+        assert [(chain.key, chain.function, chain.is_automatic) for chain in upcoming.chains] == [
+            ("repeats", "repeats", True),
+            ("customer-7", "sometimes", False),
+        ]
+        chain = upcoming.chains[1]
+        assert chain.every == HOUR
+        assert chain.next_run is not None
+        assert chain.skip_to == chain.next_run + HOUR
 
 
 async def test_limits_their_holders_and_their_waiters(docket: Docket) -> None:

@@ -1,6 +1,8 @@
 """Changes from pages and through the API: what they do, who may make them, and what is written
 down."""
 
+import html
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -123,6 +125,24 @@ async def test_a_task_gets_another_time(admin: httpx.AsyncClient, docket: Docket
     assert execution.when.isoformat() == "2040-01-01T00:00:00+00:00"
     assert await refused(admin, segment, "tasks/reschedule", key="one") == (400, "bad-request")
     assert await refused(admin, segment, "tasks/skip", key="one") == (400, "bad-request")
+
+
+async def test_a_form_moves_a_task_to_a_time_in_utc(admin: httpx.AsyncClient, docket: Docket, segment: str) -> None:
+    await later(docket, "one")
+    page = (await admin.get(f"/{segment}/schedule")).text
+    [due] = re.findall(r'name="due" value="([^"]+)"', page)
+    assert re.search(r'type="datetime-local" name="when" step="1" value="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"', page)
+
+    async def move(when: str, **fields: str) -> str:
+        found = await admin.post(f"/{segment}/actions/tasks/reschedule", data={"key": "one", "when": when, **fields})
+        assert found.status_code == 303
+        return (await admin.get(f"/{segment}/schedule")).text
+
+    assert "is due at 2040-01-01 09:30:00 UTC" in await move("2040-01-01T09:30", due=html.unescape(due))
+    # The page was older than the change before.
+    assert "its time has changed" in await move("2041-01-01T09:30", due=html.unescape(due))
+    assert "is due at 2040-01-01 07:30:00 UTC" in await move("2040-01-01T09:30+02:00")
+    assert "it has to be a time" in await move("tomorrow")
 
 
 async def test_the_next_run_of_a_chain_is_skipped(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from docket.ledger.census import count_tasks
 from docket.ledger.reports import read_declarations
 from docket.ledger.schedules import BucketRow, ChainRow, count_upcoming, list_chains
+from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
 from docket.model.times import duration_ms, from_ms
+from docket.storage.records import TaskRecord
 
 from .chain_times import following_run
 from .function_views import as_declaration
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LENGTH, DEFAULT_BUCKET = timedelta(hours=24), timedelta(minutes=15)
 MOST_BUCKETS = 400
+# Tasks of the schedule, and runs, that are read to find chains.
+_MOST_READ = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,8 +40,8 @@ class UpcomingBucket:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChainView:
-    """An automatic task: it runs again and again, and workers
-    add it themselves. Its key is the name of the function.
+    """A task that runs again and again. An automatic one is added by workers, and its key is the
+    name of the function; a program adds the others, with any key.
 
     `next_run` is None while it runs, and if its chain has ended. `expression` is that of a cron
     task; `every` the interval of another one. `skip_to` is the run that `docket.skip` leads to.
@@ -48,6 +52,7 @@ class ChainView:
     next_run: datetime | None
     skip_to: datetime | None
     is_running: bool
+    is_automatic: bool
     # Since when its chain is cancelled, or buried (docket.dead).
     cancelled_at: datetime | None
     buried_at: datetime | None
@@ -67,6 +72,8 @@ class Upcoming:
     overdue: int
     later: int
     chains: tuple[ChainView, ...]
+    # False if not all scheduled and running tasks were read to find chains that are not automatic.
+    is_complete: bool
 
 
 async def read_upcoming(
@@ -83,9 +90,16 @@ async def read_upcoming(
     rows = await count_upcoming(docket.ledger, begin_ms, bucket_ms, length_ms // bucket_ms)
     overdue = await count_upcoming(docket.ledger, 0, begin_ms, 1)
     found = [row async for row in list_chains(docket.ledger) if row.task or row.workers or row.buried]
-    declared = await read_declarations(docket.ledger, [_function_of(row) for row in found])
+    others, is_complete = await _find_others(docket, {row.name for row in found})
+    names = dict.fromkeys([_function_of(row) for row in found] + [task.task.function_name for task in others])
+    declared = await read_declarations(docket.ledger, list(names))
     now = from_ms(counts.server_ms)
     chains = [_chain(row, declared.get(_function_of(row), {}), now) for row in found]
+    chains += [
+        _chain_view(task.key, task.task, declaration, now, is_running=task.run is not None, is_automatic=False)
+        for task in others
+        if _repeats(declaration := declared.get(task.task.function_name, {}))
+    ]
     buckets = tuple(_bucket(begin_ms + i * bucket_ms, bucket_ms, row) for i, row in enumerate(rows))
     before = overdue[0].count
     return Upcoming(
@@ -95,6 +109,7 @@ async def read_upcoming(
         overdue=before,
         later=max(counts.scheduled - before - sum(row.count for row in rows), 0),
         chains=tuple(sorted(chains, key=lambda chain: (chain.next_run is None, chain.next_run, chain.key))),
+        is_complete=is_complete,
     )
 
 
@@ -116,17 +131,46 @@ def _function_of(row: ChainRow) -> str:
 
 
 def _chain(row: ChainRow, declared: dict[str, Any], now: datetime) -> ChainView:
-    next_run = from_ms(row.task.due_ms) if row.task is not None and row.run is None else None
-    declaration = as_declaration(declared)
-    return ChainView(
-        key=row.name,
-        function=_function_of(row),
-        next_run=next_run,
-        skip_to=following_run(declared, next_run, now) if next_run is not None else None,
-        is_running=row.run is not None,
+    view = _chain_view(row.name, row.task, declared, now, is_running=row.run is not None, is_automatic=True)
+    return replace(
+        view,
         cancelled_at=from_ms(row.cancelled_ms) if row.cancelled_ms is not None else None,
         buried_at=from_ms(row.buried.since_ms) if row.buried is not None else None,
+    )
+
+
+def _chain_view(
+    key: str, task: TaskRecord | None, declared: dict[str, Any], now: datetime, *, is_running: bool, is_automatic: bool
+) -> ChainView:
+    next_run = from_ms(task.due_ms) if task is not None and not is_running else None
+    declaration = as_declaration(declared)
+    return ChainView(
+        key=key,
+        function=task.function_name if task is not None else key,
+        next_run=next_run,
+        skip_to=following_run(declared, next_run, now) if next_run is not None else None,
+        is_running=is_running,
+        is_automatic=is_automatic,
+        cancelled_at=None,
+        buried_at=None,
         expression=declaration.cron,
         timezone=declaration.timezone,
         every=declaration.every,
     )
+
+
+async def _find_others(docket: Docket, known: set[str]) -> tuple[list[FoundTask], bool]:
+    """Tasks that may be chains which a program has added: of those that are due next, and of those
+    that run. There is no index of them."""
+    found: list[FoundTask] = []
+    is_complete = True
+    for source in (Source.RUNNING, Source.SCHEDULED):
+        page = await find_tasks(docket.ledger, source, TaskQuery(), None, _MOST_READ, _MOST_READ)
+        found += [task for task in page.tasks if task.key not in known]
+        is_complete = is_complete and page.cursor is None
+    return found, is_complete
+
+
+def _repeats(declared: dict[str, Any]) -> bool:
+    declaration = as_declaration(declared)
+    return declaration.cron is not None or declaration.every is not None

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.execution.progress import read_progress
-from docket.ledger.reports import ReportRow, list_fleet
+from docket.ledger.reports import WorkerReport, list_fleet
 from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
 from docket.ledger.workers import worker_name
 from docket.model.times import from_ms
@@ -20,33 +20,6 @@ if TYPE_CHECKING:
 # The most runs that one read names. More are only counted.
 MOST_RUNS = 2_000
 _READ_AT_ONCE = 400
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerReport:
-    """What a worker says about itself with its renewals. `at` and `started_at` are times of its own
-    clock."""
-
-    at: datetime
-    host: str
-    pid: int
-    # The release of docket, and of Python.
-    version: str
-    python: str
-    started_at: datetime
-    # Room for runs, and how many there are.
-    slots: int
-    runs: int
-    # Threads for plain functions and children: how many there may be, and how many are busy.
-    threads: int
-    threads_busy: int
-    children: int
-    children_busy: int
-    # Threads that go on although their run was given up.
-    abandoned: int
-    # Bytes, and seconds that the event loop took to answer.
-    memory: int
-    lag: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,31 +77,11 @@ async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
             is_deputy=row.is_deputy,
             is_stopping=row.is_stopping,
             functions=row.functions,
-            report=_report(row.report) if row.report is not None else None,
+            report=row.report,
         )
         for row in await list_fleet(docket.ledger)
     ]
     return tuple(sorted(found, key=lambda worker: (worker.name, worker.id)))
-
-
-def _report(row: ReportRow) -> WorkerReport:
-    return WorkerReport(
-        at=from_ms(row.at_ms),
-        host=row.host,
-        pid=row.pid,
-        version=row.version,
-        python=row.python,
-        started_at=from_ms(row.started_ms),
-        slots=row.slots,
-        runs=row.runs,
-        threads=row.threads,
-        threads_busy=row.threads_busy,
-        children=row.children,
-        children_busy=row.children_busy,
-        abandoned=row.abandoned,
-        memory=row.memory,
-        lag=row.lag,
-    )
 
 
 async def read_running(docket: Docket, *, worker: str | None = None, most: int = MOST_RUNS) -> RunningTasks:

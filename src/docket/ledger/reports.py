@@ -6,48 +6,57 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 
 from docket.codec.packing import pack, unpack
+from docket.model.times import from_ms, to_ms
 from docket.storage.keys import bytes_text, text_bytes
 
 from .ledger import Ledger
 
 _VERSION = 1
 _TEXTS, _NUMBERS = 3, 12
+_LOADS = ("slots", "runs", "threads", "threads_busy", "children", "children_busy", "abandoned", "memory")
 _LONGEST = 200
 _WORKERS_AT_ONCE, _NAMES_AT_ONCE = 100, 200
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRow:
-    """A worker's report as it is stored. Times are in ms, the memory in bytes, the lag in
-    seconds."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerReport:
+    """What a worker says about itself with its renewals. `at` and `started_at` are times of its own
+    clock."""
 
+    at: datetime
     host: str
+    pid: int
+    # The release of docket, and of Python.
     version: str
     python: str
-    pid: int
-    at_ms: float
-    started_ms: float
+    started_at: datetime
+    # Room for runs, and how many there are.
     slots: int
     runs: int
+    # Threads for plain functions and children: how many there may be, and how many are busy.
     threads: int
     threads_busy: int
     children: int
     children_busy: int
+    # Threads that go on although their run was given up.
     abandoned: int
+    # Bytes, and seconds that the event loop took to answer.
     memory: int
     lag: float
 
     def pack(self) -> bytes:
         texts = (self.host, self.version, self.python)
+        times = (to_ms(self.at), to_ms(self.started_at))
         counts = (self.slots, self.runs, self.threads, self.threads_busy, self.children, self.children_busy)
-        numbers = (self.pid, self.at_ms, self.started_ms, *counts, self.abandoned, self.memory, self.lag)
+        numbers = (self.pid, *times, *counts, self.abandoned, self.memory, self.lag)
         return pack((_VERSION, *(text_bytes(text[:_LONGEST]) for text in texts), *numbers))
 
 
-def read_report(data: bytes | None) -> ReportRow | None:
+def read_report(data: bytes | None) -> WorkerReport | None:
     """The report, or None for bytes that are not one."""
     if not data:
         return None
@@ -57,10 +66,18 @@ def read_report(data: bytes | None) -> ReportRow | None:
         numbers = values[1 + _TEXTS : 1 + _TEXTS + _NUMBERS]
         if len(numbers) < _NUMBERS or not all(_is_number(number) for number in numbers):
             return None
-        pid, at, started, slots, runs, threads, threads_busy = (int(number) for number in numbers[:7])
-        children, children_busy, abandoned, memory = (int(number) for number in numbers[7:11])
-        loads = (slots, runs, threads, threads_busy, children, children_busy, abandoned)
-        return ReportRow(host, version, python, pid, at, started, *loads, memory, float(numbers[11]))
+        pid, at, started = (int(number) for number in numbers[:3])
+        loads: dict[str, Any] = {name: int(number) for name, number in zip(_LOADS, numbers[3:11], strict=True)}
+        return WorkerReport(
+            at=from_ms(at),
+            host=host,
+            pid=pid,
+            version=version,
+            python=python,
+            started_at=from_ms(started),
+            lag=float(numbers[11]),
+            **loads,
+        )
     except (ValueError, TypeError, AttributeError, OverflowError):
         return None
 
@@ -87,7 +104,7 @@ class FleetRow:
     id: str
     lease_ends_ms: float
     lease_ms: float
-    report: ReportRow | None
+    report: WorkerReport | None
     is_stopping: bool
     is_leader: bool
     is_deputy: bool

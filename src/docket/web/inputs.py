@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -34,6 +34,8 @@ class Input:
     is_list: bool = False
     # In forms such texts are percent-encoded: browsers change line breaks, and keys may have any.
     is_encoded: bool = False
+    # How a form says it, if that is not a text as in a query.
+    read_field: Callable[[str], Any] | None = None
 
 
 def refused(detail: str) -> Refused:
@@ -71,7 +73,7 @@ def read_form(inputs: Sequence[Input], pairs: Sequence[tuple[str, str]]) -> dict
             return one.read([one.read_text(value) for value in values])
         if len(values) > 1:
             raise ValueError("it is there twice")
-        return one.read_text(values[0])
+        return (one.read_field or one.read_text)(values[0])
 
     return _read(inputs, given, read)
 
@@ -179,7 +181,8 @@ def seconds(name: str, help: str) -> Input:
 
 
 def moment(name: str, help: str) -> Input:
-    """A time in ISO 8601, with its zone."""
+    """A time in ISO 8601, with its zone. In a form a time without a zone is UTC: the browser's
+    field for a time has none, and pages say that it is UTC."""
 
     def read(value: Any) -> datetime:
         problem = "it has to be a time in ISO 8601 with its zone, such as 2026-01-31T09:00:00Z"
@@ -191,7 +194,15 @@ def moment(name: str, help: str) -> Input:
             raise ValueError(problem)
         return found
 
-    return Input(name, help, {"type": "string", "format": "date-time"}, read, read)
+    def read_field(value: str) -> datetime:
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            return read(value)
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+    schema = {"type": "string", "format": "date-time"}
+    return Input(name, help, schema, read, read, read_field=read_field)
 
 
 def texts(name: str, help: str, *, required: bool = False) -> Input:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from docket._version import __version__
 from docket.child.memory import memory_in_use
-from docket.ledger.reports import ReportRow
+from docket.ledger.reports import WorkerReport
 
 if TYPE_CHECKING:
     from .staff import Staff
@@ -28,19 +28,19 @@ class SelfReport:
         self._staff = staff
         self._host = socket.gethostname()
         self._python = platform.python_version()
-        self._began_ms = time.time() * 1000
+        self._began = datetime.now(UTC)
 
     def make(self, lag: float) -> bytes:
         """The report. `lag` is how long the event loop took to answer, in seconds."""
         staff = self._staff
         threads, children = staff.threads, staff.children
-        return ReportRow(
+        return WorkerReport(
             host=self._host,
             version=__version__,
             python=self._python,
             pid=os.getpid(),
-            at_ms=time.time() * 1000,
-            started_ms=self._began_ms,
+            at=datetime.now(UTC),
+            started_at=self._began,
             slots=staff.slots.count,
             runs=len(staff.runs),
             threads=threads.count,

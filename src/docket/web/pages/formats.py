@@ -74,6 +74,11 @@ def exact(when: datetime | None) -> str:
     return "–" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
+def field_time(when: datetime) -> str:
+    """The value of a field for a time, in UTC."""
+    return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def count(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
@@ -151,6 +156,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "count": count,
     "duration": duration,
     "exact": exact,
+    "field_time": field_time,
     "filter_word": filter_word,
     "from_ms": from_ms,
     "logged": logged,
