@@ -54,8 +54,8 @@ class DocketOperations:
         return self._producer.run(lambda docket: docket.cancel_matching(filter, patience=patience, **options))
 
     def reschedule(self, key: str, when: datetime, *, due: datetime | None = None) -> bool:
-        """Moves a scheduled task to another time. Returns False, and changes nothing, if the task is
-        not in the schedule, or if `due` is given and is not its due time."""
+        """Moves a scheduled task to another time. Returns False, and changes nothing, if the task
+        is not in the schedule, or if `due` is given and is not its due time."""
         return self._producer.run(lambda docket: docket.reschedule(key, when, due=due))
 
     def run_now(self, key: str, *, due: datetime | None = None) -> bool:
