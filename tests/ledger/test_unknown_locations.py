@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
@@ -22,6 +23,7 @@ from docket.ledger.queries import Query, count_by_function, find, sample_by_func
 from docket.ledger.schedules import list_chains
 from docket.ledger.task_pages import Source, TaskQuery, find_tasks
 from docket.ledger.unknown_functions import fail_unknown
+from docket.ledger.window_pages import list_windows
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import TASK_HEADER
@@ -322,7 +324,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     return record
 
 
-@situation("find_tasks", "sample_tasks", "list_chains", "list_limits", "reschedule", "cancel_many")
+@situation("find_tasks", "sample_tasks", "list_chains", "list_limits", "list_windows", "reschedule", "cancel_many")
 async def _(ledger_client: LedgerClient) -> bytes:
     """Pages of tasks do not have it, since it is nowhere that this release knows; the sample counts
     it as queued, and nothing changes it."""
@@ -343,6 +345,11 @@ async def _(ledger_client: LedgerClient) -> bytes:
     ledger_client.client.zadd(ledger.keys.key("waiters:=L"), {"k": 1})
     [limit] = (await list_limits(ledger, None, 10, 10)).rows
     assert [waiter.key for waiter in limit.waiters] == ["k"]
+    later = time.time() * 1000 + HOUR_MS
+    ledger_client.client.zadd(ledger.keys.key("windows"), {"1 1000 rate:=L": later})
+    ledger_client.client.zadd(ledger.keys.key("rate-waiters:=L"), {"k": later})
+    [window] = (await list_windows(ledger, 0, 10, 10)).rows
+    assert [key for key, _, _ in window.waiters] == ["k"]
     return record
 
 

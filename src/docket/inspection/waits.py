@@ -33,7 +33,7 @@ async def explain_wait(docket: Docket, due: datetime, started: datetime) -> str 
 def _in_words(samples: Sequence[Sample], minutes: int) -> str:
     busiest = max(samples, key=lambda sample: sample.ready)
     ready = "no task was" if not busiest.ready else "1 task was" if busiest.ready == 1 else f"{busiest.ready:,} were"
-    words = [f"{ready} ready and {busiest.running:,} ran"]
+    words = [f"{ready} ready and {busiest.running or 'none'} ran"]
     for count, what in (
         (max(sample.parked for sample in samples), "waited for a limit"),
         (max(sample.held for sample in samples), "were held by a pause"),

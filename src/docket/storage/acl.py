@@ -33,7 +33,7 @@ _READING = (
     *("census", "count", "count_by_function", "count_foreign", "count_letters", "find_tasks"),
     *("follow_strikes", "list_fleet", "read_declarations", "sample_tasks"),
     *("get", "get_letter", "list_audit", "list_chains", "list_finished", "list_letters", "list_limits"),
-    *("list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "read_statistics"),
+    *("list_windows", "list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "read_statistics"),
     *("unknown_functions", "upcoming", "why"),
 )
 _WRITING_WORDS = {"set"}

@@ -54,6 +54,7 @@ OWN_NAMES = (
     "cooldown:=",
     "debounce:=",
     "delay:=",
+    "windows",
     "leads:=",
     "letters",
     "letter-ends",

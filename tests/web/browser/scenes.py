@@ -6,7 +6,20 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from docket import ConcurrencyLimit, Cron, Docket, ExecutionProgress, Logged, Progress, Retry
+from docket import (
+    ConcurrencyLimit,
+    Cooldown,
+    Cron,
+    Debounce,
+    Docket,
+    ExecutionProgress,
+    Logged,
+    Perpetual,
+    Progress,
+    RateLimit,
+    Retry,
+)
+from docket.inspection.window_views import read_windows
 from tests.running import at_work, worker_for
 from tests.waiting import eventually
 
@@ -53,7 +66,19 @@ async def held_function() -> None: ...
 async def nightly(at: Cron = Cron("0 2 * * *")) -> None: ...
 
 
-FUNCTIONS = (quick, slow, broken, flaky, narrow, held_function, nightly)
+async def rated(customer: Annotated[str, Logged, RateLimit(1, per=LATER)]) -> None: ...
+
+
+async def cooled(cooldown: Cooldown = Cooldown(LATER)) -> None: ...
+
+
+async def settled(debounce: Debounce = Debounce(LATER)) -> None: ...
+
+
+async def hourly(perpetual: Perpetual = Perpetual(every=timedelta(hours=1))) -> None: ...
+
+
+FUNCTIONS = (quick, slow, broken, flaky, narrow, held_function, nightly, rated, cooled, settled, hourly)
 
 
 @asynccontextmanager
@@ -72,6 +97,11 @@ async def busy(docket: Docket) -> AsyncGenerator[None]:
     await docket.add(flaky, key="flaky-1")("#3")
     await docket.add(narrow, key="narrow-1")("Ada")
     await docket.add(narrow, key="narrow-2")("Ada")
+    for number in range(3):
+        await docket.add(rated, key=f"rated-{number}")("Ada")
+    await docket.add(cooled, key="cooled-1")()
+    await docket.add(settled, key="settled-1")()
+    await docket.add(hourly, when=later, key="hourly-ada")()
     await docket.pause("held_function")
     await docket.add(held_function, key="held-1")()
     await docket.strike("struck_function")
@@ -85,4 +115,6 @@ async def busy(docket: Docket) -> AsyncGenerator[None]:
 
 async def _is_complete(docket: Docket) -> bool:
     counts = await docket.ledger.count()
-    return counts.dead == 2 and counts.running == 2 and counts.parked == 1 and counts.held == 1
+    windows = (await read_windows(docket)).windows
+    is_waited_for = sum(window.waiting for window in windows) == 3 and len(windows) == 3
+    return counts.dead == 2 and counts.running == 2 and counts.parked == 1 and counts.held == 1 and is_waited_for

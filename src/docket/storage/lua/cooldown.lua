@@ -27,5 +27,6 @@ if is_open and holder ~= ours then
 end
 closes = is_open and tonumber(closes) or now + window_ms
 call('SET', window, string.format('%.0f %.0f ', closes, epoch) .. ours, 'PX', closes - now + SPARE_MS)
+note_window(now, window, 1, window_ms, closes)
 admit(key, run)
 return {ADMIT, 0, is_newcomer and ours or ''}

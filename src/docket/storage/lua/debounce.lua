@@ -42,6 +42,7 @@ local function wait_until(at)
   call('PEXPIRE', state, at - now + DEBOUNCE_SPARE_MS)
   delay_run(key, run, task, bytes, at, ttl, taken)
   note_delay(ttl, key, 'debounce', at, 1, settle, state)
+  note_window(now, state, 1, settle, at)
   return {DELAY, at - now, ''}
 end
 

@@ -43,6 +43,7 @@ if not is_full() then
   call('ZREM', waiters, key)
   call('ZADD', log, now, ours)
   call('PEXPIRE', log, per + SPARE_MS)
+  note_window(now, log, most, per, now + per)
   return admit_run()
 end
 
@@ -82,4 +83,5 @@ else
 end
 delay_run(key, run, task, bytes, at, ttl, taken)
 note_delay(ttl, key, 'rate', at, most, per, log)
+note_window(now, log, most, per, at + per)
 return {DELAY, at - now, ''}

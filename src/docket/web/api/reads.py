@@ -22,6 +22,7 @@ from docket.inspection.task_filters import read_filter
 from docket.inspection.task_pages import TaskPage, find_page
 from docket.inspection.task_views import TaskView, read_task_view
 from docket.inspection.upcoming import Upcoming, read_upcoming
+from docket.inspection.window_views import WindowPage, read_windows
 from docket.inspection.worker_views import RunningTasks, WorkerView, read_running, read_worker_views
 from docket.ledger.history import FAILURE_KINDS
 from docket.model.ending_kinds import EndingKind
@@ -204,6 +205,13 @@ READS: tuple[Read, ...] = (
         "dead letter",
     ),
     Read("limits", "The concurrency limits in use", read_limits, LimitPage, (CURSOR, size())),
+    Read(
+        "windows",
+        "The rate limits, cooldowns and debounces in effect",
+        read_windows,
+        WindowPage,
+        (CURSOR, size()),
+    ),
     Read("workers", "The workers, and how they are", workers, Workers),
     Read(
         "running",

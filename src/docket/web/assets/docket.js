@@ -308,6 +308,9 @@ document.addEventListener("pointerover", (event) => {
   if (place) place.textContent = hit ? hit.dataset.words : place.dataset.rest || "";
 });
 
+// On a narrow screen the navigation is a strip that scrolls.
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 root.classList.add("js");
 noteClock();
 showTimes();

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from docket.dead import Letter
+from docket.inspection.limit_reasons import limit_names
 from docket.model.texts import escaped
 from docket.model.times import from_ms
 from docket.web.charts.scales import coordinate
@@ -150,6 +151,12 @@ def logged(letter: Letter) -> Mapping[str, str] | None:
     return letter.execution.logged_arguments if letter.execution is not None else None
 
 
+def limit_words(name: str) -> str:
+    """A limit that a task waits for: what it counts, not its fingerprint."""
+    _, parameter, function = limit_names(name)
+    return f"the limit on {parameter}" if parameter is not None else f"the limit of {function or name}"
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "anchor": anchor,
     "coordinate": coordinate,
@@ -159,6 +166,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "field_time": field_time,
     "filter_word": filter_word,
     "from_ms": from_ms,
+    "limit_words": limit_words,
     "logged": logged,
     "moment": moment,
     "percent": percent,

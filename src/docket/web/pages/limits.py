@@ -1,16 +1,18 @@
-"""The concurrency limits in use: who holds, who waits, for how long."""
+"""The limits in use: who holds their slots or has used up their window, who waits, for how long."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.docket import Docket
 from docket.inspection.limit_views import LimitView, read_limits
-from docket.inspection.task_filters import TaskFilter
+from docket.inspection.task_filters import GROUPS, TaskFilter
 from docket.inspection.task_pages import find_page
+from docket.inspection.window_views import WindowView, read_windows
 from docket.web.page import Page
 from docket.web.visit import Visit
 
@@ -18,25 +20,44 @@ SIZE = 30
 
 
 async def answer(visit: Visit) -> Response:
+    docket = visit.docket
     try:
-        page = await read_limits(visit.docket, cursor=visit.query.get("after"), size=SIZE)
+        slots, windows = await asyncio.gather(
+            read_limits(docket, cursor=visit.query.get("after"), size=SIZE),
+            read_windows(docket, cursor=visit.query.get("later"), size=SIZE),
+        )
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
-    values = await asyncio.gather(*(_value(visit.docket, limit) for limit in page.limits))
+    limits = await asyncio.gather(*(_value(docket, one.parameter, _keys_of(one)) for one in slots.limits))
+    values = await asyncio.gather(*(_value(docket, one.parameter, _keys_in(one)) for one in windows.windows))
     return visit.render(
-        "limits.html", limits=list(zip(page.limits, values, strict=True)), page_of=page, now=visit.docket.now()
+        "limits.html",
+        limits=list(zip(slots.limits, limits, strict=True)),
+        page_of=slots,
+        windows=list(zip(windows.windows, values, strict=True)),
+        windows_of=windows,
+        now=docket.now(),
     )
 
 
-async def _value(docket: Docket, limit: LimitView) -> str | None:
+def _keys_of(limit: LimitView) -> Iterable[str]:
+    return [holder.key for holder in limit.holders if holder.key] or [waiter.key for waiter in limit.waiters]
+
+
+def _keys_in(window: WindowView) -> Iterable[str]:
+    return [waiter.key for waiter in window.waiters] or [run.key for run in window.runs]
+
+
+async def _value(docket: Docket, parameter: str | None, keys: Iterable[str]) -> str | None:
     """The argument that a limit is about. The limit has only its fingerprint; a task that holds or
     waits may show it, if the parameter is `Logged`."""
-    keys = [holder.key for holder in limit.holders if holder.key] or [waiter.key for waiter in limit.waiters]
-    if limit.parameter is None or not keys:
+    key = next(iter(keys), None)
+    if parameter is None or key is None:
         return None
-    found = await find_page(docket, TaskFilter(key=keys[0]))
+    places = GROUPS["unfinished"] | GROUPS["finished"]
+    found = await find_page(docket, TaskFilter(key=key, places=places))
     arguments = found.tasks[0].arguments if found.tasks else None
-    return (arguments or {}).get(limit.parameter)
+    return (arguments or {}).get(parameter)
 
 
 PAGE = Page("limits", answer, "Limits")

@@ -76,6 +76,20 @@ local function note_delay(keep_ms, key, kind, at, most, ms, limit)
   call('SET', DELAYS .. segment(key), string.format('%s %.0f %.0f %.0f ', kind, at, most, ms) .. limit, 'PX', ttl)
 end
 
+-- Notes that a limit is in effect, for people who look (docs/design/limits.md). `most` and `ms` are
+-- its numbers.
+local function note_window(now, limit, most, ms, ends)
+  local MOST_WINDOWS, SPARE_MS = 1000, 60000
+  local member = string.format('%.0f %.0f ', most, ms) .. string.sub(limit, #P + 1)
+  if call('ZADD', WINDOWS, ends, member) == 1 and call('ZCARD', WINDOWS) > MOST_WINDOWS then
+    call('ZREMRANGEBYSCORE', WINDOWS, '-inf', now)
+    if call('ZCARD', WINDOWS) > MOST_WINDOWS then call('ZREM', WINDOWS, member) end
+  end
+  -- With some spare time, so that not every run has to extend it.
+  local left = ends - now
+  if call('PTTL', WINDOWS) < left then call('PEXPIRE', WINDOWS, left + SPARE_MS) end
+end
+
 -- Ends the run and schedules the task for `due`. If a cancel was requested, ends the task instead.
 local function delay_run(key, run, task, bytes, due, ttl, taken)
   end_run(key, run, false)
