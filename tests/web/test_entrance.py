@@ -122,3 +122,18 @@ async def test_every_answer_forbids_foreign_and_inline_content(docket: Docket, b
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("odd", [None, 7, b"anna"])
+async def test_a_visitor_whose_name_is_not_a_text_changes_nothing(
+    docket: Docket, browser: Browser, segment: str, odd: Any
+) -> None:
+    here = browser(app(docket, guard=lambda request: Visitor(Role.ADMIN, name=odd)))
+    assert (await here.post(f"/api/v1/{segment}/pauses/add", json={"function": "ship"})).status_code == 500
+    assert await docket.pauses() == []
+
+
+async def test_a_visitor_without_a_name_is_anonymous(docket: Docket, browser: Browser, segment: str) -> None:
+    here = browser(app(docket, guard=lambda request: Visitor(Role.ADMIN, name="")))
+    assert (await here.post(f"/api/v1/{segment}/pauses/add", json={"function": "ship"})).status_code == 200
+    assert (await docket.audit()).entries[0].who == "anonymous"

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from docket import Docket, Progress, Worker
 from docket.execution import ExecutionProgress
 from docket.web import app, event_stream
+from docket.web.census_reader import CensusReader
 from docket.web.dashboard import Dashboard
 from docket.web.serving import listen, serving
 from tests.running import running
@@ -59,8 +60,8 @@ class Tab:
 
 
 @asynccontextmanager
-async def tab(address: str, path: str) -> AsyncGenerator[Tab]:
-    async with httpx.AsyncClient(timeout=60) as client, client.stream("GET", f"{address}{path}") as answer:
+async def tab(address: str, path: str, **options: Any) -> AsyncGenerator[Tab]:
+    async with httpx.AsyncClient(timeout=60, **options) as client, client.stream("GET", f"{address}{path}") as answer:
         assert answer.status_code == 200, await answer.aread()
         assert answer.headers["content-type"].startswith("text/event-stream")
         yield Tab(answer.aiter_lines())
@@ -173,6 +174,51 @@ async def test_the_number_of_streams_is_bounded(
         await within(here.next("counts"))
         found = await client.get(f"{address}/{segment}/live?page=now")
         assert found.status_code == 503
+
+
+async def test_streams_that_begin_at_once_are_bounded(
+    dashboard: tuple[str, Dashboard], segment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docket.web.dashboard.MOST_STREAMS", 2)
+    address, _ = dashboard
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(httpx.AsyncClient())
+        opened = [client.stream("GET", f"{address}/{segment}/live?page=now") for _ in range(10)]
+        streams = await asyncio.gather(*(stack.enter_async_context(stream) for stream in opened))
+        assert sorted(stream.status_code for stream in streams) == [200] * 2 + [503] * 8
+
+
+async def test_a_head_request_does_not_open_a_stream(
+    dashboard: tuple[str, Dashboard], segment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "LIFE_SECONDS", None)
+    port = int(dashboard[0].rpartition(":")[2])
+    for path in (f"/{segment}/live?page=now", f"/api/v1/{segment}/events"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        found = await within(reader.read())
+        assert b"text/event-stream" in found
+        writer.close()
+
+
+async def test_tabs_of_different_sessions_share_their_reading(
+    dashboard: tuple[str, Dashboard], segment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, _ = dashboard
+    views = set[Hashable]()
+    once = CensusReader.once
+
+    async def noted(self: CensusReader, what: Hashable, make: Callable[[], Awaitable[Any]]) -> Any:
+        views.add(what)
+        return await once(self, what, make)
+
+    monkeypatch.setattr(CensusReader, "once", noted)
+    async with AsyncExitStack() as stack:
+        for session in ("anna", "bert"):
+            headers = {"cookie": f"session={session}; docket-theme=dark"}
+            here = await stack.enter_async_context(tab(address, f"/{segment}/live?page=now", headers=headers))
+            await within(here.next("state"))
+    assert len(views) == 1
 
 
 async def test_a_client_that_never_reads_does_not_slow_others(

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -166,6 +167,28 @@ async def test_a_page_says_that_the_server_is_away_and_heals(away: tuple[ServerP
         await eventually(is_back, "the page is back")
 
 
+async def test_a_change_whose_server_is_away_is_not_made_again_by_its_page(
+    away: tuple[ServerProcess, Docket],
+) -> None:
+    server, docket = away
+    async with browser_of(app(docket, guard=None)) as here:
+        assert (await here.get("/shop/rules")).status_code == 200
+        server.kill()
+        answer = await here.post("/shop/actions/pauses/add", data={"function": "ship", "return_to": "/shop/rules"})
+        # A page at the address of the change would ask again, and so would send the form again.
+        assert (answer.status_code, answer.headers["location"]) == (303, "/shop/rules")
+        assert "not known whether the change was made" in (await here.get("/shop/rules")).text
+        server.start()
+
+        async def is_back() -> bool:
+            # What a script of the page asks does not take the message from the visitor.
+            return (await here.get("/shop/rules", headers={"Sec-Fetch-Mode": "cors"})).status_code == 200
+
+        await eventually(is_back, "the page is back")
+        assert "not known whether the change was made" in (await here.get("/shop/rules")).text
+        assert "not known whether the change was made" not in (await here.get("/shop/rules")).text
+
+
 async def test_a_slow_server_is_said(away: tuple[ServerProcess, Docket], monkeypatch: pytest.MonkeyPatch) -> None:
     server, docket = away
     monkeypatch.setattr(dashboard, "READ_SECONDS", 0.2)
@@ -236,3 +259,17 @@ async def test_many_connections_do_not_keep_others_out(
     finally:
         for connection in crowd:
             connection.close()
+
+
+async def test_busy_connections_do_not_keep_others_out(
+    served: int, segment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 3)
+    address = f"http://127.0.0.1:{served}/{segment}"
+    async with AsyncExitStack() as stack:
+        for _ in range(3):
+            busy = stack.enter_context(socket.create_connection(("127.0.0.1", served)))
+            busy.sendall(f"GET /{segment}/live?page=now HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert not await closed(busy)
+        newcomer = await stack.enter_async_context(httpx.AsyncClient())
+        assert (await newcomer.get(f"{address}/now")).status_code == 200

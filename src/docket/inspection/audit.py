@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING
 from docket.ledger.audit import AuditRow, list_audit
 from docket.model.times import from_ms
 
+from .cursor_texts import is_entry_id
+
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-_CURSOR = re.compile(r"\d{1,20}-\d{1,20}")
 # A page whose filter matches few entries ends after this many.
 _MOST_READ = 2_000
 _READ_AT_ONCE = 200
@@ -55,7 +55,7 @@ async def read_audit(
     is not one."""
     if not 1 <= size <= 500:
         raise ValueError(f"size={size}: it must be from 1 to 500")
-    if cursor is not None and not _CURSOR.fullmatch(cursor):
+    if cursor is not None and not is_entry_id(cursor):
         raise ValueError(f"{cursor!r} is not a cursor: use the one of the page before")
     entries: list[AuditEntry] = []
     read, following, total = 0, cursor, 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from docket.ledger.limit_pages import LimitRow, list_limits
 from docket.model.times import from_ms
 
+from .cursor_texts import is_scan_cursor
 from .limit_reasons import limit_names
 from .reasons import SlotHolder
 from .worker_views import RunningTask, read_running
@@ -61,7 +62,7 @@ async def read_limits(docket: Docket, *, cursor: str | None = None, size: int = 
     """A page of the limits in use. Raises ValueError for a cursor that is not one."""
     if not 1 <= size <= 500:
         raise ValueError(f"size={size}: it must be from 1 to 500")
-    if cursor is not None and not (cursor.isascii() and cursor.isdigit()):
+    if cursor is not None and not is_scan_cursor(cursor):
         raise ValueError(f"{cursor!r} is not a cursor: use the one of the page before")
     page = await list_limits(docket.ledger, cursor.encode() if cursor else None, size, NAMED)
     runs: dict[int, RunningTask] = {}

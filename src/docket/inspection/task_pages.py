@@ -15,6 +15,7 @@ from docket.ledger.census import count_tasks as count_places
 from docket.ledger.task_pages import Source, TaskQuery, find_tasks
 from docket.model.times import duration_ms
 
+from .cursor_texts import is_entry_id, is_scan_cursor
 from .finished_pages import FinishedPage, finished_from_history, finished_from_records
 from .task_filters import SOURCES, Place, TaskFilter
 from .task_summaries import TaskSummary, has_argument, matches, status_summary, summary_of
@@ -30,14 +31,26 @@ _READ_AT_ONCE = 400
 # Finished tasks come last: those of the history, then all others.
 _HISTORY_STAGE, _RECORDS_STAGE = len(SOURCES), len(SOURCES) + 1
 # What a cursor may have for each stage: the scripts rely on it.
-_SCAN, _ENTRY, _SCORE, _RUN = (
-    re.compile(pattern, re.DOTALL)
-    for pattern in (
-        *(rb"\d{0,20}", rb"(\d{1,20}-\d{1,20})?", rb"(-?\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,3})? .*)?"),
-        rb"(\d{1,20}-\d{1,20}[fs])?",
-    )
-)
-_WITHIN = (_SCAN, _ENTRY, _ENTRY, _SCAN, _SCORE, _SCAN, _SCORE, _RUN, _SCAN)
+_SCORE_TEXT = re.compile(rb"(-?\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,3})? .*)?", re.DOTALL)
+
+
+def _is_scan(within: bytes) -> bool:
+    return not within or is_scan_cursor(within.decode("ascii", "replace"))
+
+
+def _is_entry(within: bytes) -> bool:
+    return not within or is_entry_id(within.decode("ascii", "replace"))
+
+
+def _is_score(within: bytes) -> bool:
+    return _SCORE_TEXT.fullmatch(within) is not None
+
+
+def _is_run(within: bytes) -> bool:
+    return not within or (within[-1:] in (b"f", b"s") and len(within) > 1 and _is_entry(within[:-1]))
+
+
+_WITHIN = (_is_scan, _is_entry, _is_entry, _is_scan, _is_score, _is_scan, _is_score, _is_run, _is_scan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +89,7 @@ def _read_position(text: str | None) -> _Position:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raw = b""
-    if len(raw) < 7 or raw[0] > _RECORDS_STAGE or not _WITHIN[raw[0]].fullmatch(raw[7:]):
+    if len(raw) < 7 or raw[0] > _RECORDS_STAGE or not _WITHIN[raw[0]](raw[7:]):
         raise ValueError(f"{text!r} is not a cursor: use the one of the page before")
     return _Position(raw[0], int.from_bytes(raw[1:7], "big"), raw[7:] or None)
 

@@ -121,12 +121,19 @@ async def list_fleet(ledger: Ledger) -> list[FleetRow]:
             id, ends, length, report, stopping, names = rows[i : i + 6]
             functions = tuple(sorted(bytes_text(name) for name in names))
             duties = (id == leader, id == deputy)
-            row = FleetRow(
-                bytes_text(id), float(ends), float(length), read_report(report), bool(stopping), *duties, functions
-            )
+            times = (_number(ends), _number(length))
+            row = FleetRow(bytes_text(id), *times, read_report(report), bool(stopping), *duties, functions)
             found[row.id] = row
         if cursor == b"0":
             return list(found.values())
+
+
+def _number(data: bytes) -> float:
+    """The number; 0 if somebody has written something else."""
+    try:
+        return float(data)
+    except ValueError:
+        return 0.0
 
 
 async def read_declarations(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ def from_ms(ms: float) -> datetime:
     last value. This includes `datetime.max`, which rounding pushes out of the range."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError, OSError):
         return LAST if ms > 0 else FIRST
 
 

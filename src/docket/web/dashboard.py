@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from docket.docket import Docket
 from docket.settings import is_open
@@ -78,20 +79,18 @@ class Dashboard:
         return self._shared[docket].tap
 
     def stream(self, events: AsyncGenerator[bytes]) -> EventStream:
-        """An answer with events. Raises Refused (503) if there are too many of them."""
+        """An answer with events. It raises Refused (503) when it is sent, if there are too many."""
+        return EventStream(events, self._stopping, self._room)
+
+    @contextmanager
+    def _room(self) -> Generator[None]:
         if self._streams >= MOST_STREAMS:
             raise Refused(503, "too-many-streams", "Too many tabs watch", "Close some of them, or reload later.")
-
-        async def counted() -> AsyncGenerator[bytes]:
-            self._streams += 1
-            try:
-                async for one in events:
-                    yield one
-            finally:
-                self._streams -= 1
-                await events.aclose()
-
-        return EventStream(counted(), self._stopping)
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
 
     def stop_streams(self) -> None:
         """Ends the streams of all tabs, so that a server that stops need not wait for them."""
@@ -121,6 +120,9 @@ class Dashboard:
 
     def failed(self, request: Request, failure: Failure) -> Response:
         """The answer about a failure: a page, or problem+json below /api."""
+        if request.method not in ("GET", "HEAD"):
+            # To ask again would be to make the change again.
+            failure = replace(failure, heals=False)
         if _is_for_programs(request):
             content: dict[str, Any] = {
                 "type": f"urn:docket:problem:{failure.name}",
@@ -140,7 +142,14 @@ class Dashboard:
         return response
 
     async def on_error(self, request: Request, error: Exception) -> Response:
-        return self.failed(request, explain(error))
+        failure = explain(error)
+        try:
+            return self.failed(request, failure)
+        except Exception:
+            logger.exception("the page about an error cannot be shown")
+            response = PlainTextResponse(f"{failure.title}\n", failure.status)
+            secure(response.headers)
+            return response
 
 
 def in_time(read: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
@@ -34,14 +35,20 @@ def event(name: str, data: str) -> bytes:
 
 class EventStream(Response):
     """Sends what the generator yields until the client leaves, the life of the stream is over, or
-    `stopping` is set. A slow client only slows its own generator."""
+    `stopping` is set. A slow client only slows its own generator. It holds its `room` meanwhile."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes], stopping: asyncio.Event) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes],
+        stopping: asyncio.Event,
+        room: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         super().__init__(media_type=self.media_type)
         self._events = events
         self._stopping = stopping
+        self._room = room
         headers = MutableHeaders(raw=self.raw_headers)
         del headers["content-length"]
         headers["cache-control"] = NOT_STORED
@@ -49,14 +56,23 @@ class EventStream(Response):
         headers["x-accel-buffering"] = "no"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with self._room():
+                await self._answer(scope, receive, send)
+        finally:
+            await self._events.aclose()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         sending = asyncio.create_task(self._send_all(send))
         others = [asyncio.create_task(_client_leaves(receive)), asyncio.create_task(self._stopping.wait())]
         try:
             await asyncio.wait((sending, *others), timeout=LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await cancel_and_wait([sending, *others], "docket: the stream is over")
-            await self._events.aclose()
         if not sending.cancelled():
             sending.result()
         with contextlib.suppress(TimeoutError, OSError):

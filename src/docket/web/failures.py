@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.exceptions import HTTPException
 
 from docket import errors
+from docket.storage.faults import DamagedData
 
 # How soon a page whose server is away asks again.
 HEAL_SECONDS = 3
@@ -41,6 +42,7 @@ _ERRORS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.ServerFull, 503, "server-full", "The server is out of memory"),
     (errors.ServerUnreachable, 503, "server-unreachable", "The server cannot be reached"),
     (errors.NotPermitted, 503, "not-permitted", "The server does not permit this"),
+    (DamagedData, 503, "damaged-data", "The data of this docket is damaged"),
     (errors.ServerUnsuitable, 503, "server-unsuitable", "The server cannot be used"),
     (errors.NotOpen, 503, "not-open", "This docket is not open"),
     (errors.TaskNotFound, 404, "task-not-found", "There is no such task"),
@@ -57,11 +59,8 @@ _ERRORS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.DocketError, 500, "failed", "docket could not do this"),
     (TimeoutError, 503, "server-slow", "The server answers slowly"),
 )
-_HEALING = ("server-full", "server-unreachable", "server-slow")
 _ADVICE = {
     "newer-release": "Upgrade docket where this dashboard runs.",
-    "server-unreachable": "The page asks again by itself.",
-    "server-slow": "The page asks again by itself.",
     "not-open": "Open it in your application, as in `async with docket:`, before requests arrive.",
 }
 
@@ -77,7 +76,7 @@ def explain(error: Exception) -> Failure:
         if isinstance(error, kind):
             text = str(error) or title
             detail = " ".join((f"{text.rstrip('.')}.", _ADVICE.get(name, ""))).strip()
-            return Failure(status, name, title, detail, name in _HEALING)
+            return Failure(status, name, title, detail, heals=status == 503)
     # The details of a bug are for the log.
     return Failure(500, "bug", "Something went wrong", "The log of the dashboard has the details.")
 

@@ -16,6 +16,7 @@ from .inputs import read_form
 from .visit import Visit
 
 RETURN_TO = "return_to"
+_UNSURE = "It is not known whether the change was made: look before you repeat it."
 
 
 def form_route(dashboard: Dashboard) -> Route:
@@ -33,9 +34,10 @@ def form_route(dashboard: Dashboard) -> Route:
                 done = await carry_out(action, visit.docket, visit.visitor, "web", given, job)
         except Exception as error:
             failure = explain(error)
-            if failure.status >= 500 or failure.status == 403:
+            if failure.status in (403, 500):
                 raise
-            return visit.redirect(back, f"{failure.title}: {failure.detail}", is_error=True)
+            words = f"{failure.title}: {failure.detail}"
+            return visit.redirect(back, words if failure.status < 500 else f"{words} {_UNSURE}", is_error=True)
         return visit.redirect(back, done.sentence)
 
     return Route("/{docket}/actions/{action:path}", answer, methods=["POST"])

@@ -61,7 +61,15 @@ async def ask(guard: Guard | None, connection: HTTPConnection, *, read_only: boo
     if answer is None or isinstance(answer, Response):
         return answer
     visitor = answer if isinstance(answer, Visitor) else Visitor(_role(answer))
-    return replace(visitor, role=Role.VIEWER if read_only else _role(visitor.role))
+    role = _role(visitor.role)
+    return replace(visitor, role=Role.VIEWER if read_only else role, name=_name(visitor.name))
+
+
+def _name(given: object) -> str:
+    # Without this, a change would be made that the audit cannot write down.
+    if not isinstance(given, str):
+        raise TypeError(f"the guard answered a visitor whose name is {given!r}: a name is a text")
+    return given or ANONYMOUS
 
 
 def _role(given: object) -> Role:

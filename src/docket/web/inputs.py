@@ -3,7 +3,6 @@ form, and described for the OpenAPI document."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -166,7 +165,7 @@ def seconds(name: str, help: str) -> Input:
     def read(value: Any) -> timedelta:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError("it has to be a number of seconds")
-        if not math.isfinite(value) or not 0 <= value <= LONGEST_SECONDS:
+        if not 0 <= value <= LONGEST_SECONDS:
             raise ValueError(f"it has to be from 0 to {LONGEST_SECONDS:,} seconds")
         return timedelta(seconds=value)
 

@@ -26,6 +26,7 @@ from .dashboard import Dashboard
 from .event_stream import event
 from .failures import Refused
 from .page import Page
+from .pages.look import CHOICES
 from .visit import Visit
 
 # Pages without parts of their own are asked for again this often at most.
@@ -90,8 +91,10 @@ async def _next(visit: Visit, number: int, touched: asyncio.Event) -> Tick:
 
 def _view(visit: Visit) -> tuple[Any, ...]:
     """Tabs with the same view share its HTML. So it depends on the visitor's role, not on the
-    name."""
-    return visit.root, visit.request.scope["query_string"], visit.visitor.role, visit.request.headers.get("cookie")
+    name, and on the look that the cookies ask for, not on the other cookies."""
+    cookies = visit.request.cookies
+    look = tuple(cookies.get(f"docket-{name}") for name in CHOICES)
+    return visit.root, visit.request.scope["query_string"], visit.visitor.role, look
 
 
 async def _parts(page: Page, visit: Visit) -> str:

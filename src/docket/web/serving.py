@@ -23,6 +23,8 @@ except ModuleNotFoundError as _error:
 REQUEST_SECONDS = 15.0
 # A further connection takes the place of one that does nothing, or of the oldest one.
 MOST_CONNECTIONS = 500
+# How long a connection counts as new.
+NEW_SECONDS = 1.0
 # How long requests may take after the server was asked to stop.
 GRACE_SECONDS = 3
 
@@ -31,17 +33,20 @@ class _Connection(H11Protocol):
     """A connection whose client cannot keep others out: by being slow, or by being many."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _began = 0.0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._expect_request()
+        self._began = self.loop.time()
         everyone = _connections(self)
-        everyone[self] = None
-        if len(everyone) > MOST_CONNECTIONS:
-            idle = (one for one in everyone if one.is_waiting)
+        if len(everyone) >= MOST_CONNECTIONS:
+            # A client that has just come is not idle: its request is on its way.
+            idle = (one for one in everyone if one.is_waiting and self._began - one._began > NEW_SECONDS)
             oldest = next(idle, None) or next(iter(everyone))
             everyone.pop(oldest)
             oldest.transport.abort()
+        everyone[self] = None
 
     @property
     def is_waiting(self) -> bool:

@@ -58,12 +58,12 @@ class Visit:
         """The path where the dashboard is mounted, without a slash at its end."""
         return quote(self.request.scope["docket.root"], safe="/")
 
-    def url(self, *parts: str, **query: Any) -> str:
+    def url(self, /, *parts: str, **query: Any) -> str:
         """The path of a page about this docket: `url("functions", name)`, `url("task", key=key)`. A
         value of None is left out."""
         return self.site("" if self.segment is None else self.segment, *parts, **query)
 
-    def site(self, *parts: str, **query: Any) -> str:
+    def site(self, /, *parts: str, **query: Any) -> str:
         """The same, from the root of the dashboard."""
         path = "/".join(quote(part, safe="") for part in parts)
         given = {name: value for name, value in query.items() if value is not None}
@@ -79,9 +79,15 @@ class Visit:
         `pages`, `page` (its path) and `message` (what became of the last change, or None)."""
         message = read_message(self.request)
         response = HTMLResponse(self.fragment(template, message=message, **context), status)
-        if message is not None:
+        # A page that asks again keeps the message for the one that follows, and so does a script.
+        if message is not None and status < 500 and self._is_seen:
             with_message(response, self.root, None)
         return response
+
+    @property
+    def _is_seen(self) -> bool:
+        """Whether the browser shows the answer as its page. An old browser does not say."""
+        return self.request.headers.get("sec-fetch-mode", "navigate") == "navigate"
 
     def fragment(self, template: str, /, **context: Any) -> str:
         """The HTML of a template, for a part of a page."""

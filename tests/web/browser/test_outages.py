@@ -38,3 +38,21 @@ async def test_a_new_page_says_that_the_server_is_away_and_heals(name: str, chro
             assert await tab.find_faults() == []
             server.start()
             await tab.sees("There are no tasks")
+
+
+async def test_one_click_is_one_change_whatever_the_server_does(name: str, chromium: Browser) -> None:
+    with ServerProcess("--appendonly", "yes", tcp=True) as server:
+        docket = Docket(name, server.url)
+        async with docket, served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
+            sent: list[str] = []
+            tab.page.on("request", lambda request: sent.append(request.method))
+            await tab.visit("/rules")
+            form = tab.page.locator("form[action$='pauses/add']")
+            server.kill()
+            await form.evaluate("form => { form.elements.function.value = 'ship'; form.submit(); }")
+            await tab.page.get_by_text("This page asks again").wait_for()
+            server.start()
+            await tab.page.get_by_text("This page asks again").wait_for(state="detached")
+            assert "not known whether the change was made" in await tab.said()
+            assert sent.count("POST") == 1
+            assert await docket.pauses() == []

@@ -37,7 +37,9 @@ def plain(value: Any) -> Any:
         return value.value if isinstance(value, enum.Enum) else value
     if isinstance(value, enum.Enum):
         return plain(value.value)
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime):
         return value.isoformat()

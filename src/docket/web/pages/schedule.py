@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.inspection.task_filters import Place, TaskFilter
@@ -21,10 +22,13 @@ NAMED = 6
 
 async def answer(visit: Visit) -> Response:
     docket = visit.docket
-    upcoming, page = await asyncio.gather(
-        read_upcoming(docket),
-        find_page(docket, TaskFilter(places=frozenset((Place.SCHEDULED,))), size=SIZE, cursor=visit.query.get("after")),
-    )
+    scheduled = TaskFilter(places=frozenset((Place.SCHEDULED,)))
+    try:
+        upcoming, page = await asyncio.gather(
+            read_upcoming(docket), find_page(docket, scheduled, size=SIZE, cursor=visit.query.get("after"))
+        )
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
     chart, legend = _strip(upcoming)
     return visit.render("schedule.html", upcoming=upcoming, found=page, chart=chart, legend=legend, now=upcoming.since)
 
