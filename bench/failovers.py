@@ -75,7 +75,7 @@ Fault = Callable[[], Awaitable[tuple[float, float]]]
 async def under_load(kind: str, url: str, faults: list[tuple[str, Fault]], *, rate: float = RATE) -> Figures:
     """Makes the faults one after the other. Each returns the moments at which the old node has lost
     the docket and the new one has it."""
-    figures = Figures(kind)
+    figures, backs = Figures(kind), list[float]()
     async with Load(url, workers=WORKERS, rate=rate) as load:
         await load.all_work(time.monotonic())
         for number, (name, make) in enumerate(faults, 1):
@@ -83,6 +83,7 @@ async def under_load(kind: str, url: str, faults: list[tuple[str, Fault]], *, ra
             began, back = await make()
             seconds = [max(at - back, 0.0) for at in await load.all_work(back)]
             figures.recoveries += seconds
+            backs.append(back)
             times = "  ".join(f"{each:5.2f}" for each in seconds)
             print(f"{kind} {number:>3} ({name}, away {back - began:4.1f} s): {times}", flush=True)
         await asyncio.sleep(CALM_SECONDS)
@@ -90,6 +91,11 @@ async def under_load(kind: str, url: str, faults: list[tuple[str, Fault]], *, ra
         figures.lost = await load.lost()
         figures.exited = load.exited()
         adds, starts = load.adds, load.starts()
+        for number in figures.lost:
+            sent, confirmed = adds.sent_at[number], adds.acknowledged[number]
+            fault = sum(back < confirmed for back in backs) or 1
+            times = f"sent at {sent - backs[fault - 1]:+.3f} s, acknowledged at {confirmed - backs[fault - 1]:+.3f} s"
+            print(f"lost: task {number}, {times} of {kind} {fault}", flush=True)
         figures.acknowledged = len(adds.acknowledged)
         figures.unconfirmed, figures.refused, figures.lost_answers = adds.unconfirmed, adds.refused, adds.lost_answers
         figures.repeated = sum(count > 1 for count in starts.values())

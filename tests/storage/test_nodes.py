@@ -20,12 +20,15 @@ ANSWER = b"*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n"
 class Listener:
     """Accepts connections; says nothing, or the same to everybody."""
 
-    def __init__(self, answer: bytes | None, epoch: int | None = None, flags: bytes = b"master") -> None:
-        """Without an epoch it does not permit to ask for that."""
+    def __init__(
+        self, answer: bytes | None, epoch: int | None = None, flags: bytes = b"master", flagged: int = 6379
+    ) -> None:
+        """Without an epoch it does not permit to ask for that. `flagged` is the port of the primary
+        that the flags are about."""
         self._answer = answer
         number = b"%d" % (epoch or 0)
-        fields = (b"config-epoch", number, b"flags", flags)
-        self._fields = b"*4\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in fields)
+        fields = (b"ip", b"127.0.0.1", b"port", b"%d" % flagged, b"config-epoch", number, b"flags", flags)
+        self._fields = b"*8\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in fields)
         if epoch is None:
             self._fields = b"-NOPERM this user has no permissions to run the 'sentinel|master' command\r\n"
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -35,9 +38,9 @@ class Listener:
         self._accepting.start()
 
     @staticmethod
-    def naming(port: int, flags: bytes = b"master") -> tuple[bytes, int, bytes]:
+    def naming(port: int, flags: bytes = b"master", flagged: int = 0) -> tuple[bytes, int, bytes, int]:
         """The arguments of a sentinel that names this primary."""
-        return ANSWER.replace(b"6379", b"%d" % port), 9, flags
+        return ANSWER.replace(b"6379", b"%d" % port), 9, flags, flagged or port
 
     @property
     def connections(self) -> int:
@@ -109,10 +112,12 @@ def test_the_sentinel_that_has_heard_of_the_last_fail_over_is_believed() -> None
         ([Listener.naming(6379), Listener.naming(6380)], False),
         ([Listener.naming(6379), Listener.naming(6379, b"master,failover_in_progress")], False),
         ([Listener.naming(6379), Listener.naming(6379, b"s_down,o_down,master")], False),
+        # The leader of the fail-over: its flags are still about the old primary.
+        ([Listener.naming(6379), Listener.naming(6379, b"o_down,failover_in_progress", flagged=6380)], True),
     ],
 )
 def test_a_primary_counts_if_most_sentinels_answer_and_none_replaces_it(
-    others: list[tuple[bytes, int, bytes] | None], agree: bool
+    others: list[tuple[bytes, int, bytes, int] | None], agree: bool
 ) -> None:
     listeners = [Listener(*arguments) for arguments in [Listener.naming(6379), *others] if arguments is not None]
     gone = [("127.0.0.1", 1) for arguments in others if arguments is None]

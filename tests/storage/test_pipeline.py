@@ -220,6 +220,19 @@ async def test_where_nobody_listens_every_caller_is_told(scripted_server: Script
     assert {type(error) for error in found} == {RedisConnectionError}
 
 
+async def test_a_wait_for_a_replica_never_comes_before_its_script(scripted_server: ScriptedServer) -> None:
+    """A server that does not know the script would hear its source only after the replica has
+    confirmed everything else."""
+    line = Connection(client_of(scripted_server.url), SECONDS)
+    script = Script("a script", "return 1", "digest")
+    for _ in range(2):
+        assert await line.run_and_wait(script, [b"k"], [], 1000) == (b"OK", b"OK")
+    heard = [words[:2] for words in scripted_server.heard if words[0] in (b"EVAL", b"EVALSHA", b"WAIT")]
+    wait = [b"WAIT", b"1"]
+    assert heard == [[b"EVAL", b"return 1"], wait, [b"EVALSHA", b"digest"], wait]
+    await line.aclose()
+
+
 # Servers that misbehave
 
 

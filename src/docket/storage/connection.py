@@ -73,30 +73,37 @@ class Connection:
             return unwrap(reply, keys[0])
 
     async def run_and_wait(
-        self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], wait_ms: int
+        self, script: Script, keys: Sequence[bytes], args: Sequence[bytes | str], wait_ms: int, replicas: int = 1
     ) -> tuple[Any, int | Exception]:
-        """Runs a script, and waits until a replica has what it wrote. Returns the answer of the
-        script, and how many replicas have confirmed within `wait_ms`, or the error instead of that
-        number.
+        """Runs a script, and waits until so many replicas have what it wrote. Returns the answer of
+        the script, and how many replicas have confirmed within `wait_ms`, or the error instead of
+        that number.
 
-        WAIT goes out right behind the script on the same connection, so it is about this script.
+        WAIT goes out right behind the script on the same connection, so it is about this script. The
+        first time on a connection, the source goes with it: a server that did not know the script
+        would wait for the replica before it hears the source.
         """
+        pipeline = await self.connect()
+        wait = ("WAIT", replicas, wait_ms)
+        words = ("EVALSHA", script.sha) if script.sha in pipeline.scripts else ("EVAL", script.source)
+        pipeline.scripts.add(script.sha)
         try:
-            return await self._ask_and_wait(("EVALSHA", script.sha, len(keys), *keys, *args), wait_ms)
+            return await self._ask_and_wait(pipeline, (*words, len(keys), *keys, *args), wait)
         except NoScriptError:
-            return await self._ask_and_wait(("EVAL", script.source, len(keys), *keys, *args), wait_ms)
+            return await self._ask_and_wait(pipeline, ("EVAL", script.source, len(keys), *keys, *args), wait)
         except ResponseError as error:
             if not is_damage(error):
                 raise
             source = careful_form(script).source
-            reply, replicas = await self._ask_and_wait(("EVAL", source, len(keys), *keys, *args), wait_ms)
-            return unwrap(reply, keys[0]), replicas
+            reply, confirmed = await self._ask_and_wait(pipeline, ("EVAL", source, len(keys), *keys, *args), wait)
+            return unwrap(reply, keys[0]), confirmed
 
-    async def _ask_and_wait(self, words: Words, wait_ms: int) -> tuple[Any, int | Exception]:
-        pipeline = await self.connect()
-        patience = self._answer_seconds + wait_ms / 1000
+    async def _ask_and_wait(
+        self, pipeline: Pipeline, words: Words, wait: tuple[str, int, int]
+    ) -> tuple[Any, int | Exception]:
+        patience = self._answer_seconds + wait[2] / 1000
         reply = pipeline.ask(words, patience)
-        waited = pipeline.ask(("WAIT", 1, wait_ms), patience)
+        waited = pipeline.ask(wait, patience)
         # If the script fails, its error is enough.
         waited.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:

@@ -72,7 +72,9 @@ class NodeConnections:
         address = await self._address(slot)
         connection = connections.get(slot)
         if connection is None:
-            connection = connections[slot] = self._to_node(slot, address, LEAVE_SECONDS)
+            # An old primary cannot confirm anything, so nobody waits for its WAIT.
+            leaves_at_once = connections is self.durable and self._primary_check is not None
+            connection = connections[slot] = self._to_node(slot, address, 0.0 if leaves_at_once else LEAVE_SECONDS)
             self._stack.push_async_callback(connection.aclose)
         elif address is not None:
             connection.move(*address)
@@ -100,11 +102,15 @@ class NodeConnections:
     ) -> tuple[Any, int | Exception]:
         """See `Connection`. A confirmation counts only if the
         sentinels agree that its server is the primary."""
-        began = time.monotonic()
-        answer, replicas = await connection.run_and_wait(script, keys, args, wait_ms)
-        if self._primary_check is None or isinstance(replicas, Exception) or replicas == 0:
+        check = self._primary_check
+        await connection.connect()
+        began, moves = time.monotonic(), connection.moves
+        least = check.replicas if check is not None else 1
+        answer, replicas = await connection.run_and_wait(script, keys, args, wait_ms, least)
+        if check is None or isinstance(replicas, Exception) or replicas == 0:
             return answer, replicas
-        if await self._primary_check.is_primary(connection, time.monotonic() - began):
+        is_primary = await check.is_primary(connection, time.monotonic() - began, replicas)
+        if is_primary and connection.moves == moves:
             return answer, replicas
         # The next call searches for the primary.
         self.addresses.pop(self.slot(keys[0]), None)

@@ -178,7 +178,10 @@ class SentinelNodes:
         if not found:
             raise RedisError(f"there is no master {self.service!r}")
         fields: dict[bytes, bytes] = dict(zip(words[::2], words[1::2], strict=False))
-        is_changing = any(flag in fields.get(b"flags", b"") for flag in _CHANGING)
+        # The sentinel that leads a fail-over names the new primary some time before its flags are
+        # about that one.
+        is_about_it = (fields.get(b"ip"), fields.get(b"port")) == (found[0], found[1])
+        is_changing = is_about_it and any(flag in fields.get(b"flags", b"") for flag in _CHANGING)
         return SentinelAnswer(int(fields.get(b"config-epoch", 0)), (_text(found[0]), int(found[1])), is_changing)
 
 

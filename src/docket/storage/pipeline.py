@@ -58,6 +58,8 @@ class Pipeline(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self.received_at: float = self._loop.time()
         self._closing = False
+        # The digests of scripts whose source was sent on this connection, where that is noted.
+        self.scripts: set[str] = set()
         self.trouble: Exception | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport = self._writer.transport  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,7 +1,10 @@
-"""Whether the server whose replica has confirmed a write still is the primary
+"""Whether the server whose replicas have confirmed a write still is the primary
 (docs/design/replicas.md)."""
 
 from __future__ import annotations
+
+import re
+import time
 
 from .connection import Connection
 from .faults import SERVER_ERRORS
@@ -12,23 +15,34 @@ from .threads import in_thread
 # Sentinels need longer than this to replace a primary. So a primary that has answered in less time
 # is not replaced, unless it was before.
 SLOW_SECONDS = 0.3
+# The time between two questions how many replicas there are.
+COUNT_SECONDS = 5.0
+# A replica that has answered within the last second.
+_PRESENT = re.compile(rb"^slave\d+:.*state=online,.*lag=[01]\r?$", re.MULTILINE)
 
 
 class PrimaryCheck:
-    """Asks the sentinels after the first write on a connection, and after each slow one: the server
-    may have been restarted, or paused, while they replaced it. Until they have told it and its
-    replicas, it takes itself for the primary, and a replica confirms what will be lost."""
+    """Asks the sentinels after the first write on a connection, after each slow one, and after each
+    one that fewer replicas have confirmed than before. The server may have been restarted, or
+    paused, while they replaced it. Or they replace it while it works: the replica that they promote
+    leaves it. Until they have told the server and its other replicas, it takes itself for the
+    primary, and these replicas confirm what will be lost."""
 
     def __init__(self, nodes: SentinelNodes, patience: float) -> None:
         self._nodes = nodes
         self._patience = patience
         # The connection whose server was the primary when it was asked for.
         self._checked: Pipeline | None = None
+        # How many replicas a write waits for: those that there were when they were counted.
+        self.replicas: int = 1
+        self._counted_at = 0.0
 
-    async def is_primary(self, connection: Connection, seconds: float) -> bool:
-        """`seconds` is how long the write has taken."""
+    async def is_primary(self, connection: Connection, seconds: float, confirmed: int) -> bool:
+        """`seconds` is how long the write has taken, `confirmed` how many replicas have it."""
         pipeline = connection.pipeline
-        if pipeline is not None and pipeline is self._checked and seconds < SLOW_SECONDS:
+        if pipeline is not None and pipeline is self._checked and seconds < SLOW_SECONDS and confirmed >= self.replicas:
+            if time.monotonic() - self._counted_at > COUNT_SECONDS:
+                await self._count(connection)
             return True
         self._checked = None
         try:
@@ -37,4 +51,16 @@ class PrimaryCheck:
             return False
         if is_primary and connection.pipeline is pipeline:
             self._checked = pipeline
+            # A replica that is gone, or lags, does not hold up further writes.
+            self.replicas = confirmed
+            self._counted_at = time.monotonic()
         return is_primary
+
+    async def _count(self, connection: Connection) -> None:
+        """Further writes wait for replicas that have come in the meantime, too."""
+        self._counted_at = time.monotonic()
+        try:
+            info: bytes = await connection.ask("INFO", "replication")
+        except SERVER_ERRORS:
+            return
+        self.replicas = max(self.replicas, len(_PRESENT.findall(info)))
