@@ -3,7 +3,8 @@
 
 Times on a shared machine vary by half; instructions do not. The server runs under valgrind
 (callgrind), once with fewer and once with more tasks. The difference, divided by the number of
-additional tasks, is the cost of a task without the cost of starting and connecting.
+additional tasks, is the cost of a task without the cost of starting and connecting. The last row is
+the floor: bare scripts that do nothing but what a plain task needs (bench/floor.py).
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from pathlib import Path
 
 from docket import Docket, Worker
 
+from .floor import bare_load
 from .server import running_server
 
 HERE = Path(__file__).resolve().parent.parent
+# In place of a tree.
+FLOOR = "floor"
 FEWER, MORE = 2_000, 6_000
 
 
@@ -39,21 +43,24 @@ async def load(url: str, tasks: int, concurrency: int) -> None:
                 await worker.run_until_finished()
 
 
-def count(tree: Path, tasks: int, concurrency: int) -> int:
-    """The instructions of a server under the load of one tree."""
+def count(tree: Path | str, tasks: int, concurrency: int) -> int:
+    """The instructions of a server under the load of one tree, or of the bare scripts."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "callgrind.out"
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}"]
         with running_server(Path(folder), valgrind) as server:
-            command = [sys.executable, "-m", "bench.instructions", "--load", server.url, str(tasks), str(concurrency)]
-            environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
-            subprocess.run(command, cwd=HERE, env=environment, check=True, stderr=subprocess.DEVNULL)
+            if isinstance(tree, str):
+                bare_load(server.url, tasks, drains=concurrency > 0)
+            else:
+                load = [sys.executable, "-m", "bench.instructions", "--load", server.url, str(tasks), str(concurrency)]
+                environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+                subprocess.run(load, cwd=HERE, env=environment, check=True, stderr=subprocess.DEVNULL)
         totals = re.search(r"^(?:summary|totals): (\d+)", output.read_text(), re.MULTILINE)
         assert totals is not None, "callgrind wrote no totals"
         return int(totals[1])
 
 
-def per_task(tree: Path, concurrency: int) -> float:
+def per_task(tree: Path | str, concurrency: int) -> float:
     return (count(tree, MORE, concurrency) - count(tree, FEWER, concurrency)) / (MORE - FEWER)
 
 
@@ -69,7 +76,8 @@ def main() -> None:
         return
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed (apt-get install valgrind)")
-    trees = {"this tree": HERE} if options.against is None else {"before": options.against.resolve(), "this tree": HERE}
+    trees: dict[str, Path | str] = {} if options.against is None else {"before": options.against.resolve()}
+    trees |= {"this tree": HERE, FLOOR: FLOOR}
     for name, tree in trees.items():
         enqueue, whole = per_task(tree, 0), per_task(tree, options.concurrency)
         print(

@@ -57,6 +57,25 @@ def test_a_task_record_has_the_same_fields_in_the_same_order() -> None:
     assert records.TASK_HEADER.fields in assigned("records", "struct.unpack(TASK_HEADER, bytes)")
 
 
+def test_pieces_of_records_are_pieces_of_their_layouts() -> None:
+    """Scripts copy bytes from one record to another where the layouts agree."""
+    found, task, run, finished = constants("records"), records.TASK_HEADER, records.RUN, records.FINISHED_HEADER
+    new_task, place, times, header = (
+        str(found[name]).removeprefix("<") for name in ("NEW_TASK", "TASK_PLACE", "TASK_TIMES", "TASK_HEADER")
+    )
+    assert new_task + place + "H" == header
+    assert times == place + "H"
+    # The entry has the same two fields in a task record and in a run record.
+    assert found["TASK_ENTRY_END"] == task.at("entry_seq") + 4
+    assert task.at("entry_seq") - task.at("entry_ms") == run.at("entry_seq") - run.at("entry_ms") == 8
+    assert run.fields.index("entry_ms") == 2
+    # Epoch and start come first in a run record, and follow the state in a finished record.
+    assert run.fields[:2] == ["epoch", "started"]
+    assert found["RUN_STARTED_END"] == run.at("entry_ms")
+    assert finished.fields[:5] == ["version", "state", "epoch", "started", "completed"]
+    assert finished.at("completed") - finished.at("epoch") == found["RUN_STARTED_END"]
+
+
 def test_a_run_record_has_the_same_fields_in_the_same_order() -> None:
     assert constants("records")["RUN"] == lua_format(records.RUN)
     fields = records.RUN.fields + records.RUN.texts.split(", ")
@@ -137,6 +156,9 @@ def test_no_script_has_an_offset_or_a_format_of_its_own() -> None:
 def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
     sizes = {
         "TASK_HEADER": len(records.TASK_HEADER.fields),
+        # The header up to the submission; the due time and the entry.
+        "NEW_TASK": records.TASK_HEADER.fields.index("due"),
+        "TASK_PLACE": 3,
         "RUN": len(records.RUN.fields) + 2 * len(records.RUN.texts.split(", ")),
         # From the flags on: the flags, the length of the
         # worker id, the id, the length of the limits.
@@ -148,10 +170,10 @@ def test_every_script_that_packs_a_record_packs_all_of_its_fields() -> None:
     }
     packed = 0
     for source in [*PARTS.values(), *(file.read_text() for file in LUA.iterdir() if file.name.endswith(".lua"))]:
-        for layout, values in re.findall(r"struct\.pack\(([A-Z_]+), ([^()]+)\)", source):
+        for layout, values in re.findall(r"\bpack\(([A-Z_]+), ([^()]+)\)", source):
             assert len(values.split(",")) == sizes[layout], values
             packed += 1
-    assert packed == 11
+    assert packed == 14
 
 
 def test_records_have_the_same_numbers_for_flags_and_locations() -> None:
@@ -204,7 +226,7 @@ def test_the_path_of_plain_tasks_reads_a_finish_in_the_same_order() -> None:
 def test_a_claim_answers_rows_of_the_same_fields() -> None:
     pattern = r"answer\[n \+ 1\], answer\[n \+ 2\], answer\[n \+ 3\] = ([\w., ]+)$"
     rows = [row for text in PARTS.values() for row in re.findall(pattern, text, re.MULTILINE)]
-    assert len(rows) == 2
+    assert len(rows) == 3
     for row in rows:
         assert tuple(name.rpartition(".")[2].replace("bytes", "record") for name in row.split(", ")) == CLAIM_ROW
 

@@ -62,20 +62,28 @@ class TaskVerbs(ScriptCalls):
         # The positions of the settlements in the answer: the completed runs, then the items.
         positions: list[int] = []
         others: list[int] = []
+        seen = set[bytes]()
         for i, s in enumerate(settlements):
             if s.worker != worker:
                 items.append(s.item_of_another())
                 others.append(i)
-            elif type(s.item) is CompletedItem:
-                completed += (*s.item, s.cell, s.seconds)
-                positions.append(i)
-            else:
+            elif type(s.item) is not CompletedItem:
                 items.append(s.item)
                 others.append(i)
+            elif s.item.key in seen:
+                items.append(s.item.whole())
+                others.append(i)
+            else:
+                seen.add(s.item.key)
+                completed += (*s.item, s.cell, s.seconds)
+                positions.append(i)
         cells, seconds = [settlements[i].cell for i in others], [settlements[i].seconds for i in others]
         usual = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, seconds)
         arguments = (*usual, self.keep_ms, completed)
         reply = await self.ask("settle", arguments, patience)
+        if type(reply) is int:
+            # All have the same answer.
+            return [SETTLE_RESULTS[reply]] * len(settlements)
         if not (positions and others):
             return [SETTLE_RESULTS[code] for code in reply]
         answers = dict(zip([*positions, *others], reply, strict=True))

@@ -67,8 +67,16 @@ def load(name: str) -> Script:
     text = _read(f"{name}.lua")
     lines = text.splitlines()
     head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
-    source = "\n".join([*lines[:head], *_linked(lines[head:], used_parts(name, text), frozenset())]) + "\n"
+    source = _shortened(lines[0], _linked(lines[head:], used_parts(name, text), frozenset()))
     return remember(Script(name, source, hashlib.sha1(source.encode()).hexdigest()))
+
+
+def _shortened(title: str, lines: Sequence[str]) -> str:
+    """The source as the server gets it: its title, and the code without comments of their own
+    lines, and without indentation. The server reads a new script from its first to its last byte
+    twice."""
+    code = (line.strip() for line in lines)
+    return "\n".join([title, *(line for line in code if line and not line.startswith("--"))]) + "\n"
 
 
 def remember(script: Script) -> Script:

@@ -14,6 +14,6 @@ if not has_lease(worker) then
   end
   return {-1}
 end
-local entries = {}
-for i, d in ipairs(delivered) do entries[i] = {d[1] == 1 and FRONT or STREAM, d[2], d[3]} end
+local entries = no_entries()
+for _, d in ipairs(delivered) do add_delivered(entries, d[1] == 1 and FRONT or STREAM, d[2], d[3]) end
 return claim_entries(worker, worker_json, entries, suspects)

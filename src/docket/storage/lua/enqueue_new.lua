@@ -17,28 +17,31 @@ if call('EXISTS', STREAM) == 0 then
   ensure_groups()
 end
 
-local pack, sub = struct.pack, string.sub
+local pack, find = struct.pack, string.find
 local fields, at, ready = {}, 0, 0
 -- The milliseconds of the last entry as text with the hyphen, and its id as numbers.
 local beginning, ms, seq = '', 0, 0
+-- How the records of the tasks in the stream begin, up to the due time.
+local start = pack(NEW_TASK, 1, IN_STREAM, 0, 1, 0, 1, submission)
 for i = 1, #calls, 3 do
-  local key, due = calls[i], calls[i + 1]
-  local location, entry_ms, entry_seq = SCHEDULED, 0, 0
+  local key, due, record_end = calls[i], calls[i + 1], calls[i + 2]
   if due < 0 then due = math.min(-due, now) end
+  local record
   if due <= now then
     local id = call('XADD', STREAM, '*', 'k', key)
-    if seq > 0 and sub(id, 1, #beginning) == beginning then
+    if seq > 0 and find(id, beginning, 1, true) == 1 then
       -- Only this script adds entries now, so the numbers follow each other.
       seq = seq + 1
     else
       local ms_text, seq_text = string.match(id, '^(%d+)-(%d+)$')
       beginning, ms, seq = ms_text .. '-', tonumber(ms_text), tonumber(seq_text)
     end
-    location, entry_ms, entry_seq, ready = IN_STREAM, ms, seq, ready + 1
+    record, ready = start .. pack(TASK_PLACE, due, ms, seq) .. record_end, ready + 1
   else
     wait_for_time(key, due)
+    record = pack(NEW_TASK, 1, SCHEDULED, 0, 1, 0, 1, submission) .. pack(TASK_PLACE, due, 0, 0) .. record_end
   end
-  fields[at + 1], fields[at + 2] = key, pack(NEW_TASK, 1, location, 0, 1, 0, 1, submission, due, entry_ms, entry_seq) .. calls[i + 2]
+  fields[at + 1], fields[at + 2] = key, record
   at = at + 2
 end
 

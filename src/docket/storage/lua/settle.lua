@@ -5,7 +5,8 @@
 --   time of each item in seconds, how long letters are kept in ms, list of completed runs}. An item
 --   is {key, epoch, kind, …}; parts/settlements.lua names all fields. Most runs complete, without
 --   progress and with a small result, so these come without the fields that they share: key, epoch,
---   tail, cell and seconds of the first, of the second, and so on.
+--   tail, cell and seconds of the first, of the second, and so on. No two of these have the same
+--   key.
 -- Kinds:
 --   0 finish: state, ttl ms or false for the usual one, tail, event or false (the script writes the
 --     event of a completed run), purpose (1 dead letter, 2 ends an automatic chain on purpose, 3
@@ -19,7 +20,7 @@
 --   3 blocked: what the run took from its limits, and an item of another kind
 --   4 unknown function: whether to keep the run unless another live worker knows the function
 --   5 hold: the id of the pause that matches
--- Returns: per run, the completed ones first: 1 done, 0 lost (the run no longer counts), 2 kept (no
+-- Returns: 1 if all runs are done, else a list. Per run, the completed ones first: 1 done, 0 lost (the run no longer counts), 2 kept (no
 --   other live worker knows its function, or the pause no longer holds
 --   it), 3 cancelled instead, 4 the payload is missing (the script changed
 --   nothing), 5 done, and no other live worker knows its function.
@@ -39,10 +40,12 @@ for i, item in ipairs(items) do keys[count + i] = item[1] end
 if #keys == 0 then return {} end
 local runs, tasks = call('HMGET', RUNNING, unpack(keys)), call('HMGET', TASKS, unpack(keys))
 local some_parked = call('EXISTS', PARKED) == 1
+-- `answer` has the answers that are not DONE.
 local answer, ended, ended_keys, finished_keys, progress_keys, task_fields = {}, {}, {}, {}, {}, {}
 local entries, front_entries, releases = {}, {}, {}
--- Of the runs that ended plainly.
-local prefix, channels, plain_runs, events, records = CHANNELS .. 'task/', {}, {}, {}, {}
+-- Who listens, and what there is to tell of the runs that ended plainly: {position, event or false,
+-- record}.
+local listeners, told = heard(keys, 1), {}
 
 local full_settle
 -- The full settle handles everything but a plain end of a run that held nothing. Few calls need it,
@@ -217,56 +220,77 @@ local function make_full_settle()
   end
 end
 
-local byte, sub, read_run = string.byte, string.sub, struct.unpack
+local byte, sub, find, read_run = string.byte, string.sub, string.find, struct.unpack
 -- How the run record of this worker ends if the run has no flags and holds no slots. A record with
 -- this end can be read.
 local plain_end = claimed_by and struct.pack(RUN_END, 0, #claimed_by, claimed_by, 0)
+local plain_size = plain_end and RUN_FLAGS_AT - 1 + #plain_end
+-- Whether each key is the last segment of a key name as it is. One search in all of them costs less
+-- than one in each.
+local all_keys = table.concat(keys)
+local are_segments = not find(all_keys, '%', 1, true) and not find(all_keys, ':', 1, true)
+-- Parts of the last finished record, which most records share: the time and the size of the task
+-- record, and what follows the task record.
+local now_bytes, last_size, now_and_size, last_tail, record_end = struct.pack('<d', now), nil, nil, nil, nil
+-- The keys of the runs that ended plainly, and the numbers of these keys and of all entries.
+local plain_keys, n, e = {}, 0, 0
 
 -- Ends a run that held nothing and left nothing behind. Returns whether the run is such a run.
-local function end_plainly(i, key, epoch, state, ttl, tail, event)
+-- Makes the same record as pack_finished.
+local function end_plainly(i, key, epoch, start, ttl, tail, event)
   local run_bytes, task_bytes = runs[i], tasks[i]
-  if not run_bytes or not task_bytes or some_parked or ended[key] or byte(task_bytes, TASK_FLAGS_AT) ~= 0
-    or sub(run_bytes, RUN_FLAGS_AT) ~= plain_end then return false end
-  local run_epoch, started, ms, seq = read_run(RUN_START, run_bytes)
+  if not run_bytes or not task_bytes or some_parked or byte(task_bytes, TASK_FLAGS_AT) ~= 0 or #run_bytes ~= plain_size
+    or find(run_bytes, plain_end, RUN_FLAGS_AT, true) ~= RUN_FLAGS_AT then return false end
+  local run_epoch, _, ms, seq = read_run(RUN_START, run_bytes)
   if run_epoch ~= epoch or ttl <= 0 or ms <= 0 or ms >= MOST then return false end
-  local record = pack_finished(state, epoch, started, now, task_bytes, '', tail)
-  call('SET', RUNS .. segment(key), record, 'PX', ttl)
-  local n, m, e = #ended_keys + 1, #finished_keys + 1, #entries
-  ended[key], ended_keys[n], finished_keys[m], entries[e + 1], entries[e + 2] = true, key, key, ms, seq
-  local p = #channels + 1
-  channels[p], plain_runs[p], events[p], records[p] = prefix .. key, i, event or false, record
-  answer[i] = DONE
+  if #task_bytes ~= last_size then
+    last_size = #task_bytes
+    now_and_size = now_bytes .. struct.pack('<I4', last_size)
+  end
+  if tail ~= last_tail then last_tail, record_end = tail, NO_PROGRESS .. tail end
+  local record = start .. sub(run_bytes, 1, RUN_STARTED_END) .. now_and_size .. task_bytes .. record_end
+  call('SET', RUNS .. (are_segments and key or segment(key)), record, 'PX', ttl)
+  n, e = n + 1, e + 2
+  plain_keys[n], entries[e - 1], entries[e] = key, ms, seq
+  if listeners ~= false and (not listeners or listeners[i]) then told[#told + 1] = {i, event or false, record} end
   return true
 end
 
 local function settle_fully(i, item)
   full_settle = full_settle or make_full_settle()
-  answer[i] = full_settle(item, runs[i], tasks[i])
+  local result = full_settle(item, runs[i], tasks[i])
+  if result ~= DONE then answer[i] = result end
 end
 
+local COMPLETED_START = string.char(1, COMPLETED_STATE)
+local unusual = {}
 for i = 1, count do
   local at = COMPLETED_FIELDS * i - COMPLETED_FIELDS
-  local key, epoch, tail = completed[at + 1], completed[at + 2], completed[at + 3]
-  if not end_plainly(i, key, epoch, COMPLETED_STATE, task_ttl, tail) then
-    settle_fully(i, {key, epoch, FINISH, COMPLETED_STATE, false, tail, false, PLAIN, false, false})
+  if not end_plainly(i, completed[at + 1], completed[at + 2], COMPLETED_START, task_ttl, completed[at + 3]) then unusual[#unusual + 1] = i end
+end
+if #items > 0 or #unusual > 0 then
+  for _, key in ipairs(plain_keys) do ended[key] = true end
+  for _, i in ipairs(unusual) do
+    local at = COMPLETED_FIELDS * i - COMPLETED_FIELDS
+    settle_fully(i, {completed[at + 1], completed[at + 2], FINISH, COMPLETED_STATE, false, completed[at + 3], false, PLAIN, false, false})
   end
 end
 for at, item in ipairs(items) do
   -- The fields of a finish. The other kinds share the first three.
   local key, epoch, kind, state, ttl, tail, event, purpose, made_progress, is_stored = unpack(item)
-  local may_be_plain = kind == FINISH and purpose == PLAIN and not made_progress and not is_stored
-  if not (may_be_plain and end_plainly(count + at, key, epoch, state, ttl or task_ttl, tail, event)) then settle_fully(count + at, item) end
+  local may_be_plain = kind == FINISH and purpose == PLAIN and not made_progress and not is_stored and not ended[key]
+  e = #entries
+  if may_be_plain and end_plainly(count + at, key, epoch, string.char(1, state), ttl or task_ttl, tail, event) then
+    ended[key] = true
+  else
+    settle_fully(count + at, item)
+  end
 end
 
-if #channels > 0 then
-  local found = heard(channels)
-  if not found or next(found) then
-    --- parts
-    for p, i in ipairs(plain_runs) do
-      if not found or found[p] then
-        publish_ending(keys[i], events[p] or completed_event(claimed_by, now), 'e', event_record(records[p]))
-      end
-    end
+if #told > 0 then
+  --- parts
+  for _, t in ipairs(told) do
+    publish_ending(keys[t[1]], t[2] or completed_event(claimed_by, now), 'e', event_record(t[3]))
   end
 end
 
@@ -277,7 +301,7 @@ do
   -- Endings for the history: the first of each function, and all that may be failures.
   local finished = task_ttl > 0 and {} or nil
   local function count_run(i, cell, ran_for, item)
-    local result = answer[i]
+    local result = answer[i] or DONE
     if result == CANCELLED then cell = CANCELLED_KIND * KIND_CELL + (cell > 0 and cell % KIND_CELL or NO_TIMES) end
     if cell > 0 and (result == DONE or result == CANCELLED) then
       local name = name_in(tasks[i])
@@ -295,14 +319,33 @@ do
       counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + ran_for
     end
   end
+  -- The counts of the last function, and its name with its size as in a task record. Runs of one
+  -- function often follow each other.
+  local counted, last_name = nil, nil
   for c = 1, count do
     local at = COMPLETED_FIELDS * c
-    count_run(c, completed[at - 1], completed[at])
+    local cell, ran_for, task_bytes = completed[at - 1], completed[at], tasks[c]
+    if counted and not answer[c] and cell > 0 and cell < NOT_SUCCEEDED and find(task_bytes, last_name, NAME_SIZE_AT, true) == NAME_SIZE_AT then
+      counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + ran_for
+    else
+      count_run(c, cell, ran_for)
+      local name = task_bytes and name_in(task_bytes)
+      counted = name and counts[name]
+      last_name = counted and sub(task_bytes, NAME_SIZE_AT, NAME_SIZE_AT + 1 + #name)
+    end
   end
   for at, cell in ipairs(cells) do count_run(count + at, cell, seconds[at], items[at]) end
   if is_counted then count_cells(counts, now, finished) end
 end
 
+-- Most runs ended plainly: all of these have both records.
+if #ended_keys > 0 then
+  for i = 1, n do
+    ended_keys[#ended_keys + 1], finished_keys[#finished_keys + 1] = plain_keys[i], plain_keys[i]
+  end
+elseif n > 0 then
+  ended_keys, finished_keys = plain_keys, plain_keys
+end
 if #ended_keys > 0 then call('HDEL', RUNNING, unpack(ended_keys)) end
 if #finished_keys > 0 then call('HDEL', TASKS, unpack(finished_keys)) end
 if #progress_keys > 0 then call('HDEL', PROGRESS, unpack(progress_keys)) end
@@ -324,4 +367,6 @@ if offered_by then
   call('ZADD', OFFERS, real_ms() + offer_ms, offered_by)
   call('HSET', OFFER_SECRETS, offered_by, secret)
 end
+if not next(answer) then return DONE end
+for i = 1, #keys do answer[i] = answer[i] or DONE end
 return answer

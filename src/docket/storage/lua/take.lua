@@ -26,10 +26,10 @@ if functions then
   -- The same as read_ready, but tasks of these functions come after the front stream's entries.
   -- They move to the front stream when all of its entries are delivered, and are read at once, so
   -- no other worker gets them. A worker that does not read the front stream takes them later.
-  entries, left = {}, {}
+  entries, left = no_entries(), {}
   if most > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, most, entries) end
   for _, name in ipairs(functions) do
-    local free = reads_front == 1 and most - #entries or 0
+    local free = reads_front == 1 and most - #entries.ids or 0
     local found = free > 0 and call('ZPOPMIN', UNKNOWN_TASKS .. segment(name), free) or {}
     local moved = 0
     for i = 1, #found, 2 do
@@ -44,7 +44,7 @@ if functions then
     if moved > 0 then read_from(FRONT, worker, moved, entries) end
     if forget_if_none_wait(name) then left[#left + 1] = name end
   end
-  if #entries < most then read_from(STREAM, worker, most - #entries, entries) end
+  if #entries.ids < most then read_from(STREAM, worker, most - #entries.ids, entries) end
 else
   entries = read_ready(worker, most, reads_front)
 end
@@ -54,7 +54,7 @@ local answer = claim_entries(worker, worker_json, entries, suspects)
 local ROUNDS = 9
 for _ = 1, ROUNDS do
   local is_without_notes = #answer == 2 or #answer == 3 and type(answer[3]) == 'string'
-  if #entries == 0 or functions or not is_without_notes or call('EXISTS', PAUSES) == 0 then break end
+  if #entries.ids == 0 or functions or not is_without_notes or call('EXISTS', PAUSES) == 0 then break end
   entries = read_ready(worker, most, reads_front)
   answer = claim_entries(worker, worker_json, entries, suspects)
 end

@@ -1,4 +1,6 @@
--- Turns deliveries into runs. An entry is {stream, id, key or false}.
+-- Turns deliveries into runs. Entries are three lists: `ids`, `keys`, and `fronts`, which is true at
+-- the positions of entries of the front stream. An entry that docket has not written has an empty
+-- key, and is true in a fourth one, `foreign`, which is nil if there is no such entry.
 -- uses: keys, records, events, foreign, suspects, placement, limit_slots, holds
 
 local function next_epochs(count, now_us)
@@ -17,13 +19,13 @@ end
 -- Whether the worker has no other pending entries, and runs none of these.
 local function has_nothing_else(worker, entries, runs)
   local here = {}
-  for i, e in ipairs(entries) do
+  for i, id in ipairs(entries.ids) do
     local run = runs[i] and unpack_run(runs[i])
     if run and run.worker == worker then return false end
-    here[e[1] .. ' ' .. e[2]] = true
+    here[(entries.fronts[i] and FRONT or STREAM) .. ' ' .. id] = true
   end
   for _, stream in ipairs({STREAM, FRONT}) do
-    for _, p in ipairs(pending_of(worker, stream, #entries + 1)) do
+    for _, p in ipairs(pending_of(worker, stream, #entries.ids + 1)) do
       if not here[stream .. ' ' .. p[1]] then return false end
     end
   end
@@ -51,29 +53,27 @@ end
 local function claim_entries(worker, worker_json, entries, suspects)
   local now, now_us = server_ms()
   local answer = {now, 0}
-  if #entries == 0 then return answer end
-  local keys = {}
-  for i, e in ipairs(entries) do keys[i] = e[3] or '' end
+  local ids, keys, fronts, foreign = entries.ids, entries.keys, entries.fronts, entries.foreign
+  local count = #ids
+  if count == 0 then return answer end
   local tasks, runs = call('HMGET', TASKS, unpack(keys)), call('HMGET', RUNNING, unpack(keys))
-  local epoch = next_epochs(#entries, now_us)
+  local epoch = next_epochs(count, now_us)
   -- The rules that were read, or nil if there is no pause.
   local rules = call('EXISTS', PAUSES) == 1 and {} or nil
   local fields, stale, note = {}, nil, nil
-  local prefix, channels = CHANNELS .. 'task/', {}
-  -- Most run records end like this.
-  local plain_end = struct.pack(RUN_END, 0, #worker, worker, 0)
+  -- Most run records differ only in the epoch and the entry. The entry looks as in the task record.
+  local pack, started = struct.pack, struct.pack('<d', now)
+  local plain_end = pack(RUN_END, 0, #worker, worker, 0)
   local full_claim
   -- A single suspect runs alone in the worker: the other entries go back.
   local has_single_suspect = false
 
-  local function begin_run(key, bytes, entry_ms, entry_seq, flags)
+  local function begin_run(key, bytes, flags)
     local n, m = #answer, #fields
     fields[m + 1] = key
-    local run_end = flags == 0 and plain_end or struct.pack(RUN_END, flags, #worker, worker, 0)
-    fields[m + 2] = struct.pack(RUN_START, epoch, now, entry_ms, entry_seq) .. run_end
+    fields[m + 2] = pack('<d', epoch) .. started .. string.sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_END) .. pack(RUN_END, flags, #worker, worker, 0)
     answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
     epoch = epoch + 1
-    channels[#channels + 1] = prefix .. key
   end
 
   -- The full claim also handles broken, stale, already claimed, held and suspect entries. Few calls
@@ -141,32 +141,49 @@ local function claim_entries(worker, worker_json, entries, suspects)
         put_back(key, task)
       else
         local flag = losses_of(task) < SUSPECT_AFTER and 0 or decide(stream, id, key, task)
-        if flag then begin_run(key, bytes, task.entry_ms, task.entry_seq, flag + (stream == FRONT and FROM_FRONT or 0)) end
+        if flag then begin_run(key, bytes, flag + (stream == FRONT and FROM_FRONT or 0)) end
       end
     end
   end
 
-  for i, e in ipairs(entries) do
-    local stream, id, key, bytes = e[1], e[2], e[3], tasks[i]
-    local location, losses, due, ms, seq, length, _
-    if bytes and key and not runs[i] and #bytes >= TASK_HEADER_SIZE then
-      _, location, _, _, losses, _, _, due, ms, seq, length = struct.unpack(TASK_HEADER, bytes)
+  -- `find` makes no string, so it costs less than a comparison with `sub`.
+  local byte, sub, find, read, number = string.byte, string.sub, string.find, struct.unpack, tonumber
+  local n, m = #answer, 0
+  -- The milliseconds of the last entry, and how its id begins.
+  local last_ms, beginning, digits_at = nil, nil, nil
+  local may_be_plain = not rules and not foreign
+  for i = 1, count do
+    local id, key, bytes = ids[i], keys[i], tasks[i]
+    local is_plain = false
+    if may_be_plain and bytes and not runs[i] and not fronts[i] and #bytes >= TASK_HEADER_SIZE and byte(bytes, TASK_LOCATION_AT) == IN_STREAM
+      and byte(bytes, TASK_LOSSES_AT) == 0 then
+      local due, ms, seq, length = read(TASK_TIMES, bytes, TASK_DUE_AT)
+      if ms ~= last_ms and ms >= 0 and ms < MOST then
+        last_ms, beginning = ms, string.format('%.0f-', ms)
+        digits_at = #beginning + 1
+      end
+      is_plain = ms == last_ms and due > -MOST and due < MOST and TASK_HEADER_SIZE + length <= #bytes
+        and find(id, beginning, 1, true) == 1 and number(sub(id, digits_at)) == seq
     end
-    if location == IN_STREAM and stream == STREAM and losses == 0 and not rules and not has_single_suspect and due > -MOST and due < MOST
-      and TASK_HEADER_SIZE + length <= #bytes and id == id_text(ms, seq) then
-      begin_run(key, bytes, ms, seq, 0)
+    if is_plain then
+      fields[m + 1], fields[m + 2] = key, pack('<d', epoch) .. started .. sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_END) .. plain_end
+      answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
+      n, m, epoch = n + 3, m + 2, epoch + 1
     else
       full_claim = full_claim or make_full_claim()
-      full_claim(stream, id, key, bytes, runs[i])
+      full_claim(fronts[i] and FRONT or STREAM, id, not (foreign and foreign[i]) and key, bytes, runs[i])
+      n, m, may_be_plain = #answer, #fields, may_be_plain and not has_single_suspect
     end
   end
-  if #fields > 0 then
+  if m > 0 then
     call('HSET', RUNNING, unpack(fields))
-    local found, event = heard(channels), nil
-    for i, channel in ipairs(channels) do
-      if not found or found[i] then
-        event = event or running_event(worker_json, now)
-        call('PUBLISH', channel, event)
+    local found, event = heard(fields, 2), nil
+    if found ~= false then
+      for i = 1, m, 2 do
+        if not found or found[(i + 1) / 2] then
+          event = event or running_event(worker_json, now)
+          publish(fields[i], event)
+        end
       end
     end
   end
@@ -180,12 +197,33 @@ local function claim_entries(worker, worker_json, entries, suspects)
   return answer
 end
 
--- Adds the entries of a stream. A foreign entry gets no key: the claim sets it aside and drops it
--- as stale.
+local function no_entries()
+  return {ids = {}, keys = {}, fronts = {}}
+end
+
+-- Adds an entry. A foreign entry gets no key: the claim sets it aside and drops it as stale.
+local function add_delivered(entries, stream, id, key)
+  local n = #entries.ids + 1
+  entries.ids[n], entries.keys[n], entries.fronts[n] = id, key or '', stream == FRONT or nil
+  if not key then
+    entries.foreign = entries.foreign or {}
+    entries.foreign[n] = true
+  end
+end
+
+-- Adds the entries of a stream.
 local function add_entries(entries, stream, raw)
-  for _, e in ipairs(raw) do
+  local ids, keys, n = entries.ids, entries.keys, #entries.ids
+  for i = 1, #raw do
+    local e = raw[i]
     local fields = e[2]
-    entries[#entries + 1] = {stream, e[1], fields and fields[1] == 'k' and fields[2] or false}
+    if stream == STREAM and fields and fields[1] == 'k' then
+      n = n + 1
+      ids[n], keys[n] = e[1], fields[2]
+    else
+      add_delivered(entries, stream, e[1], fields and fields[1] == 'k' and fields[2])
+      n = #ids
+    end
   end
 end
 
@@ -205,9 +243,9 @@ end
 -- Reads up to `count` ready entries, those of the front stream first if `reads_front` is 1.
 -- XREADGROUP with COUNT 0 would read all entries.
 local function read_ready(worker, count, reads_front)
-  local entries = {}
+  local entries = no_entries()
   if count > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end
-  if #entries < count then read_from(STREAM, worker, count - #entries, entries) end
+  if #entries.ids < count then read_from(STREAM, worker, count - #entries.ids, entries) end
   return entries
 end
 

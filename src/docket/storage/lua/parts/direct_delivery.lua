@@ -4,10 +4,10 @@
 -- Claims the oldest entry of the stream for the worker: key, task record, epoch. It takes a record
 -- that this script has written from `fields` instead of reading it.
 local function claim_oldest(worker, fields, index_of, now, now_us)
-  local entries = read_from(STREAM, worker, 1, {})
-  if #entries == 0 then return nil end
-  local id, key = entries[1][2], entries[1][3]
-  local at, bytes, losses, ms, seq = key and index_of[key], nil, 0, 0, 0
+  local entries = read_from(STREAM, worker, 1, no_entries())
+  local id, key = entries.ids[1], entries.keys[1]
+  if not id then return nil end
+  local at, bytes, losses, ms, seq = index_of[key], nil, 0, 0, 0
   if at then
     bytes = fields[at + 1]
     losses, ms, seq = losses_and_entry(bytes)

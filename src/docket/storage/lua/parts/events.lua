@@ -6,14 +6,17 @@
 local IS_CLUSTER = string.byte(P) == 123
 
 -- For so few tasks it costs less to publish than to ask.
-local FEW_CHANNELS = 3
+local FEW_TASKS = 3
 
--- Which of these channels have a listener, by position. nil: all may have one. Whoever listens to a
--- task also subscribes to the channel of listeners (storage/subscriptions.py).
-local function heard(channels)
-  if #channels <= FEW_CHANNELS or IS_CLUSTER or call('PUBSUB', 'NUMPAT') > 0 then return nil end
-  if call('PUBSUB', 'NUMSUB', CHANNELS .. 'listeners/')[2] == 0 then return {} end
-  local counts, found = call('PUBSUB', 'NUMSUB', unpack(channels)), {}
+-- Which of these tasks have a listener, by position. `keys` has a key at every position, or at
+-- every `step`th one. nil: all may have a listener. false: none has. Whoever listens to a task also
+-- subscribes to the channel of listeners (storage/subscriptions.py).
+local function heard(keys, step)
+  if #keys <= FEW_TASKS * step or IS_CLUSTER or call('PUBSUB', 'NUMPAT') > 0 then return nil end
+  if call('PUBSUB', 'NUMSUB', CHANNELS .. 'listeners/')[2] == 0 then return false end
+  local prefix, channels, found = CHANNELS .. 'task/', {}, {}
+  for i = 1, #keys, step do channels[#channels + 1] = prefix .. keys[i] end
+  local counts = call('PUBSUB', 'NUMSUB', unpack(channels))
   for i = 2, #counts, 2 do
     if counts[i] ~= 0 then found[i / 2] = true end
   end

@@ -3,10 +3,15 @@
 -- uses: keys
 local TASK_HEADER = '<BBBI4BI4I4ddI4H'
 local TASK_HEADER_SIZE = 38
--- The header without the length of the function's name.
-local NEW_TASK = '<BBBI4BI4I4ddI4'
+-- The header in three pieces: up to the submission; the due time and the entry; the length of the
+-- function's name.
+local NEW_TASK, TASK_PLACE = '<BBBI4BI4I4', '<ddI4'
 -- Positions of fields in the header, counted from 1.
-local TASK_FLAGS_AT, TASK_LOSSES_AT = 3, 8
+local TASK_LOCATION_AT, TASK_FLAGS_AT, TASK_LOSSES_AT = 2, 3, 8
+-- The due time, the entry and the length of the name; and where the entry begins and ends. A run
+-- record has the same bytes for the entry.
+local TASK_TIMES, TASK_DUE_AT = '<ddI4H', 17
+local TASK_ENTRY_MS_AT, TASK_ENTRY_END = 25, 36
 -- Locations: the schedule, the stream, parked (waiting for a limit's slot), the front stream,
 -- waiting for a worker that knows the function, held by a pause.
 local SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = 0, 1, 2, 3, 4, 5
@@ -107,6 +112,8 @@ end
 local RUN = '<dddI4BHc0Hc0'
 -- Its two halves: until the flags, and from the flags on.
 local RUN_START, RUN_END, RUN_FLAGS_AT = '<dddI4', '<BHc0H', 29
+-- Epoch and start of a run end here. A finished record has them in the same order.
+local RUN_STARTED_END = 16
 
 -- The positions of the lengths of the worker id and of the limits, counted from 1.
 local RUN_WORKER_AT = 30
