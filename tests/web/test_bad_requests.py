@@ -1,4 +1,5 @@
-"""Requests that make no sense. Each has an answer that says so, and none is a bug of the dashboard."""
+"""Requests that make no sense. Each has an answer
+that says so, and none is a bug of the dashboard."""
 
 import base64
 from collections.abc import AsyncIterator

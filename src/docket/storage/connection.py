@@ -79,9 +79,9 @@ class Connection:
         the script, and how many replicas have confirmed within `wait_ms`, or the error instead of
         that number.
 
-        WAIT goes out right behind the script on the same connection, so it is about this script. The
-        first time on a connection, the source goes with it: a server that did not know the script
-        would wait for the replica before it hears the source.
+        WAIT goes out right behind the script on the same connection, so it is about this script.
+        The first time on a connection, the source goes with it: a server that did not know the
+        script would wait for the replica before it hears the source.
         """
         pipeline = await self.connect()
         wait = ("WAIT", replicas, wait_ms)

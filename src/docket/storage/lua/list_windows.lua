@@ -1,7 +1,9 @@
 -- Lists a page of the rate limits, cooldowns and debounces in effect, those that end last first. It
 -- only reads.
--- ARGV[2]: msgpack {number of limits before, number of limits to read, most runs and tasks to name}.
--- Returns: server ms, number of all limits, then per limit: its numbers and key, until when it is in
+-- ARGV[2]: msgpack {number of limits before, number
+--   of limits to read, most runs and tasks to name}.
+-- Returns: server ms, number of all limits, then per
+--   limit: its numbers and key, until when it is in
 --   effect, number of runs in its window, number of waiting tasks, list of runs (submission, time),
 --   list of waiting tasks (key, until when, function).
 -- uses: keys, records

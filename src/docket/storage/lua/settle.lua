@@ -20,7 +20,8 @@
 --   3 blocked: what the run took from its limits, and an item of another kind
 --   4 unknown function: whether to keep the run unless another live worker knows the function
 --   5 hold: the id of the pause that matches
--- Returns: 1 if all runs are done, else a list. Per run, the completed ones first: 1 done, 0 lost (the run no longer counts), 2 kept (no
+-- Returns: 1 if all runs are done, else a list. Per run, the completed ones first: 1 done, 0 lost
+--   (the run no longer counts), 2 kept (no
 --   other live worker knows its function, or the pause no longer holds
 --   it), 3 cancelled instead, 4 the payload is missing (the script changed
 --   nothing), 5 done, and no other live worker knows its function.

@@ -1,6 +1,6 @@
--- Turns deliveries into runs. Entries are three lists: `ids`, `keys`, and `fronts`, which is true at
--- the positions of entries of the front stream. An entry that docket has not written has an empty
--- key, and is true in a fourth one, `foreign`, which is nil if there is no such entry.
+-- Turns deliveries into runs. Entries are three lists: `ids`, `keys`, and `fronts`, which is true
+-- at the positions of entries of the front stream. An entry that docket has not written has an
+-- empty key, and is true in a fourth one, `foreign`, which is nil if there is no such entry.
 -- uses: keys, records, events, foreign, suspects, placement, limit_slots, holds
 
 local function next_epochs(count, now_us)
