@@ -8,10 +8,11 @@ cost, docket cannot go below without another key layout.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-import msgpack  # pyright: ignore[reportMissingTypeStubs] - it ships none
 from redis import Redis
+
+from docket.codec.packing import pack_for_script
 
 ENQUEUED_AT_ONCE, TAKEN_AT_ONCE = 200, 50
 
@@ -57,15 +58,14 @@ RECORD, RUN, ENDING = b"r" * 68, b"w" * 56, b"e" * 48
 
 def bare_load(url: str, tasks: int, *, drains: bool) -> None:
     """Enqueues tasks, and drains them unless told otherwise."""
-    pack: Any = msgpack.packb
-    client: Any = Redis.from_url(url)
+    client = cast(Any, Redis).from_url(url)
     enqueue, take, settle = (client.register_script(source) for source in (ENQUEUE, TAKE, SETTLE))
     client.xgroup_create("bare:stream", "g", "0", mkstream=True)
     for first in range(0, tasks, ENQUEUED_AT_ONCE):
         keys = [f"{number:036d}" for number in range(first, min(first + ENQUEUED_AT_ONCE, tasks))]
         calls = [value for key in keys for value in (key.encode(), RECORD)]
-        enqueue(["bare:"], [pack(calls, use_bin_type=False)])
+        enqueue(["bare:"], [pack_for_script(calls)])
     for _ in range(0, tasks if drains else 0, TAKEN_AT_ONCE):
         taken = take(["bare:"], ["worker", TAKEN_AT_ONCE, RUN])
-        settle(["bare:"], [pack(taken[::3], use_bin_type=False), ENDING, RUN])
+        settle(["bare:"], [pack_for_script(taken[::3]), ENDING, RUN])
     client.close()
