@@ -29,7 +29,8 @@ async def test_damage_is_not_a_bug_of_a_page(
             kept = {key: await redis.dump(key) async for key in redis.scan_iter(match=f"{docket.key('')}*")}
         for family in FAMILIES:
             for key, value in kept.items():
-                await redis.restore(key, 0, value, replace=True)
+                if value is not None:
+                    await redis.restore(key, 0, value, replace=True)
             for key in await keys_of(docket, redis, family):
                 await DAMAGES[damage](redis, key, TYPES.get(family, "hash"))
             answers = await asyncio.gather(*(admin.get(address) for address in addresses))
