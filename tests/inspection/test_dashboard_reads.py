@@ -264,7 +264,9 @@ async def test_the_schedule_by_time_and_function(docket: Docket, clock: Clock) -
     now = docket.now()
     docket.register(repeats)
     calls = [docket.call(note, when=now + HOUR * 2 + timedelta(seconds=i))(i) for i in range(100)]
-    calls += [docket.call(stumble, when=now + HOUR * 2 + timedelta(seconds=i))() for i in range(300)]
+    # One function after the other: among tasks of one
+    # time, the random keys decide about the sample.
+    calls += [docket.call(stumble, when=now + HOUR * 2 + timedelta(seconds=100 + i))() for i in range(300)]
     calls += [docket.call(note, when=now + timedelta(days=3))(1)]
     await docket.add_many(calls)
     upcoming = await read_upcoming(docket, bucket=HOUR)

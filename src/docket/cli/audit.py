@@ -66,10 +66,10 @@ def audit(
     limit: Limit = 20,
     json: Json = False,
 ) -> None:
-    """List who changed what on a docket: in the dashboard, by its API, by commands and in programs.
-    The newest change comes first.
+    """List who changed what on a docket. The newest change comes first.
 
-    docket keeps about 10,000 changes, for 90 days.
+    Changes come from the dashboard, its API, commands and programs. docket keeps about 10,000 of
+    them, for 90 days.
     """
     page = run(_audit(docket, who, action, after, limit))
     if json:

@@ -15,6 +15,7 @@ from docket.ledger.history import FinishedRun, newest_runs
 from docket.ledger.task_pages import TaskQuery
 
 from .ended_tasks import EndedTask, find_ended
+from .server_time import server_now
 from .task_filters import TaskFilter
 from .task_summaries import TaskSummary, ended_summary, matches, status_summary
 
@@ -57,7 +58,7 @@ async def _newest_keys(
     docket: Docket, filter: TaskFilter, cursor: str | None, size: int
 ) -> tuple[list[FinishedRun], int, str | None]:
     """The last run of each task that may match; how many runs were read; and where to go on."""
-    begin = docket.now() - docket.execution_ttl - _SPARE
+    begin = await server_now(docket) - docket.execution_ttl - _SPARE
     deadline = time.monotonic() + _PATIENCE.total_seconds()
     last_runs: dict[str, FinishedRun] = {}
     examined = 0
