@@ -147,5 +147,6 @@ def _timeline(details: TaskDetails, status: TaskStatus, task: TaskRecord, place:
     found.sort(key=lambda moment: moment.at)
     if status.finished is None and status.run is None:
         found.append(Moment(kind=MomentKind.WAITS, at=now, text=details.why.sentence))
-        found.sort(key=lambda moment: (moment.is_expected, moment.at))
+        # Times of a producer's clock may be later than the server's: the present is still the last.
+        found.sort(key=lambda moment: (moment.is_expected, moment.kind is MomentKind.WAITS, moment.at))
     return tuple(found)
