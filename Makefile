@@ -2,8 +2,8 @@
 
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 CPUS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-# Tests mostly wait, so there are three test processes even on a small machine.
-WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 3)
+# Tests mostly wait, so there are four test processes even on a small machine.
+WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 4)
 
 # Tests start hundreds of processes. If Python may not keep its bytecode, each of them compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +51,7 @@ test-stress: $(READY) ## run all tests twice and the fault tests ten times, next
 	STRESS_ALL=$(STRESS_ALL) STRESS_FAULTS=$(STRESS_FAULTS) bash tests/stress.sh $(PYTEST)
 
 check: lint ## format, lint, types, layers and the fast tests
-	$(PYTEST) -m "not faults and not large"
+	$(PYTEST) -m "not faults and not slow and not large"
 
 lint: $(READY) ## format, lint, types, layers and house rules
 	@$(MAKE) --no-print-directory -k -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(LINTERS)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +33,31 @@ sys.dont_write_bytecode = False
 GROUPS: dict[str, type[ServerGroup]] = {"cluster": Cluster, "sentinel": Sentinels}
 _databases = itertools.count(1)
 
+# `make check` leaves these tests out. Most of them start programs: a process of docket costs as
+# much as a hundred other tests.
+FOLDER = Path(__file__).parent
+SLOW_FIXTURES = {"start", "chromium"}
+SLOW_FILES = {
+    "acceptance/test_types.py",
+    "cli/test_demo.py",
+    "cli/test_lazy_package.py",
+    "cli/test_log_writer.py",
+    "cli/test_no_cwd.py",
+    "cli/test_wrong_clocks.py",
+    "engine/test_engine_races.py",
+    "examples/test_examples.py",
+    "examples/test_pages.py",
+    "examples/test_wsgi_services.py",
+    "ledger/test_model.py",
+    "security/test_damaged_keys.py",
+    "security/test_fuzz.py",
+    "sync/test_sync_forks.py",
+    "sync/test_sync_types.py",
+    "worker/test_child_forks.py",
+    "worker/test_child_shortages.py",
+    "worker/test_processes.py",
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -44,6 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A program becomes docket's own engine, so that every test runs on it."""
+    config.addinivalue_line("markers", "slow: tests that start programs or take many seconds; see SLOW_FILES")
     _, program = chosen_servers(config)
     if program:
         try:
@@ -59,11 +86,19 @@ def chosen_servers(config: pytest.Config) -> tuple[str, str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_slow(item):
+            item.add_marker(pytest.mark.slow)
     if chosen_servers(config)[0]:
         skipped = pytest.mark.skip(reason="about one server, not about a group")
         for item in items:
             if item.get_closest_marker("one_server"):
                 item.add_marker(skipped)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    return not SLOW_FIXTURES.isdisjoint(fixtures) or str(item.path.relative_to(FOLDER)) in SLOW_FILES
 
 
 @pytest.hookimpl(wrapper=True)
