@@ -1,7 +1,9 @@
-"""Commands to all nodes of a docket's server."""
+"""Commands to all nodes of a docket's server, and to the one that has the docket."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,17 @@ async def on_every_node(docket: Docket, *words: str | bytes) -> list[Any]:
             return [await redis.execute_command(*words)]
         await redis.initialize()
         return [await node.execute_command(*words) for node in redis.get_nodes()]
+
+
+async def reset_command_counts(docket: Docket) -> None:
+    await docket.server.ask(docket.keys.root, "CONFIG", "RESETSTAT")
+
+
+async def command_counts(docket: Docket) -> Counter[str]:
+    """How often each command ran on the docket's node, those in scripts included. `INFO` of
+    redis-py asks any node of a cluster."""
+    info: bytes = await docket.server.ask(docket.keys.root, "INFO", "commandstats")
+    return Counter({name: int(calls) for name, calls in re.findall(r"cmdstat_(\S+?):calls=(\d+)", info.decode())})
 
 
 async def keys_like(docket: Docket, pattern: str) -> list[bytes]:

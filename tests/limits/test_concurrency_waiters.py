@@ -9,6 +9,7 @@ import pytest
 
 from docket import ConcurrencyLimit, Docket
 from tests.limits.helpers import assert_nothing_is_left, open_docket, parked
+from tests.nodes import command_counts
 from tests.running import worker_at_work
 from tests.waiting import eventually
 
@@ -17,9 +18,7 @@ TASKS = 1000
 
 async def commands(docket: Docket) -> int:
     """How many commands the server has run, those in scripts included."""
-    async with docket.redis() as redis:
-        statistics_of_commands = await redis.info("commandstats")
-    return sum(entry["calls"] for entry in statistics_of_commands.values())
+    return (await command_counts(docket)).total()
 
 
 @pytest.mark.timeout(600)

@@ -15,6 +15,7 @@ from docket import Docket, Worker
 from docket.ledger import Duty
 from docket.storage.server import Server
 from docket.worker import sampler
+from tests.nodes import command_counts
 from tests.running import at_work
 from tests.waiting import eventually
 
@@ -93,15 +94,11 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(
     monkeypatch.setattr(sampler, "has_receiver", lambda: False)
     seconds = 8.0
 
-    async def commands() -> Counter[str]:
-        stats: dict[str, Any] = await docket.server.client.info("commandstats")
-        return Counter({name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()})
-
     async with at_work(worker):
         await eventually(lambda: worker.staff.fetcher.has_offer, "the worker offers a slot")
         await asyncio.sleep(1)
-        before, began = await commands(), time.monotonic()
+        before, began = await command_counts(docket), time.monotonic()
         await asyncio.sleep(seconds)
-        spent, took = await commands() - before, time.monotonic() - began
+        spent, took = await command_counts(docket) - before, time.monotonic() - began
     del spent["info"]
     assert spent.total() / took <= 3.0, spent
