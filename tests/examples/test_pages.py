@@ -29,11 +29,14 @@ def server() -> Iterator[str]:
         yield running.url
 
 
+# Dozens of processes start, one after the other: half a minute each on a busy machine.
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", STORIES, ids=name)
 def test_the_files_and_commands_of_a_page_work(page: Path, server: str, tmp_path: Path) -> None:
     Story(page, tmp_path, server).tell()
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 @pytest.mark.filterwarnings("default")  # services use libraries
 def test_the_commands_of_a_page_work(page: Path, server: str, tmp_path: Path) -> None:
