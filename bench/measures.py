@@ -59,6 +59,8 @@ MEASURES: dict[str, Measure] = {
             Measure(f"computing_{ms}", f"{ms} ms of CPU time, a process per core", "/s", digits, higher_is_better=True)
             for ms, digits in COMPUTING.items()
         ],
+        *[Measure(f"computing_{ms}_cpu", f"CPU of all processes of the worker per task of {ms} ms", "ms", 2)
+          for ms in COMPUTING],
         Measure("latency_p50", "enqueue → body, idle worker, p50", "ms", 2),
         Measure("latency_p99", "the same, p99", "ms", 2),
         Measure("result_p50", "enqueue → result, p50", "ms", 2),

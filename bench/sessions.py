@@ -32,6 +32,9 @@ ONE_HOUR = 3600.0
 # Those that run functions which are not async.
 PLAIN_SYSTEMS = ("docket", "taskiq", "celery", "dramatiq", "rq")
 SLACK_SECONDS = 30.0
+# Before functions that compute are measured.
+WARM_SECONDS = 3.0
+ENQUEUE_SECONDS = 10.0
 IMPORT = "import time; began = time.process_time(); {}; print(time.process_time() - began)"
 
 
@@ -183,24 +186,40 @@ def _blocking(sizes: Sizes, slots: int) -> Session:
 
 
 def _computing(sizes: Sizes, seconds: float, measure: str) -> Session:
+    """Measured when all processes have had time to start, which takes some systems longer. Their
+    CPU time tells more than the rate if the machine has other work."""
     slots = os.cpu_count() or 1
-    count = min(sizes.sleepers, int(slots * sizes.drain_seconds / seconds))
-    return _plain(sizes, "compute", slots, measure, count, seconds)
+    count = int(slots * (WARM_SECONDS + sizes.drain_seconds) / seconds)
+    cpu = f"{measure}_cpu"
+
+    def run(setting: Setting) -> None:
+        marks = setting.stage.marks
+        with producing(setting.stage) as producer:
+            order = {"first": 0, "count": count, "seconds": ENQUEUE_SECONDS, "kind": "compute", "each": seconds}
+            tasks = producer.order("plain", ENQUEUE_SECONDS + SLACK_SECONDS, **order)["count"]
+        with working(setting.stage, slots, computing=True) as workers:
+            wait_for_first_mark(marks, 0, tasks, sizes.start_seconds, workers)
+            wait_for_marks(marks, 0, tasks // 2, WARM_SECONDS, workers)
+            since, used, done = time.monotonic_ns(), workers.cpu_seconds(), marks.done(0, tasks)
+            wait_for_marks(marks, 0, tasks, sizes.drain_seconds, workers)
+            used, done = workers.cpu_seconds() - used, marks.done(0, tasks) - done
+        setting.record.add(measure, marks.rate_since(0, tasks, since))
+        if done:
+            setting.record.add(cpu, used / done * 1000)
+
+    return Session(f"plain functions, {measure}", (measure, cpu), count, run, slots=slots, systems=PLAIN_SYSTEMS)
 
 
 def _plain(sizes: Sizes, kind: str, slots: int, measure: str, count: int, each: float) -> Session:
     def run(setting: Setting) -> None:
-        marks, limit = setting.stage.marks, sizes.enqueue_seconds
+        limit = sizes.enqueue_seconds
         with producing(setting.stage) as producer:
             order = {"first": 0, "count": count, "seconds": limit, "kind": kind, "each": each}
             tasks = producer.order("plain", limit + SLACK_SECONDS, **order)["count"]
-        with working(setting.stage, slots, computing=kind == "compute") as workers:
+        with working(setting.stage, slots) as workers:
             found = _drain_some(setting, workers, tasks, tasks)
         if kind == "block":
             found *= each / slots
-        elif kind == "compute":
-            # Not all processes start at once.
-            found = marks.later_half_rate(0, tasks)
         setting.record.add(measure, found)
 
     return Session(f"plain functions, {measure}", (measure,), count, run, slots=slots, systems=PLAIN_SYSTEMS)

@@ -10,7 +10,12 @@ from bench.results import Results
 from bench.systems import SYSTEMS
 
 THROUGHPUT = ("enqueue_one", "enqueue_bulk", *(f"drain_{count}" for count in CONCURRENCIES), "efficiency")
-PLAIN = ("plain", *(f"blocking_{count}" for count in BLOCKING), *(f"computing_{ms}" for ms in COMPUTING))
+PLAIN = (
+    "plain",
+    *(f"blocking_{count}" for count in BLOCKING),
+    *(f"computing_{ms}" for ms in COMPUTING),
+    *(f"computing_{ms}_cpu" for ms in COMPUTING),
+)
 RESPONSE = ("latency_p50", "latency_p99", "result_p50", "result_p99", "late_p50", "late_p99")
 COST = (
     *("bytes", f"commands_{USUAL}", f"reads_{USUAL}", f"net_{USUAL}", f"worker_cpu_{USUAL}", f"server_cpu_{USUAL}"),

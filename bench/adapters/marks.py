@@ -77,6 +77,11 @@ class Marks:
         later = ended[len(ended) // 2 :]
         return (len(later) - 1) / (later[-1] - later[0]) * 1e9 if len(later) > 1 and later[-1] > later[0] else 0.0
 
+    def rate_since(self, first: int, count: int, since_ns: int) -> float:
+        """Ends a second among those of these tasks that ended after a time."""
+        ended = [end for end in array("q", bytes(self.ended[first : first + count].cast("B"))) if end > since_ns]
+        return (len(ended) - 1) / (max(ended) - since_ns) * 1e9 if len(ended) > 1 else 0.0
+
 
 def shared_marks() -> Marks:
     """The marks of the measurement that this process is part of."""

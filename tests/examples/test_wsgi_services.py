@@ -20,6 +20,9 @@ from docket.testing.servers import ServerProcess
 from tests.waiting import SECONDS, eventually_blocking
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+THREADS = ("--preload", "--threads", "2")
+# gunicorn patches a worker before it loads the application there.
+GREENLETS = ("--worker-class", "gevent")
 
 
 @contextmanager
@@ -62,10 +65,12 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-def signs_up_and_is_welcomed(folder: Path, app: str, tasks: str, environment: dict[str, str], tmp_path: Path) -> None:
+def signs_up_and_is_welcomed(
+    folder: Path, app: str, tasks: str, environment: dict[str, str], tmp_path: Path, kind: tuple[str, ...] = THREADS
+) -> None:
     pytest.importorskip("gunicorn")
     base = f"http://127.0.0.1:{(port := free_port())}"
-    gunicorn = ("gunicorn", "--preload", "--workers", "2", "--threads", "2", "--bind", f"127.0.0.1:{port}", app)
+    gunicorn = ("gunicorn", *kind, "--workers", "2", "--bind", f"127.0.0.1:{port}", app)
     worker = ("docket", "worker", "--docket", "shop", "--tasks", tasks)
     with program(*gunicorn, folder=folder, environment=environment, log=tmp_path / "service.log"):
         eventually_blocking(
@@ -89,10 +94,13 @@ def signed_up(base: str, email: str) -> str:
     return answer["key"]
 
 
-def test_a_flask_service_adds_tasks_that_a_worker_runs(server: ServerProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [THREADS, GREENLETS], ids=["threads", "gevent"])
+def test_a_flask_service_adds_tasks_that_a_worker_runs(
+    server: ServerProcess, tmp_path: Path, kind: tuple[str, ...]
+) -> None:
     pytest.importorskip("flask")
     environment = {"DOCKET_URL": server.url}
-    signs_up_and_is_welcomed(EXAMPLES / "flask_service", "app:app", "tasks:tasks", environment, tmp_path)
+    signs_up_and_is_welcomed(EXAMPLES / "flask_service", "app:app", "tasks:tasks", environment, tmp_path, kind)
 
 
 def test_a_django_project_adds_tasks_that_a_worker_runs(server: ServerProcess, tmp_path: Path) -> None:

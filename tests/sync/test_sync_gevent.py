@@ -7,14 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from docket.testing.servers import ServerProcess
 from tests.waiting import SECONDS
 
 from .workers import working
-
-pytest.importorskip("gevent")
 
 PROGRAM = """
 from gevent import monkey

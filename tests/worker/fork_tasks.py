@@ -92,10 +92,12 @@ def interrupts_a_program(process: Process = Process()) -> int:
 
 
 def waits_for_a_program(
-    file: str, process: Process = Process(), timeout: Timeout = Timeout(timedelta(seconds=2))
+    file: str, process: Process = Process(), timeout: Timeout = Timeout(timedelta(hours=1))
 ) -> None:
     program = subprocess.Popen(["sleep", "1000"])
     Path(file).write_text(str(program.pid))
+    # Its time is over now, however long the child has taken so far.
+    timeout.extend(timedelta(hours=-1))
     program.wait()
 
 

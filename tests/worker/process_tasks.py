@@ -131,6 +131,29 @@ def worn_out(process: Process = Process(recycle=2)) -> int:
     return os.getpid()
 
 
+def counted(file: str, process: Process = Process(), retry: Retry = Retry(attempts=3)) -> tuple[int, int]:
+    """Notes each start of its body."""
+    with Path(file).open("a") as starts:
+        starts.write("begun\n")
+    return os.getpid(), retry.attempt
+
+
+def counted_worn_out(file: str, process: Process = Process(recycle=3)) -> int:
+    with Path(file).open("a") as starts:
+        starts.write("begun\n")
+    return os.getpid()
+
+
+def waits_for(
+    file: str, gate: str, process: Process = Process(), timeout: Timeout = Timeout(timedelta(hours=1))
+) -> int:
+    """Runs until the file `gate` is there."""
+    Path(file).write_text(str(os.getpid()))
+    while not Path(gate).exists():
+        time.sleep(0.001)
+    return os.getpid()
+
+
 # A library that does not survive a fork: its thread would be missing in the child, and its lock
 # could be held by nobody.
 _owner = os.getpid()

@@ -10,9 +10,10 @@ import subprocess
 import pytest
 
 from docket import Docket, ExecutionState, ProcessLost
+from docket.child.settings import ChildSettings
 from docket.worker import redelivery_delays
-from docket.worker.child_process import ChildProcess, NeverBegan
-from docket.worker.children import Children
+from docket.worker.child_calls import NeverBegan
+from docket.worker.child_process import ChildProcess
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually
 
@@ -47,22 +48,22 @@ async def test_a_worker_that_cannot_start_a_child_fails_no_task(
 async def test_a_child_that_dies_while_it_starts_is_replaced_and_after_three_the_task_fails(
     docket: Docket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, died = Children._start, list[int]()
+    start, died = ChildProcess.start, list[int]()
 
-    async def die(children: Children) -> ChildProcess:
+    async def die(child: ChildProcess, settings: ChildSettings) -> None:
         if len(died) < 2:
             died.append(1)
             raise NeverBegan("the child process 1 ended with exit code 1 before it was ready", None, 1)
-        return await start(children)
+        await start(child, settings)
 
-    monkeypatch.setattr(Children, "_start", die)
+    monkeypatch.setattr(ChildProcess, "start", die)
     async with worker_at_work(docket, cpu_processes=1):
         assert (await (await docket.add(tasks.where)(7)).get_result(timeout=WAIT_LIMIT))[0] == 7
 
-    async def always_die(children: Children) -> ChildProcess:
+    async def always_die(child: ChildProcess, settings: ChildSettings) -> None:
         raise NeverBegan("the child process 1 ended with exit code 1 before it was ready", None, 1)
 
-    monkeypatch.setattr(Children, "_start", always_die)
+    monkeypatch.setattr(ChildProcess, "start", always_die)
     async with worker_at_work(docket, cpu_processes=1):
         execution = await docket.add(tasks.where)(8)
         with pytest.raises(ProcessLost, match="before it was ready") as raised:

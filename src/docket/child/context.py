@@ -14,7 +14,7 @@ from docket.execution import Execution, ExecutionProgress
 from docket.execution.plain_functions import DONE, close_unawaited
 from docket.ledger import ProgressChange
 
-from .messages import MessageKind, RunRequest
+from .messages import MessageKind
 from .pipe import Pipe
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ T = TypeVar("T")
 class ChildWorker:
     """The part of the worker that dependencies use. The worker itself is in another process."""
 
-    def __init__(self, docket: Docket, request: RunRequest) -> None:
-        self.name: str = request.worker
+    def __init__(self, docket: Docket, name: str, labels: dict[str, str]) -> None:
+        self.name: str = name
         self._docket = docket
-        self._labels = request.labels
+        self._labels = labels
 
     @property
     def dependencies(self) -> Mapping[str, Dependency[Any]]:
@@ -60,10 +60,11 @@ class ChildExecution(Execution[Any]):
 class ChildProgress(ExecutionProgress):
     """Sends every change to the worker, which writes it."""
 
-    def __init__(self, pipe: Pipe, docket: Docket, open_docket: Any, key: str, epoch: int) -> None:
+    def __init__(self, pipe: Pipe, docket: Docket, open_docket: Any, key: str, epoch: int, number: int) -> None:
         super().__init__(docket, key, epoch)
         self._pipe = pipe
         self._open_docket = open_docket
+        self._number = number
 
     def _now_or_later(self, coroutine: Coroutine[Any, Any, None]) -> Awaitable[None]:
         if self.caller is None or threading.current_thread() is threading.main_thread():
@@ -75,7 +76,7 @@ class ChildProgress(ExecutionProgress):
 
     async def _change(self, change: ProgressChange) -> None:
         self.used = True
-        self._pipe.send(MessageKind.PROGRESS, self.epoch, change.add, change.current, change.total, change.message)
+        self._pipe.send(MessageKind.PROGRESS, self._number, change.add, change.current, change.total, change.message)
         self._apply_locally(change)
 
     async def sync(self) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from .pipe import Pipe
+from .tickets import TicketReader
 
 # The child ignores these signals, because they are not meant for it. The processes that its
 # function forks do not ignore them.
@@ -28,10 +29,10 @@ class _Masks(threading.local):
 _masks = _Masks()
 
 
-def watch_forks(pipe: Pipe) -> None:
-    """From now on, each process that this one forks lets go of the pipe."""
+def watch_forks(pipe: Pipe, tickets: TicketReader) -> None:
+    """From now on, each process that this one forks lets go of the pipe and of the tickets."""
     os.register_at_fork(
-        before=_block_signals, after_in_parent=_unblock_signals, after_in_child=partial(_become_copy, pipe)
+        before=_block_signals, after_in_parent=_unblock_signals, after_in_child=partial(_become_copy, pipe, tickets)
     )
 
 
@@ -46,8 +47,9 @@ def _unblock_signals() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _become_copy(pipe: Pipe) -> None:
+def _become_copy(pipe: Pipe, tickets: TicketReader) -> None:
     pipe.let_go()
+    tickets.let_go()
     with suppress(ValueError, OSError):
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:

@@ -16,15 +16,16 @@ _LENGTH = 4
 class MessageKind(IntEnum):
     # To the child.
     SETUP = 0  # pickled ChildSettings
-    RUN = 1  # the fields of a RunRequest
+    RUN = 1  # its number, whether it was sent ahead, and the fields of a RunRequest
     TERMINATE = 2  # Precedes SIGTERM: a SIGTERM without it is not from the worker.
-    # To the worker. PROGRESS, EXTEND and DONE have the epoch of their run first: a thread that
+    # To the worker. PROGRESS, EXTEND and DONE have the number of their run first: a thread that
     # outlives its run may still send.
     READY = 3  # peak memory so far
     PROGRESS = 4  # the fields of a ProgressChange
     LOG = 5  # the attributes of a log record
     EXTEND = 6  # seconds
     DONE = 7  # the fields of a RunResult
+    SKIPPED = 8  # the number of a run that was sent ahead, and whose ticket was gone
 
 
 def frame(kind: MessageKind, *fields: Any) -> bytes:
@@ -72,21 +73,23 @@ class RunRequest:
     attempt: int
     generation: int
     redelivered: bool
-    worker: str
-    labels: dict[str, str]
     # What this run adds to the state of the function's Timeout: seconds that are left.
     timeout_seconds: float | None
     memory: int | None
     # The trace context of the run's span.
     span: dict[str, str] = field(default_factory=dict[str, str])
 
-    def as_fields(self) -> dict[str, Any]:
-        # Not `asdict`, which copies every value.
-        return {name: getattr(self, name) for name in self.__slots__}
+    def as_fields(self) -> list[Any]:
+        """The fields in their order. Names would take longer than most values."""
+        return [
+            self.module, self.qualname, self.function_name, self.key, self.epoch, self.call, self.due_ms,
+            self.started_ms, self.attempt, self.generation, self.redelivered, self.timeout_seconds, self.memory,
+            self.span,
+        ]  # fmt: skip
 
     @classmethod
-    def of(cls, fields: dict[str, Any]) -> Self:
-        return cls(**fields)
+    def of(cls, fields: list[Any]) -> Self:
+        return cls(*fields)
 
 
 @dataclass(slots=True)
@@ -110,10 +113,13 @@ class RunResult:
     memory: int = 0
     peak_memory: int = 0
 
-    def as_fields(self) -> dict[str, Any]:
-        # Not `asdict`, which copies every value.
-        return {name: getattr(self, name) for name in self.__slots__}
+    def as_fields(self) -> list[Any]:
+        """The fields in their order."""
+        return [
+            self.value, self.error, self.place, self.text, self.kind, self.cancelled, self.behaviours, self.memory,
+            self.peak_memory,
+        ]  # fmt: skip
 
     @classmethod
-    def of(cls, fields: dict[str, Any]) -> Self:
-        return cls(**fields)
+    def of(cls, fields: list[Any]) -> Self:
+        return cls(*fields)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import threading
 from typing import Any
 
 from .messages import FrameReader, MessageKind, frame
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -59,11 +58,6 @@ class Pipe:
                 raise WorkerGone
             self._received += self._reader.feed(data)
         return self._received.pop(0)
-
-    def has_news(self) -> bool:
-        """Whether the worker has sent something, or has closed the pipe. During a run it sends
-        nothing but the order to end."""
-        return not self.is_of_copy and bool(select.select([self._connection], [], [], 0)[0])
 
 
 class PipeHandler(logging.Handler):

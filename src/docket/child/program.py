@@ -17,16 +17,20 @@ from typing import Any
 from uncalled_for import get_dependency_parameters
 
 from docket.dependencies.current import needs_docket
+from docket.dependencies.process import holds_too_much
 from docket.dependencies.shared_values import SharedValues
 from docket.docket import Docket
 
-from .begun_mark import BegunMark
+from .context import ChildWorker
 from .copies import watch_forks
+from .limits import limit_memory
 from .memory import memory_in_use, peak_memory
 from .messages import MessageKind, RunRequest, RunResult
 from .pipe import Pipe, PipeHandler, WorkerGone
-from .run import ChildRun, Terminated, not_for_us
+from .run import ChildRun, Terminated
 from .settings import ChildSettings
+from .shared_words import SharedWords
+from .tickets import TicketReader
 
 # How often the memory of the child is read, at most.
 _MEASURE_SECONDS = 0.1
@@ -38,11 +42,17 @@ _KNOWN = ("docket", "uncalled_for")
 class Child:
     """What the runs of this child share: the docket, `Shared` values, the event loop."""
 
-    def __init__(self, pipe: Pipe, mark: BegunMark, settings: ChildSettings) -> None:
+    def __init__(self, pipe: Pipe, words: SharedWords, tickets: TicketReader, settings: ChildSettings) -> None:
         self.pipe = pipe
-        self._mark = mark
+        self._words = words
+        self._tickets = tickets
         self._measured_at = 0.0
+        self._memory_limit: int | None = None
+        # Whether the last run has left the child with too much memory.
+        self._is_worn_out = False
+        self._run: ChildRun | None = None
         self.docket: Docket = settings.make_docket()
+        self.worker: ChildWorker = ChildWorker(self.docket, settings.worker, settings.labels)
         self.shared: SharedValues = SharedValues()
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
@@ -59,21 +69,54 @@ class Child:
                     # The function has ended in spite of the signal.
                     return
                 if kind == MessageKind.RUN:
-                    request = RunRequest.of(*fields)
-                    self._mark.begin(request.epoch)
-                    result = ChildRun(self, request).run()
-                    self._measure(result, is_capped=request.memory is not None)
-                    self.pipe.send(MessageKind.DONE, request.epoch, result.as_fields())
+                    number, is_ahead, request = fields
+                    if not is_ahead or self._may_begin(number):
+                        self._serve_one(number, RunRequest.of(request))
         finally:
             self.loop.run_until_complete(self._close())
 
-    def _measure(self, result: RunResult, *, is_capped: bool) -> None:
+    def _may_begin(self, number: int) -> bool:
+        """Whether a run that was sent ahead is still this child's. The worker takes it back from a
+        child that is worn out."""
+        if self._is_worn_out:
+            return False
+        is_ours = self._tickets.take(number)
+        if not is_ours:
+            self.pipe.send(MessageKind.SKIPPED, number)
+        return is_ours
+
+    def _serve_one(self, number: int, request: RunRequest) -> None:
+        self._words.begin(number)
+        self._run = run = ChildRun(self, number, request)
+        if signal.getsignal(signal.SIGTERM) != self._terminate:
+            # The function before has set a handler of its own.
+            signal.signal(signal.SIGTERM, self._terminate)
+        result = run.run()
+        self._run = None
+        self._measure(result, request.memory)
+        self.pipe.send(MessageKind.DONE, number, result.as_fields())
+
+    def _terminate(self, number: int, frame: object) -> None:
+        """A SIGTERM that the worker has not announced for this run is not for this child: a service
+        manager may send one to all processes, and the worker decides what it means."""
+        run = self._run
+        if run is not None and not self.pipe.is_of_copy and self._words.ended == run.number:
+            run.terminate(128 + number)
+
+    def limit_memory(self, size: int | None) -> None:
+        """Beyond this size, allocations fail with MemoryError. None removes the limit."""
+        if size != self._memory_limit:
+            self._memory_limit = size
+            limit_memory(size)
+
+    def _measure(self, result: RunResult, cap: int | None) -> None:
         """Reads how much memory the child holds. That takes longer than a short run, so it is not
         done after each of them, unless the function has a cap."""
         now = time.monotonic()
-        if is_capped or now - self._measured_at > _MEASURE_SECONDS:
+        if cap is not None or now - self._measured_at > _MEASURE_SECONDS:
             self._measured_at = now
             result.memory, result.peak_memory = memory_in_use(), peak_memory()
+            self._is_worn_out = holds_too_much(result.memory, cap)
 
     async def open_docket(self) -> None:
         """Connects to the server. Most functions never need it."""
@@ -106,23 +149,29 @@ def _wants_docket(function: Callable[..., Any], seen: set[Any]) -> bool:
     return False
 
 
-def main(descriptor: int, memory: int) -> None:
+def main(descriptor: int, memory: int, ticket_descriptor: int) -> None:
     """Serves the worker at the other end of the pipe."""
     # A signal to the whole process group, as Ctrl-C is, or to all processes of a service, is the
     # worker's business: it decides what happens to the runs.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, not_for_us)
-    # Programs that functions start must not have it.
-    os.set_inheritable(descriptor, False)
-    pipe = Pipe(socket.socket(fileno=descriptor))
-    mark = BegunMark(memory)
+        signal.signal(number, _not_for_us)
+    # Programs that functions start must not have these.
+    for inherited in (descriptor, ticket_descriptor):
+        os.set_inheritable(inherited, False)
+    pipe, tickets = Pipe(socket.socket(fileno=descriptor)), TicketReader(ticket_descriptor)
+    words = SharedWords(memory)
     os.close(memory)
-    watch_forks(pipe)
+    watch_forks(pipe, tickets)
     with contextlib.suppress(WorkerGone, ConnectionError, Terminated):
         settings: ChildSettings = pickle.loads(pipe.receive()[1])
         sys.path[:] = settings.path
         _log_to(pipe, settings.levels)
-        Child(pipe, mark, settings).serve()
+        Child(pipe, words, tickets, settings).serve()
+
+
+def _not_for_us(number: int, frame: object) -> None:
+    """Ignores a signal. Programs that the function starts do not inherit this handler, as they
+    would inherit SIG_IGN."""
 
 
 def _log_to(pipe: Pipe, levels: dict[str, int]) -> None:

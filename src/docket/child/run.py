@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import inspect
 import pickle
-import signal
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -18,7 +17,16 @@ from typing import TYPE_CHECKING, Any, cast
 from docket.codec.codecs import PICKLE
 from docket.codec.error_texts import class_name, error_text, printable
 from docket.codec.tracebacks import failure_place
-from docket.dependencies import CompletionHandler, FailureHandler, Plan, Resolved, Timeout, plan_for, resolve
+from docket.dependencies import (
+    CompletionHandler,
+    FailureHandler,
+    Plan,
+    Resolved,
+    Timeout,
+    plan_for,
+    resolve,
+    resolve_immediately,
+)
 from docket.dependencies.plan import in_child
 from docket.execution import Execution
 from docket.execution.function_runtimes import is_async
@@ -28,9 +36,8 @@ from docket.instrumentation.tracing import continue_trace
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
-from .context import ChildCaller, ChildExecution, ChildProgress, ChildWorker
+from .context import ChildCaller, ChildExecution, ChildProgress
 from .copies import ending_copies
-from .limits import limit_memory
 from .messages import MessageKind, RunRequest, RunResult
 
 if TYPE_CHECKING:
@@ -52,44 +59,57 @@ def find_function(module: str, qualname: str) -> Callable[..., Any]:
     return found
 
 
+# It looks into annotations, which takes longer than a short run.
+_is_async = cache(is_async)
+
+
 @cache
 def plan_in_child(function: Callable[..., Any]) -> Plan:
     return in_child(plan_for(function))
 
 
-def not_for_us(number: int, frame: object) -> None:
-    """Ignores a signal. Programs that the function starts do not inherit this handler, as they
-    would inherit SIG_IGN."""
-
-
 class ChildRun:
     """One run. `run` returns how it ended, and raises Terminated if the worker ends it."""
 
-    def __init__(self, child: Child, request: RunRequest) -> None:
+    def __init__(self, child: Child, number: int, request: RunRequest) -> None:
         self._child = child
+        self.number = number
         self._request = request
         self._loop = child.loop
         self._resolved = Resolved()
         self._before: dict[str, dict[str, Any]] = {}
         self._execution: Execution | None = None
+        # Set while the event loop runs.
+        self._task: asyncio.Task[Any] | None = None
+        self._terminated: Terminated | None = None
 
     def run(self) -> RunResult:
+        child = self._child
         try:
-            limit_memory(self._request.memory)
-            value = self._run_in_context()
+            child.limit_memory(self._request.memory)
+            value = self._call_function()
             sealed = None if value is None else self._seal(value)
             result = RunResult(sealed)
         except Terminated:
             raise
         except asyncio.CancelledError as error:
-            limit_memory(None)
+            child.limit_memory(None)
             result = RunResult(cancelled=str(error))
         except BaseException as error:
-            limit_memory(None)
+            child.limit_memory(None)
             result = _failure(error)
-        limit_memory(None)
+        child.limit_memory(None)
         result.behaviours = self._changed_behaviours()
         return result
+
+    def terminate(self, code: int) -> None:
+        """The worker ends the run, with a signal, in the main thread: at an await of an async
+        function, and anywhere else in a plain one."""
+        terminated = Terminated(code)
+        if self._task is None:
+            raise terminated
+        self._terminated = terminated
+        self._loop.call_soon_threadsafe(self._task.cancel)
 
     def _seal(self, value: Any) -> bytes:
         request, function = self._request, self._function()
@@ -100,31 +120,56 @@ class ChildRun:
     def _function(self) -> Callable[..., Any]:
         return find_function(self._request.module, self._request.qualname)
 
-    def _run_in_context(self) -> Any:
+    def _call_function(self) -> Any:
+        function = self._function()
+        plan = plan_in_child(function)
+        if plan.is_immediate and not _is_async(function) and not self._child.wants_docket(function):
+            return self._call_immediately(function, plan)
+        return self._call_with_loop(function, plan)
+
+    # A plain function whose dependencies need no event loop
+
+    def _call_immediately(self, function: Callable[..., Any], plan: Plan) -> Any:
+        context = copy_context()
+        if not context.run(self._resolve_immediately, function, plan):
+            self._resolved = Resolved()
+            return self._call_with_loop(function, plan)
+        result = context.run(self._call)
+        if not inspect.isawaitable(result):
+            return result
+        return self._run_loop(self._loop.create_task(self._await(result), context=context))
+
+    async def _await(self, result: Awaitable[Any]) -> Any:
+        with ending_copies(self._child.pipe):
+            return await result
+
+    def _resolve_immediately(self, function: Callable[..., Any], plan: Plan) -> bool:
+        execution = self._enter(function)
+        if not plan.is_plain and not resolve_immediately(self._resolved, plan, execution, self._child.worker):
+            return False
+        self._bind_behaviours()
+        return True
+
+    # All others
+
+    def _call_with_loop(self, function: Callable[..., Any], plan: Plan) -> Any:
         """Dependencies are opened and closed by one asyncio task, and the function sees the context
         variables that they set."""
         context = copy_context()
         opened: asyncio.Future[None] = self._loop.create_future()
         body_over: asyncio.Future[Any] = self._loop.create_future()
-        task = self._loop.create_task(self._open_and_close(opened, body_over), context=context)
-        if is_async(self._function()):
-            opened.add_done_callback(lambda _: None)
-            return self._run_async(task)
+        task = self._loop.create_task(self._open_and_close(function, plan, opened, body_over), context=context)
+        if _is_async(function):
+            return self._run_loop(task)
         waiting = asyncio.wait([task, opened], return_when=asyncio.FIRST_COMPLETED)
-        self._run_async(self._loop.create_task(waiting), of=task)
+        self._run_loop(self._loop.create_task(waiting), of=task)
         if opened.done():
-            self._call_plain(context.run, body_over)
-        return self._run_async(task)
-
-    def _call_plain(self, in_context: Callable[..., Any], body_over: asyncio.Future[Any]) -> None:
-        """Calls the function in the main thread, where signal handlers work."""
-        previous = signal.signal(signal.SIGTERM, self._terminate)
-        try:
-            body_over.set_result(in_context(self._call))
-        except BaseException as error:
-            body_over.set_result(_Raised(error))
-        finally:
-            signal.signal(signal.SIGTERM, previous)
+            # In the main thread, where signal handlers work.
+            try:
+                body_over.set_result(context.run(self._call))
+            except BaseException as error:
+                body_over.set_result(_Raised(error))
+        return self._run_loop(task)
 
     def _call(self) -> Any:
         caller = ChildCaller(self._loop, self._child.pipe)
@@ -138,58 +183,52 @@ class ChildRun:
         assert self._execution is not None
         return self._execution.args if self._resolved.args is None else self._resolved.args
 
-    def _terminate(self, number: int, frame: object) -> None:
-        if self._child.pipe.has_news():
-            raise Terminated(128 + number)
-
-    def _run_async(self, task: asyncio.Task[Any], of: asyncio.Task[Any] | None = None) -> Any:
-        """Runs the event loop until the task is done. A SIGTERM cancels the run."""
-        cancelled = task if of is None else of
-        terminated = False
-
-        def terminate() -> None:
-            nonlocal terminated
-            if self._child.pipe.has_news():
-                terminated = True
-                cancelled.cancel()
-
-        self._loop.add_signal_handler(signal.SIGTERM, terminate)
+    def _run_loop(self, task: asyncio.Task[Any], of: asyncio.Task[Any] | None = None) -> Any:
+        """Runs the event loop until the task is done. `terminate` cancels the task, or the one that
+        it waits for."""
+        self._task = task if of is None else of
         try:
             return self._loop.run_until_complete(task)
         except asyncio.CancelledError:
-            if terminated:
-                raise Terminated(128 + signal.SIGTERM) from None
+            if self._terminated is not None:
+                raise self._terminated from None
             raise
         finally:
-            self._loop.remove_signal_handler(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, not_for_us)
+            self._task = None
 
-    async def _open_and_close(self, opened: asyncio.Future[None], body_over: asyncio.Future[Any]) -> Any:
-        function = self._function()
-        plan = plan_in_child(function)
-        execution = self._execution = self._make_execution(function)
+    async def _open_and_close(
+        self,
+        function: Callable[..., Any],
+        plan: Plan,
+        opened: asyncio.Future[None],
+        body_over: asyncio.Future[Any],
+    ) -> Any:
         if self._child.wants_docket(function):
             await self._child.open_docket()
-        current_docket.set(self._child.docket)
-        current_worker.set(ChildWorker(self._child.docket, self._request))
-        current_execution.set(execution)
-        continue_trace(self._request.span)
-        self._child.shared.enter_context()
+        execution = self._enter(function)
         async with AsyncExitStack() as stack:
             if not plan.is_plain:
                 await resolve(self._resolved, stack, plan, execution, {})
             self._bind_behaviours()
-            if is_async(function):
+            if _is_async(function):
                 with ending_copies(self._child.pipe):
                     return await self._call_async(function, execution)
             opened.set_result(None)
             result: Any = await body_over
             if isinstance(result, _Raised):
                 raise result.error
-            if not inspect.isawaitable(result):
-                return result
-            with ending_copies(self._child.pipe):
-                return await result
+            return await self._await(result) if inspect.isawaitable(result) else result
+
+    def _enter(self, function: Callable[..., Any]) -> Execution:
+        """Sets the context variables of the run."""
+        child = self._child
+        execution = self._execution = self._make_execution(function)
+        current_docket.set(child.docket)
+        current_worker.set(child.worker)
+        current_execution.set(execution)
+        continue_trace(self._request.span)
+        child.shared.enter_context()
+        return execution
 
     def _call_async(self, function: Callable[..., Any], execution: Execution) -> Awaitable[Any]:
         return function(*self._args(), **{**execution.kwargs, **self._resolved.values})
@@ -213,10 +252,12 @@ class ChildRun:
             request.generation,
         )
         execution.epoch = request.epoch
-        execution.state, execution.worker = ExecutionState.RUNNING, request.worker
+        execution.state, execution.worker = ExecutionState.RUNNING, self._child.worker.name
         execution.started_at = from_ms(request.started_ms)
         child = self._child
-        execution.use_progress(ChildProgress(child.pipe, docket, child.open_docket, request.key, request.epoch))
+        execution.use_progress(
+            ChildProgress(child.pipe, docket, child.open_docket, request.key, request.epoch, self.number)
+        )
         return execution
 
     # Behaviours
@@ -231,7 +272,7 @@ class ChildRun:
         return {name: value for name, value in self._resolved.values.items() if isinstance(value, _BEHAVIOURS)}
 
     def _extend(self, by: timedelta) -> None:
-        self._child.pipe.send(MessageKind.EXTEND, self._request.epoch, by.total_seconds())
+        self._child.pipe.send(MessageKind.EXTEND, self.number, by.total_seconds())
 
     def _changed_behaviours(self) -> bytes | None:
         """The handlers that the body has changed, for the worker to ask, and the next run that it

@@ -27,13 +27,16 @@ class ChildSettings:
     levels: dict[str, int]
     # The arguments of the docket, each pickled.
     docket: dict[str, bytes]
+    worker: str
+    # The labels of the worker's metrics.
+    labels: dict[str, str]
 
     def make_docket(self) -> Docket:
         return Docket(**{name: pickle.loads(value) for name, value in self.docket.items()})
 
 
-def settings_for(docket: Docket) -> ChildSettings:
-    return ChildSettings(list(sys.path), _log_levels(), _arguments(docket))
+def settings_for(docket: Docket, worker: str, labels: dict[str, str]) -> ChildSettings:
+    return ChildSettings(list(sys.path), _log_levels(), _arguments(docket), worker, labels)
 
 
 def _log_levels() -> dict[str, int]:

@@ -40,7 +40,7 @@ class Process(Dependency[Any]):
 
     single = True
 
-    def __init__(self, memory: str | int | None = None, recycle: int = 1000) -> None:
+    def __init__(self, memory: str | int | None = None, recycle: int = 10_000) -> None:
         self.memory: int | None = None if memory is None else read_size(memory)
         if self.memory is not None and self.memory < LEAST_MEMORY:
             raise ValueError(f"Process(memory={memory!r}): Python itself needs more; give {show_size(LEAST_MEMORY)}")
@@ -60,7 +60,7 @@ class Process(Dependency[Any]):
 
     def is_worn_out(self, runs: int, memory: int) -> bool:
         """Whether a child that has had this many runs, and holds this many bytes, is replaced."""
-        return runs >= self.recycle or (self.memory is not None and memory > self.memory * SOFT_SHARE)
+        return runs >= self.recycle or holds_too_much(memory, self.memory)
 
     def validate_for(self, function: Callable[..., Any], parameter: str) -> None:
         """Raises ValueError if a child cannot find the function, or cannot provide what it asks
@@ -79,6 +79,11 @@ class Process(Dependency[Any]):
             raise ValueError(
                 f"{name}: {wanted!r} is CurrentWorker(), which is in another process; with Process, use CurrentDocket()"
             )
+
+
+def holds_too_much(memory: int, cap: int | None) -> bool:
+    """Whether a child that holds so much memory after a run is replaced."""
+    return cap is not None and memory > cap * SOFT_SHARE
 
 
 def _cannot_be_found(function: Callable[..., Any]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,18 @@ class ForkableSelector(selectors.DefaultSelector):
             os.dup2(null, fd, inheritable=False)
         os.close(null)
         super().close()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if not self._is_abandoned:
+            try:
+                return super().select(timeout)
+            except Exception:
+                if not self._is_abandoned:
+                    raise
+        # The greenlets of gevent live on in a forked child, unlike threads. The event loop of the
+        # parent must not go on there, nor end: Python would take the new one for ended, too.
+        threading.Event().wait()
+        return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return {} if self._is_abandoned else super().get_map()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,7 +31,8 @@ from docket.model.loggers import pass_on
 from docket.model.states import ExecutionState
 from docket.model.times import to_ms
 
-from .child_process import NeverBegan
+from .child_calls import ChildCall, NeverBegan, NoChild
+from .children import Children
 from .own_dependencies import check_conflicts
 
 if TYPE_CHECKING:
@@ -97,42 +97,48 @@ class _ProcessCall:
             raise ProcessLost(*error.args) from None
 
     async def _call_once(self) -> Any:
-        """The time-out begins when a child is ready for the run."""
-        children, execution = self._worker.staff.children, self._execution
+        children = self._worker.staff.children
         try:
-            child = await children.take(execution.function_name)
-        except OSError as error:
+            result = await self._run(children)
+        except NoChild as error:
             raise self._no_child(error) from error
-        memory = 0
-        try:
-
-            async def body(*args: Any, **kwargs: Any) -> RunResult:
-                return await child.run(self._request(), self._receive)
-
-            result = await self._run(body)
-            memory = result.memory
         except ProcessLost:
-            PROCESSES_LOST.add(1, {**self._worker.labels(), **execution.general_labels()})
+            PROCESSES_LOST.add(1, {**self._worker.labels(), **self._execution.general_labels()})
             raise
         finally:
-            children.give_back(child, self._process, memory)
             if self._writing is not None:
                 await self._writing
         return self._open(result)
 
-    def _no_child(self, error: OSError) -> AdmissionBlocked:
+    async def _run(self, children: Children) -> RunResult:
+        """A `Timeout` begins when a child begins the run. Another runtime decides itself when the
+        function is called."""
+        runtime = self._resolved.runtime
+        call = self._begin(children) if runtime is None or type(runtime).run is Timeout.run else None
+        if runtime is None:
+            assert call is not None
+            return await children.finish(call)
+        if call is not None:
+            await children.until_begun(call)
+
+        async def body(*args: Any, **kwargs: Any) -> RunResult:
+            return await children.finish(call or self._begin(children))
+
+        args = self._execution.args if self._resolved.args is None else self._resolved.args
+        kwargs = {**self._execution.kwargs, **self._resolved.values}
+        return await runtime.run(self._execution, body, args, kwargs)
+
+    def _begin(self, children: Children) -> ChildCall:
+        call = ChildCall(self._execution.function_name, self._process, self._request, self._receive)
+        children.begin(call)
+        return call
+
+    def _no_child(self, error: NoChild) -> AdmissionBlocked:
         """The system lacks processes or descriptors. That is not the fault of the task: it waits,
         longer each time, until this worker or another one has a child for it."""
         key, reason = self._execution.key, f"no child process can be started: {error}"
         delay_ms = self._worker.staff.left_tasks.delay_ms(key, reason)
         return AdmissionBlocked(self._execution, reason, retry_delay=timedelta(milliseconds=delay_ms))
-
-    async def _run(self, body: Callable[..., Any]) -> RunResult:
-        if self._resolved.runtime is None:
-            return await body()
-        args = self._execution.args if self._resolved.args is None else self._resolved.args
-        kwargs = {**self._execution.kwargs, **self._resolved.values}
-        return await self._resolved.runtime.run(self._execution, body, args, kwargs)
 
     def _request(self) -> RunRequest:
         execution, runtime = self._execution, self._resolved.runtime
@@ -151,8 +157,6 @@ class _ProcessCall:
             attempt=execution.attempt,
             generation=execution.generation,
             redelivered=execution.redelivered,
-            worker=self._worker.name,
-            labels=self._worker.labels(),
             timeout_seconds=runtime.remaining().total_seconds() if isinstance(runtime, Timeout) else None,
             memory=self._process.memory,
             span=inject_context() or {},

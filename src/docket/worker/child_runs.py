@@ -1,0 +1,154 @@
+"""The runs that were sent to one child: the present one, and those sent ahead
+(docs/design/processes.md, "Runs sent ahead")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from docket.child.messages import MessageKind, RunResult
+from docket.child.shared_words import SharedWords
+from docket.child.tickets import Tickets
+
+from .child_calls import ChildCall
+from .child_channel import ChildChannel
+
+# How many runs a child has at most, the present one included.
+MOST_RUNS = 3
+# A run that lasts longer than this gets no others behind it.
+SHORT_SECONDS = 0.1
+
+
+class ChildRuns:
+    """Sends runs to a child, takes them back, and notes which of them it has begun and ended."""
+
+    def __init__(
+        self,
+        channel: ChildChannel,
+        tickets: Tickets,
+        words: SharedWords,
+        ended: Callable[[bool, list[ChildCall]], None],
+    ) -> None:
+        """`ended` is called after the end of each run: whether the child is worn out now, and the
+        runs that were taken back from it therefore."""
+        self._loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._tickets = tickets
+        self._words = words
+        self._ended = ended
+        self._calls: deque[ChildCall] = deque()
+        self._sent = 0
+        self._present_number = 0
+        self._began_at = 0.0
+        # What the child had noted before the present run.
+        self._noted_before = 0
+        # How many runs it has begun.
+        self.begun: int = 0
+        # The most memory that the child has reported.
+        self.peak_memory: int = 0
+        # The function of its last run. Its modules are imported, and its `Shared` values open.
+        self.last_function: str = ""
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def present(self) -> ChildCall | None:
+        return self._calls[0] if self._calls else None
+
+    @property
+    def age(self) -> float:
+        """How long the present run lasts already."""
+        return self._loop.time() - self._began_at
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether runs wait behind a long one."""
+        return len(self._calls) > 1 and self.age > SHORT_SECONDS
+
+    def has_room(self) -> bool:
+        """Whether a run may be sent ahead: not behind a long one, nor behind the last one of a
+        child that is replaced then."""
+        if len(self._calls) >= MOST_RUNS or self.age > SHORT_SECONDS:
+            return False
+        last = self._calls[-1]
+        return not last.process.is_worn_out(self.begun + len(self._calls) - 1, 0)
+
+    def send(self, call: ChildCall) -> None:
+        fields = call.make_request().as_fields()
+        self._sent += 1
+        call.number = self._sent
+        is_ahead = bool(self._calls)
+        if is_ahead:
+            self._tickets.issue(call.number)
+        self._calls.append(call)
+        self._channel.send(MessageKind.RUN, call.number, is_ahead, fields)
+        if not is_ahead:
+            self._begin(call)
+
+    def _begin(self, call: ChildCall) -> None:
+        self._noted_before, self._present_number = self._present_number, call.number
+        self._began_at = self._loop.time()
+        self.begun += 1
+        self.last_function = call.function_name
+        call.begin()
+
+    def take_back(self) -> list[ChildCall]:
+        """Takes back the runs behind the present one. If the child has begun one of them, that one
+        is the present run now."""
+        present, taken = self.present, self._take_tickets()
+        if present is not None and present in taken:
+            # Its predecessor has ended, but the child had not come to it yet. It stays where it is.
+            taken.remove(present)
+            self._sent += 1
+            present.number = self._present_number = self._sent
+            self._calls.appendleft(present)
+            self._channel.send(MessageKind.RUN, present.number, False, present.make_request().as_fields())
+        # The child writes the end of a run before it takes the ticket of the next one.
+        self._channel.read()
+        return taken
+
+    def _take_tickets(self) -> list[ChildCall]:
+        if not self._calls:
+            return []
+        numbers = self._tickets.take_back()
+        taken = [call for call in self._calls if call.number in numbers]
+        for call in taken:
+            self._calls.remove(call)
+        return taken
+
+    def received(self, kind: MessageKind, number: int, fields: list[Any]) -> None:
+        """A message about the present run. A thread of the function may outlive its run, so there
+        may be messages about earlier ones."""
+        call = self.present
+        if call is None or call.number != number:
+            return
+        if kind is not MessageKind.DONE:
+            call.receive(kind, fields)
+            return
+        result = RunResult.of(*fields)
+        self._calls.popleft()
+        call.end(result)
+        self.peak_memory = max(self.peak_memory, result.peak_memory)
+        is_worn_out = call.process.is_worn_out(self.begun, result.memory)
+        taken = self._take_tickets() if is_worn_out else []
+        if self._calls:
+            self._begin(self._calls[0])
+        self._ended(is_worn_out, taken)
+
+    def has(self, call: ChildCall) -> bool:
+        return call in self._calls
+
+    def is_sent(self, number: int) -> bool:
+        return any(call.number == number for call in self._calls)
+
+    def leave(self) -> tuple[ChildCall | None, bool, list[ChildCall]]:
+        """The child has died. Returns its present run, whether it had begun that, and the runs that
+        it had not come to."""
+        self._channel.read()
+        taken = self._take_tickets()
+        rest, self._calls = list(self._calls), deque()
+        has_begun = self._words.begun != self._noted_before
+        return (rest[0] if rest else None), has_begun, [*rest[1:], *taken]
