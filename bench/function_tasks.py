@@ -14,6 +14,9 @@ def blocks() -> None:
     time.sleep(0.05)
 
 
+def nothing_in_child(process: Process = Process()) -> None: ...
+
+
 def computes_briefly(process: Process = Process()) -> None:
     _burn(0.001)
 

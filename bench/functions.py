@@ -10,7 +10,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bench.function_tasks import blocks, computes, computes_briefly, nothing
+import psutil
+
+from bench.function_tasks import blocks, computes, computes_briefly, nothing, nothing_in_child
 from docket import Docket, Worker
 from docket.worker.children import available_processors
 
@@ -38,12 +40,19 @@ async def run(docket: Docket, function: Callable[..., Any], count: int) -> None:
     await asyncio.gather(*(execution.get_result() for execution in executions))
 
 
-async def rate(function: Callable[..., Any], count: int, concurrency: int) -> float:
-    """Tasks a second, from `add_many` to the last result."""
+async def rate(function: Callable[..., Any], count: int, concurrency: int) -> tuple[float, float]:
+    """Tasks a second, from `add_many` to the last result, and milliseconds of CPU time for each: of
+    this process, in which the worker is, and of its children."""
     async with warm_worker(function, concurrency) as docket:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), cpu_seconds()
         await run(docket, function, count)
-        return count / (time.perf_counter() - began)
+        return count / (time.perf_counter() - began), (cpu_seconds() - used) / count * 1000
+
+
+def cpu_seconds() -> float:
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children())]
+    return sum(each.user + each.system for each in times)
 
 
 async def lag(seconds: float) -> list[float]:
@@ -65,11 +74,14 @@ async def main(share: float) -> None:
     for function, count, concurrency in (
         (nothing, 5000, 10),
         (blocks, 1000, 50),
+        (nothing_in_child, 5000, 10),
         (computes_briefly, 2000, 10),
         (computes, 100, 10),
     ):
-        found = await rate(function, max(int(count * share), 1), concurrency)
-        print(f"{function.__name__:<18} concurrency {concurrency:>3}  {found:>8,.0f} /s")
+        found, cpu = await rate(function, max(int(count * share), 1), concurrency)
+        print(
+            f"{function.__name__:<18} concurrency {concurrency:>3}  {found:>8,.0f} /s  {cpu:>6.2f} ms of CPU time each"
+        )
     delays = await lag(10 * share)
     print(f"lag of the event loop: p50 {delays[len(delays) // 2]:.1f} ms, p99 {delays[int(len(delays) * 0.99)]:.1f} ms")
 
