@@ -69,8 +69,8 @@ class Child:
                     # The function has ended in spite of the signal.
                     return
                 if kind == MessageKind.RUN:
-                    number, is_ahead, request = fields
-                    if not is_ahead or self._may_begin(number):
+                    number, needs_ticket, request = fields
+                    if not needs_ticket or self._may_begin(number):
                         self._serve_one(number, RunRequest.of(request))
         finally:
             self.loop.run_until_complete(self._close())

@@ -80,12 +80,12 @@ class ChildRuns:
         fields = call.make_request().as_fields()
         self._sent += 1
         call.number = self._sent
-        is_ahead = bool(self._calls)
-        if is_ahead:
+        needs_ticket = bool(self._calls)
+        if needs_ticket:
             self._tickets.issue(call.number)
         self._calls.append(call)
-        self._channel.send(MessageKind.RUN, call.number, is_ahead, fields)
-        if not is_ahead:
+        self._channel.send(MessageKind.RUN, call.number, needs_ticket, fields)
+        if not needs_ticket:
             self._begin(call)
 
     def _begin(self, call: ChildCall) -> None:

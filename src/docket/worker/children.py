@@ -17,7 +17,7 @@ from .child_calls import ChildCall, NeverBegan, NoChild
 from .child_process import TERMINATE_SECONDS, ChildProcess
 
 if TYPE_CHECKING:
-    from docket.docket import Docket
+    from .worker import Worker
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -38,13 +38,10 @@ class Children:
     starts when a run needs it, and another one in its place as soon as it has ended, so that the
     next run finds it warm."""
 
-    def __init__(
-        self, count: int, docket: Docket, worker: str, labels: dict[str, str], is_stopping: Callable[[], bool]
-    ) -> None:
-        self.count: int = count
-        self._docket = docket
+    def __init__(self, worker: Worker, is_stopping: Callable[[], bool]) -> None:
+        self.count: int = worker.cpu_processes
+        self._docket = worker.docket
         self._worker = worker
-        self._labels = labels
         self._is_stopping = is_stopping
         self._settings: ChildSettings | None = None
         # busy + idle + starting <= count
@@ -153,8 +150,8 @@ class Children:
                 self._busy.append(child)
             child.send(self._waiting.popleft())
         if self._room:
-            ahead = sum(len(child.runs) - 1 for child in self._busy)
-            for _ in range(min(self._room, len(self._waiting) + ahead - len(self._starting))):
+            behind = sum(len(child.runs) - 1 for child in self._busy)
+            for _ in range(min(self._room, len(self._waiting) + behind - len(self._starting))):
                 self._start()
 
     def _take_back(self) -> None:
@@ -203,7 +200,7 @@ class Children:
 
     async def _start_one(self) -> ChildProcess:
         if self._settings is None:
-            self._settings = settings_for(self._docket, self._worker, self._labels)
+            self._settings = settings_for(self._docket, self._worker.name, self._worker.labels())
         child = ChildProcess(self)
         try:
             await child.start(self._settings)

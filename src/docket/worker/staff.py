@@ -88,9 +88,7 @@ class Staff:
         self.runs: Runs = Runs()
         self.slots: Slots = Slots(worker.concurrency)
         self.threads: Threads = Threads(worker.threads, docket.name, labels, AbandonedRuns(self.runs, self.slots))
-        self.children: Children = Children(
-            worker.cpu_processes, docket, worker.name, labels, lambda: session.is_stopping
-        )
+        self.children: Children = Children(worker, lambda: session.is_stopping)
         self.waiting_bodies: WaitingBodies = WaitingBodies(worker.name, self.slots)
         self.lease_ms: int = lease_length_ms(redelivery_ms, heartbeat_ms, docket.missed_heartbeats)
         events = LeaseEvents(docket, worker.name, self)
