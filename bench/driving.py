@@ -63,8 +63,15 @@ class Stage:
 
     def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
         """Runs some Python of its own in the environment of the system."""
+        return self._run("-c", code)
+
+    def run_module(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the system."""
+        return self._run("-m", module, *arguments)
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(self._python), "-c", code],
+            [str(self._python), *arguments],
             cwd=self.folder,
             env=self._environment,
             capture_output=True,
@@ -117,12 +124,22 @@ class ProducerProcess:
 class WorkerProcesses:
     """One or more worker processes, with the processes that they start themselves."""
 
-    def __init__(self, stage: Stage, concurrency: int, *, processes: int, results: bool, computing: bool) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        concurrency: int,
+        *,
+        processes: int,
+        results: bool,
+        computing: bool,
+        default_log: bool,
+    ) -> None:
         self._log = stage.folder / "worker.log"
         settings = {
             "BENCH_CONCURRENCY": str(concurrency),
             "BENCH_RESULTS": "1" if results else "0",
             "BENCH_POOL": "processes" if computing else "",
+            "BENCH_LOG": "default" if default_log else "",
         }
         self._processes = [stage.start("work", self._log, settings, pipes=False) for _ in range(processes)]
 
@@ -157,10 +174,19 @@ def producing(stage: Stage, *, results: bool = False) -> Generator[ProducerProce
 
 @contextmanager
 def working(
-    stage: Stage, concurrency: int, *, processes: int = 1, results: bool = False, computing: bool = False
+    stage: Stage,
+    concurrency: int,
+    *,
+    processes: int = 1,
+    results: bool = False,
+    computing: bool = False,
+    default_log: bool = False,
 ) -> Generator[WorkerProcesses, None, None]:
-    """With `computing`, each slot of the worker is a process."""
-    workers = WorkerProcesses(stage, concurrency, processes=processes, results=results, computing=computing)
+    """With `computing`, each slot of the worker is a process. With `default_log`, it logs as its
+    command does by default; else only warnings."""
+    workers = WorkerProcesses(
+        stage, concurrency, processes=processes, results=results, computing=computing, default_log=default_log
+    )
     try:
         yield workers
     finally:

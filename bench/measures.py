@@ -7,6 +7,8 @@ from dataclasses import dataclass
 CONCURRENCIES = (10, 100, 1000)
 PROCESSES = (1, 2, 4)
 BACKLOGS = (0, 100_000, 1_000_000)
+# Only where memory allows.
+LARGEST = 10_000_000
 # Slots for plain functions that block.
 BLOCKING = (10, 100)
 # Milliseconds of CPU time, and the digits to show.
@@ -48,6 +50,7 @@ MEASURES: dict[str, Measure] = {
         _rate("enqueue_one", "enqueue one by one"),
         _rate("enqueue_bulk", "enqueue in bulk"),
         *[_rate(f"drain_{count}", f"drain, concurrency {count:,}") for count in CONCURRENCIES],
+        _rate(f"defaults_{USUAL}", f"drain, concurrency {USUAL}, at its default log level"),
         Measure("efficiency", "50 ms sleeps, concurrency 100: ideal / actual time", "", 2, higher_is_better=True),
         _rate("plain", "plain functions that do nothing, 10 slots"),
         *[
@@ -75,6 +78,11 @@ MEASURES: dict[str, Measure] = {
         *[_rate(f"processes_{count}", f"drain, worker processes: {count}") for count in PROCESSES],
         *[_rate(f"waiting_drain_{size}", f"drain, {size:,} waiting") for size in BACKLOGS],
         *[Measure(f"waiting_enqueue_{size}", f"one enqueue, {size:,} waiting, p50", "ms", 2) for size in BACKLOGS],
+        _rate("largest_enqueue", f"enqueue in bulk until {LARGEST:,} wait"),
+        _rate("largest_drain", f"drain, {LARGEST:,} waiting"),
+        Measure("largest_bytes", f"bytes in Redis per queued task, {LARGEST:,} waiting", "B"),
+        Measure("largest_snapshot", f"docket snapshot, {LARGEST:,} waiting", "s", 2),
+        Measure("largest_top", f"docket top, {LARGEST:,} waiting", "s", 2),
         *[_rate(f"later_drain_{size}", f"drain, {size:,} scheduled") for size in BACKLOGS],
         *[Measure(f"later_enqueue_{size}", f"one enqueue, {size:,} scheduled, p50", "ms", 2) for size in BACKLOGS],
     ]

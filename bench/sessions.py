@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
+from bench.backlogs import with_backlog, with_largest_backlog
 from bench.driving import (
     NotSupported,
     ProducerProcess,
     SessionFailed,
-    Stage,
     WorkerProcesses,
     producing,
     wait_for_first_mark,
@@ -20,48 +18,23 @@ from bench.driving import (
 )
 from bench.figures import median, percentile
 from bench.measures import BLOCKING, COMPUTING, USUAL
-from bench.results import Recorder
-from bench.server import BenchServer, Reading
 from bench.sizes import Sizes
-from bench.systems import System
+from bench.steps import SLACK_SECONDS, Bulk, Session, Setting, drain_some, enqueue_in_bulk, rate
 
 # Ends what still goes on after the last body: settlements
 # and acknowledgements belong to a task's cost.
 SETTLE_SECONDS = 0.3
-ONE_HOUR = 3600.0
 # Those that run functions which are not async.
 PLAIN_SYSTEMS = ("docket", "taskiq", "celery", "dramatiq", "rq")
-SLACK_SECONDS = 30.0
 # Before functions that compute are measured.
 WARM_SECONDS = 3.0
 ENQUEUE_SECONDS = 10.0
 IMPORT = "import time; began = time.process_time(); {}; print(time.process_time() - began)"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """All that a session works with."""
-
-    system: System
-    stage: Stage
-    server: BenchServer
-    sizes: Sizes
-    record: Recorder
-
-
-@dataclass(frozen=True)
-class Session:
-    name: str
-    measures: tuple[str, ...]
-    tasks: int
-    run: Callable[[Setting], None]
-    slots: int = 1
-    systems: tuple[str, ...] | None = None
-    once: bool = False
-
-
 def sessions(sizes: Sizes) -> list[Session]:
     found = [_draining(sizes, concurrency) for concurrency in sizes.concurrencies]
+    found.append(_at_defaults(sizes))
     found.append(Session("sleeping", ("efficiency",), sizes.sleepers, _sleep, slots=USUAL))
     found.append(_plain(sizes, "nothing", 10, "plain", sizes.drain_tasks, 0.0))
     found += [_blocking(sizes, count) for count in BLOCKING]
@@ -70,8 +43,10 @@ def sessions(sizes: Sizes) -> list[Session]:
     found.append(Session("idling", ("idle_commands", "idle_cpu"), 1, _idle, slots=10))
     found.append(Session("importing", ("import_cpu",), 1, _import))
     found += [_with_processes(sizes, count) for count in sizes.processes]
-    found += [_with_backlog(sizes, size, "waiting") for size in sizes.backlogs]
-    found += [_with_backlog(sizes, size, "later") for size in sizes.later_backlogs]
+    found += [with_backlog(sizes, size, "waiting") for size in sizes.backlogs]
+    found += [with_backlog(sizes, size, "later") for size in sizes.later_backlogs]
+    if sizes.largest:
+        found.append(with_largest_backlog(sizes))
     return found
 
 
@@ -97,7 +72,7 @@ def _enqueue_and_drain(setting: Setting, concurrency: int, *, one_by_one: bool) 
     empty = setting.server.read()
     with producing(setting.stage) as producer:
         first = _enqueue_one_by_one(setting, producer) if one_by_one else 0
-        bulk = _enqueue_in_bulk(setting, producer, first, setting.sizes.drain_tasks)
+        bulk = enqueue_in_bulk(setting, producer, first, setting.sizes.drain_tasks)
     if one_by_one:
         setting.record.add("enqueue_bulk", bulk.count / bulk.seconds)
         setting.server.wait_until_alone()
@@ -113,21 +88,6 @@ def _enqueue_one_by_one(setting: Setting, producer: ProducerProcess) -> int:
     done = producer.order("one_by_one", limit, first=0, count=sizes.one_by_one, seconds=sizes.one_by_one_seconds)
     setting.record.add("enqueue_one", done["count"] / done["seconds"])
     return done["count"]
-
-
-@dataclass(frozen=True)
-class Bulk:
-    """What was enqueued, and what that cost the server."""
-
-    count: int
-    seconds: float
-    used: Reading
-
-
-def _enqueue_in_bulk(setting: Setting, producer: ProducerProcess, first: int, most: int) -> Bulk:
-    before, seconds = setting.server.read(), setting.sizes.enqueue_seconds
-    done = producer.order("bulk", seconds + SLACK_SECONDS, first=first, count=most, seconds=seconds)
-    return Bulk(done["count"], done["seconds"], setting.server.read().since(before))
 
 
 def _drain(setting: Setting, workers: WorkerProcesses, count: int, bulk: Bulk, concurrency: int) -> None:
@@ -154,10 +114,17 @@ def _drain(setting: Setting, workers: WorkerProcesses, count: int, bulk: Bulk, c
     record.add(f"repeats_{concurrency}", marks.repeated(0, count))
 
 
-def rate(tasks: int, began_ns: int, ended_ns: int) -> float:
-    if tasks < 2 or ended_ns <= began_ns:
-        raise SessionFailed(f"only {tasks} tasks ran")
-    return (tasks - 1) / (ended_ns - began_ns) * 1e9
+def _at_defaults(sizes: Sizes) -> Session:
+    """A drain with the log that the system's command writes unless told otherwise."""
+    measure = f"defaults_{USUAL}"
+
+    def run(setting: Setting) -> None:
+        with producing(setting.stage) as producer:
+            count = enqueue_in_bulk(setting, producer, 0, sizes.drain_tasks).count
+        with working(setting.stage, USUAL, default_log=True) as workers:
+            setting.record.add(measure, drain_some(setting, workers, count, count))
+
+    return Session(f"draining at {USUAL} with the default log", (measure,), sizes.drain_tasks, run, slots=USUAL)
 
 
 # Tasks that wait
@@ -217,7 +184,7 @@ def _plain(sizes: Sizes, kind: str, slots: int, measure: str, count: int, each: 
             order = {"first": 0, "count": count, "seconds": limit, "kind": kind, "each": each}
             tasks = producer.order("plain", limit + SLACK_SECONDS, **order)["count"]
         with working(setting.stage, slots) as workers:
-            found = _drain_some(setting, workers, tasks, tasks)
+            found = drain_some(setting, workers, tasks, tasks)
         if kind == "block":
             found *= each / slots
         setting.record.add(measure, found)
@@ -316,58 +283,9 @@ def _with_processes(sizes: Sizes, processes: int) -> Session:
 
     def run(setting: Setting) -> None:
         with producing(setting.stage) as producer:
-            count = _enqueue_in_bulk(setting, producer, 0, sizes.process_tasks).count
+            count = enqueue_in_bulk(setting, producer, 0, sizes.process_tasks).count
         with working(setting.stage, USUAL, processes=processes) as workers:
-            _drain_some(setting, workers, count, count)
+            drain_some(setting, workers, count, count)
         setting.record.add(measure, setting.stage.marks.later_half_rate(0, count))
 
     return Session(f"{processes} processes", (measure,), sizes.process_tasks, run, slots=USUAL, once=True)
-
-
-def _drain_some(setting: Setting, workers: WorkerProcesses, count: int, enough: int) -> float:
-    """The rate of the first `enough` tasks of `count`, in whatever order they run."""
-    marks, sizes = setting.stage.marks, setting.sizes
-    wait_for_first_mark(marks, 0, count, sizes.start_seconds, workers)
-    until = time.monotonic() + sizes.drain_seconds
-    while (done := marks.done(0, count)) < enough and time.monotonic() < until:
-        workers.check()
-        time.sleep(0.01)
-    began, ended = marks.span(0, count)
-    return rate(done, began, ended)
-
-
-# A backlog
-
-
-def _with_backlog(sizes: Sizes, size: int, kind: str) -> Session:
-    """`waiting`: tasks that could run now; `later`: tasks scheduled for an hour from now."""
-    drain, enqueue = f"{kind}_drain_{size}", f"{kind}_enqueue_{size}"
-
-    def run(setting: Setting) -> None:
-        with producing(setting.stage) as producer:
-            _fill(setting, producer, size, kind)
-            limits = {"count": sizes.one_by_one, "seconds": sizes.one_by_one_seconds}
-            limit = sizes.one_by_one_seconds + SLACK_SECONDS
-            done = producer.order("one_by_one", limit, first=size, **limits)
-            setting.record.add(enqueue, percentile(done["each_ms"], 0.5))
-            first = size + done["count"]
-            count = first + _enqueue_in_bulk(setting, producer, first, sizes.drain_tasks).count
-        with working(setting.stage, USUAL) as workers:
-            setting.record.add(drain, _drain_some(setting, workers, count, min(sizes.drain_tasks, count - size)))
-
-    tasks = size + sizes.one_by_one + sizes.drain_tasks
-    return Session(
-        f"{size:,} {kind}", (drain, enqueue), tasks, run, slots=USUAL, systems=sizes.backlog_systems, once=True
-    )
-
-
-def _fill(setting: Setting, producer: ProducerProcess, size: int, kind: str) -> None:
-    if not size:
-        return
-    seconds = setting.sizes.fill_seconds
-    if kind == "later":
-        done = producer.order("bulk_at", seconds + SLACK_SECONDS, first=0, count=size, seconds=seconds, delay=ONE_HOUR)
-    else:
-        done = producer.order("bulk", seconds + SLACK_SECONDS, first=0, count=size, seconds=seconds)
-    if done["count"] < size:
-        raise SessionFailed(f"only {done['count']:,} of {size:,} tasks were enqueued in {seconds:g} s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.measures import BACKLOGS, CONCURRENCIES, PROCESSES
+from bench.measures import BACKLOGS, CONCURRENCIES, LARGEST, PROCESSES
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,12 @@ class Sizes:
     process_tasks: int = 50_000
     backlogs: tuple[int, ...] = ()
     later_backlogs: tuple[int, ...] = ()
+    # So many tasks that they need gigabytes; 0 leaves this out.
+    largest: int = 0
     backlog_systems: tuple[str, ...] = ("docket", "pydocket")
     # Long enough for anything that works at all.
     start_seconds: float = 30.0
-    fill_seconds: float = 600.0
+    fill_seconds: float = 900.0
     scheduled_delay: float = 1.0
     scheduled_patience: float = 5.0
     sleep: float = 0.05
@@ -60,6 +62,7 @@ FULL = Sizes(
     processes=PROCESSES,
     backlogs=BACKLOGS,
     later_backlogs=(100_000,),
+    largest=LARGEST,
 )
 
 QUICK = Sizes(
@@ -102,5 +105,6 @@ TINY = Sizes(
     process_tasks=1_000,
     backlogs=(0,),
     later_backlogs=(),
+    largest=2_000,
     scheduled_delay=0.3,
 )

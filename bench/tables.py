@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.goals import GOALS, OURS, judge
-from bench.measures import BACKLOGS, BLOCKING, COMPUTING, CONCURRENCIES, MEASURES, PROCESSES, USUAL
+from bench.measures import BACKLOGS, BLOCKING, COMPUTING, CONCURRENCIES, LARGEST, MEASURES, PROCESSES, USUAL
 from bench.results import Results
 from bench.systems import SYSTEMS
 
-THROUGHPUT = ("enqueue_one", "enqueue_bulk", *(f"drain_{count}" for count in CONCURRENCIES), "efficiency")
+THROUGHPUT = (
+    "enqueue_one",
+    "enqueue_bulk",
+    *(f"drain_{count}" for count in CONCURRENCIES),
+    f"defaults_{USUAL}",
+    "efficiency",
+)
 PLAIN = (
     "plain",
     *(f"blocking_{count}" for count in BLOCKING),
@@ -23,6 +29,7 @@ COST = (
 )
 SCALE = tuple(f"processes_{count}" for count in PROCESSES)
 WAITING = tuple(f"waiting_{what}_{size}" for what in ("drain", "enqueue") for size in BACKLOGS)
+LARGE = ("largest_enqueue", "largest_drain", "largest_bytes", "largest_snapshot", "largest_top")
 LATER = tuple(f"later_{what}_{size}" for what in ("drain", "enqueue") for size in BACKLOGS)
 
 TITLES = {
@@ -32,6 +39,7 @@ TITLES = {
     f"Cost, drain at concurrency {USUAL} (less is better)": COST,
     f"More worker processes, concurrency {USUAL} each (more is better)": SCALE,
     "With tasks already waiting": WAITING,
+    f"With {LARGEST:,} tasks waiting": LARGE,
     "With tasks scheduled for later": LATER,
 }
 

@@ -9,11 +9,12 @@ import importlib
 import logging
 import sys
 
-from bench.adapters.serving import answer_orders
+from bench.adapters.serving import DEFAULT_LOG, answer_orders
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.WARNING)
+    if not DEFAULT_LOG:
+        logging.basicConfig(level=logging.WARNING)
     adapter = importlib.import_module(f"bench.adapters.{sys.argv[1]}")
     if sys.argv[2] == "work":
         adapter.work()

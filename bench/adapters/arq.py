@@ -1,19 +1,22 @@
 """`Worker(max_jobs=…)` with defaults (`poll_delay` 0.5 s, `keep_result` 1 h), except
 `keep_result=0` where results are not measured. No way to enqueue in bulk: 20 calls at a time are
-under way. `Job.result` polls every 0.5 s by default."""
+under way. `Job.result` polls every 0.5 s by default. With its default log: what the
+command `arq` sets up, INFO, two lines per job."""
 
 from __future__ import annotations
 
 import asyncio
+import logging.config
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from arq.connections import ArqRedis, RedisSettings, create_pool
+from arq.logs import default_log_config
 from arq.worker import Worker
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer, at_once
+from bench.adapters.serving import CONCURRENCY, DEFAULT_LOG, RESULTS, URL, Producer, at_once
 
 SETTINGS = RedisSettings.from_dsn(URL)
 marks = shared_marks()
@@ -61,6 +64,8 @@ produce = ArqProducer
 
 def work() -> None:
     asyncio.set_event_loop(asyncio.new_event_loop())
+    if DEFAULT_LOG:
+        logging.config.dictConfig(default_log_config(verbose=False))
     worker = Worker(
         functions=[mark, echo, sleeper],
         redis_settings=SETTINGS,

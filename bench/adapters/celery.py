@@ -2,7 +2,7 @@
 for functions that compute (a process per core), and the thread pool (`-P threads`, faster here than
 gevent) with more, since prefork has a process per slot. Redis as broker, JSON. A result backend,
 also Redis, only where results are measured. No way to enqueue in bulk: one after the other, through
-one producer of the pool."""
+one producer of the pool. Its default log level is WARNING: no line per task."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ produce = CeleryProducer
 
 def work() -> None:
     run_program(
-        *("-m", "celery", "-A", "bench.adapters.celery", "worker", "-l", "WARNING", "--without-gossip"),
+        *("-m", "celery", "-A", "bench.adapters.celery", "worker", "--without-gossip"),
         *("--without-mingle", "-P", "prefork" if CONCURRENCY <= 10 else "threads", "-c", str(CONCURRENCY)),
     )

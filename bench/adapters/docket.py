@@ -1,6 +1,7 @@
 """This package, with defaults: `Docket(name, url)`, `Worker(docket, concurrency=…)`. In bulk:
 `add_many`. Every task has a record with its state, kept for 15 minutes. Functions that compute
-declare `Process()`: `Worker(docket, cpu_processes=…)`, with 10 slots, the default."""
+declare `Process()`: `Worker(docket, cpu_processes=…)`, with 10 slots, the default. With its default
+log: `docket worker`, INFO, two lines per task."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.adapters.docket_api import DocketProducer, run_worker
+from bench.adapters.docket_api import DocketProducer, run_command, run_worker
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import BLOCK, COMPUTE, CONCURRENCY, NOTHING, PROCESSES, URL
+from bench.adapters.serving import BLOCK, COMPUTE, CONCURRENCY, DEFAULT_LOG, NOTHING, PROCESSES, URL
 from docket import Process
 
 marks = shared_marks()
@@ -49,5 +50,7 @@ def produce() -> DocketProducer:
 
 
 def work() -> None:
+    if DEFAULT_LOG:
+        run_command(URL)
     options = {"cpu_processes": CONCURRENCY} if PROCESSES else {"concurrency": CONCURRENCY}
     asyncio.run(run_worker(URL, PLAIN.values(), **options))

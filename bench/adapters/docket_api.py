@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, Producer
+from bench.adapters.serving import CONCURRENCY, Producer, run_program
 from docket import Docket, Worker
 
 NAME = "bench"
@@ -64,6 +64,14 @@ class DocketProducer(Producer):
     async def round_trip(self, number: int) -> int:
         execution = await self.docket.add(echo)(number)
         return await execution.get_result(timeout=timedelta(seconds=10))
+
+
+def run_command(url: str) -> None:
+    """The worker as its command starts it, with its default log."""
+    run_program(
+        *("-m", "docket", "worker", "--docket", NAME, "--url", url, "--concurrency", str(CONCURRENCY)),
+        *("--tasks", "bench.adapters.docket_api:tasks"),
+    )
 
 
 async def run_worker(url: str, others: Iterable[Callable[..., Any]] = (), **options: Any) -> None:

@@ -1,7 +1,7 @@
 """`dramatiq --processes 1 --threads …` (faster here than gevent) with the Redis broker and
 defaults; for functions that compute a process per core with 8 threads, its default; results
 (`Results` with `RedisBackend`) only where they are measured. No way to enqueue in bulk: one after
-the other."""
+the other. With its default log: INFO, a line when a process starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import BLOCK, COMPUTE, CONCURRENCY, NOTHING, PROCESSES, RESULTS, URL, Producer, run_program
+from bench.adapters.serving import (
+    BLOCK,
+    COMPUTE,
+    CONCURRENCY,
+    DEFAULT_LOG,
+    NOTHING,
+    PROCESSES,
+    RESULTS,
+    URL,
+    Producer,
+    run_program,
+)
 
 marks = shared_marks()
 broker = RedisBroker(url=URL)
@@ -84,4 +95,4 @@ produce = DramatiqProducer
 
 def work() -> None:
     slots = ("--processes", str(CONCURRENCY)) if PROCESSES else ("--processes", "1", "--threads", str(CONCURRENCY))
-    run_program("-m", "dramatiq", "bench.adapters.dramatiq", *slots, "--skip-logging")
+    run_program("-m", "dramatiq", "bench.adapters.dramatiq", *slots, *(() if DEFAULT_LOG else ("--skip-logging",)))

@@ -2,7 +2,7 @@
 else defaults: blocking reads, the scheduler looks once a second. `RedisHuey` with
 `notify_result=True`, its option for low latency, where results are measured, and without results
 otherwise. No way to enqueue in bulk: one after the other. It acknowledges nothing: a task is gone
-from Redis when a worker takes it."""
+from Redis when a worker takes it. With its default log: INFO, two lines per task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from datetime import datetime
 from huey import RedisHuey
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer, run_program
+from bench.adapters.serving import CONCURRENCY, DEFAULT_LOG, RESULTS, URL, Producer, run_program
 
 marks = shared_marks()
 huey = RedisHuey("bench", url=URL, notify_result=RESULTS, results=RESULTS)
@@ -61,6 +61,6 @@ produce = HueyProducer
 
 def work() -> None:
     run_program(
-        *("-m", "huey.bin.huey_consumer", "bench.adapters.huey.huey", "--quiet"),
-        *("--workers", str(CONCURRENCY)),
+        *("-m", "huey.bin.huey_consumer", "bench.adapters.huey.huey", "--workers", str(CONCURRENCY)),
+        *(() if DEFAULT_LOG else ("--quiet",)),
     )

@@ -1,7 +1,8 @@
 """`Worker(concurrency=…)` with defaults. No way to enqueue in bulk without waiting for the results:
 20 calls at a time are under way, as many as its queue sends at once (`max_concurrent_ops`). Results
 are always kept, for 10 minutes, and waited for with `job.refresh(until_complete=…)`, which is
-faster than `apply`. Times of scheduled jobs are whole seconds, here rounded up."""
+faster than `apply`. Times of scheduled jobs are whole seconds, here rounded up. Its command
+logs no jobs by default."""
 
 from __future__ import annotations
 

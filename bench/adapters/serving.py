@@ -21,6 +21,8 @@ CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "10"))
 # Whether tasks keep their results. Only measurements of
 # results ask for it: not every system keeps them by default.
 RESULTS = os.environ.get("BENCH_RESULTS") == "1"
+# Whether the worker logs as its command does by default. Elsewhere it logs warnings only.
+DEFAULT_LOG = os.environ.get("BENCH_LOG") == "default"
 # Whether functions compute, so that each slot is a process.
 PROCESSES = os.environ.get("BENCH_POOL") == "processes"
 # What plain functions do.

@@ -1,6 +1,6 @@
 """`Worker(concurrency=…).run_sync()`, else defaults (`prefetch` equal to the concurrency), logs of
 tasks silenced. In bulk: `enqueue_many`. Results are kept for 5 minutes by default; `ttl=0` where
-they are not measured."""
+they are not measured. With its default log: INFO, as its command sets it, two lines per task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from streaq import Worker
 
 from bench.adapters.marks import shared_marks
-from bench.adapters.serving import CONCURRENCY, RESULTS, URL, Producer
+from bench.adapters.serving import CONCURRENCY, DEFAULT_LOG, RESULTS, URL, Producer
 
 marks = shared_marks()
 worker = Worker(redis_url=URL, concurrency=CONCURRENCY)
@@ -65,5 +65,8 @@ produce = StreaqProducer
 
 
 def work() -> None:
-    logging.disable(logging.INFO)
+    if DEFAULT_LOG:
+        logging.basicConfig(level=logging.INFO)
+    else:
+        logging.disable(logging.INFO)
     worker.run_sync()

@@ -4,7 +4,8 @@ functions; a worker process per core for functions that compute) on taskiq-redis
 its recommended expiry where results are measured, none (the default) otherwise. No way to enqueue
 in bulk: 20 calls at a time are under way. `wait_result` polls every 0.2 s by default. Scheduled
 tasks: `ListRedisScheduleSource` and a `taskiq scheduler` process beside the worker, with
-`--update-interval 1` (its default is to look once a minute)."""
+`--update-interval 1` (its default is to look once a minute). With its default log: INFO, a line per
+task."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from bench.adapters.serving import (
     BLOCK,
     COMPUTE,
     CONCURRENCY,
+    DEFAULT_LOG,
     NOTHING,
     PROCESSES,
     RESULTS,
@@ -112,6 +114,7 @@ def work() -> None:
         scheduling = ["scheduler", "bench.adapters.taskiq:scheduler", "--log-level", "WARNING"]
         subprocess.Popen([sys.executable, "-m", "taskiq", *scheduling, "--update-interval", "1"])
     run_program(
-        *("-m", "taskiq", "worker", "bench.adapters.taskiq:broker", "--log-level", "WARNING"),
+        *("-m", "taskiq", "worker", "bench.adapters.taskiq:broker"),
+        *(() if DEFAULT_LOG else ("--log-level", "WARNING")),
         *(("--workers", str(CONCURRENCY)) if PROCESSES else SLOTS),
     )
