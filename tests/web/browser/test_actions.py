@@ -184,6 +184,21 @@ async def test_a_scheduled_task_runs_now(docket: Docket, tab: Tab) -> None:
     assert await unfinished(docket) == {"two"}
 
 
+async def test_a_scheduled_task_gets_another_time_in_utc(docket: Docket, tab: Tab) -> None:
+    await add_later(docket, "one")
+    await tab.visit("/schedule")
+    await tab.page.locator("#scheduled").get_by_role("button", name="Another time").click()
+    asked = tab.page.locator(".ask:popover-open")
+    assert "UTC" in await asked.inner_text()
+    await asked.locator("input[name=when]").fill("2040-01-31T09:30:00")
+    await asked.get_by_role("button", name="Move").click()
+    await tab.page.wait_for_load_state()
+    assert "is due at 2040-01-31 09:30:00 UTC" in await tab.said()
+    moved = await docket.get_execution("one")
+    assert moved is not None
+    assert moved.when == datetime(2040, 1, 31, 9, 30, tzinfo=UTC)
+
+
 async def test_the_next_run_of_a_chain_is_skipped(docket: Docket, tab: Tab) -> None:
     docket.register(nightly)
     async with worker_for(docket) as worker, at_work(worker):
