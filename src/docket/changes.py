@@ -19,13 +19,14 @@ from docket.ledger.audit import audited
 from docket.ledger.changes import Cancelled, Rescheduled, cancel_many, reschedule
 from docket.ledger.reports import read_declarations
 from docket.model.times import from_ms, to_ms
-from docket.pausing import DocketPauses
+from docket.pauses import DocketPauses
 from docket.spans import request_span
 
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-# A batch reads so many times the tasks that there were, and so many more, at most.
+# A batch reads at most `_MOST_TIMES` the number of
+# tasks that there were at its beginning, and `_MORE`.
 _MOST_TIMES, _MORE = 2, 1_000
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from docket.inspection.forecasts import slot_wait
-from docket.ledger.facts import FullLimit, SlotHolder
+from docket.ledger.facts import FullLimit, HolderRow
 from docket.model.histograms import BOUNDS, Histogram
 
 NOW_MS = 1_800_000_000_000.0
@@ -16,7 +16,7 @@ NOW_MS = 1_800_000_000_000.0
 
 def limit(*ages: float, most: int = 2, rank: int | None = 0, in_use: int | None = None) -> FullLimit:
     """Its holders have run for these times, in seconds."""
-    holders = tuple(SlotHolder("k", "w~1", int((NOW_MS - age * 1000) * 1000)) for age in ages)
+    holders = tuple(HolderRow("k", "w~1", int((NOW_MS - age * 1000) * 1000)) for age in ages)
     return FullLimit("limit", most, len(ages) if in_use is None else in_use, 5, rank, holders)
 
 

@@ -1,5 +1,5 @@
 """Processes that a function in a child forks. Each of them is a copy of the child, with its code
-and its descriptors, but it is not a child of the worker: it must answer for no run."""
+and its descriptors, but it is not a child of the worker: it must not report on any run."""
 
 from __future__ import annotations
 

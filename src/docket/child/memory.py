@@ -30,8 +30,8 @@ def memory_in_use() -> int:
 
 
 def peak_memory() -> int:
-    """The most memory that this process has held. `ru_maxrss` is no good here: for a process that
-    was just started, it is the peak of its parent."""
+    """The most memory that this process has held. `ru_maxrss` cannot be used here: for a process
+    that was just started, it is the peak of its parent."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.asking import Yes, ask, is_at_terminal
+from docket.cli.confirmation import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import FAILED, WrongUsage

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.asking import Yes, ask, is_at_terminal
+from docket.cli.confirmation import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
 from docket.cli.options import Json
 from docket.cli.output import printable, write_json
 from docket.docket import Docket
-from docket.inspection.counting import count_waiting
+from docket.inspection.waiting_counts import count_waiting
 from docket.ledger.queries import Query
 from docket.model.states import ExecutionState
 from docket.storage.urls import hide_password

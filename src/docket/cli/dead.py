@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.asking import Yes, ask, is_at_terminal
+from docket.cli.confirmation import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.durations import duration
@@ -48,7 +48,7 @@ Most = Annotated[
         envvar="DOCKET_DEAD_MOST",
         parser=positive,
         metavar="NUMBER",
-        help="At most so many letters, the oldest first.",
+        help="At most this many letters, the oldest first.",
     ),
 ]
 Mark = Annotated[
@@ -69,7 +69,7 @@ Limit = Annotated[
         parser=positive,
         metavar="NUMBER",
         show_default="20",
-        help="The newest so many letters.",
+        help="Show this many letters, the newest first.",
     ),
 ]
 Over = Annotated[

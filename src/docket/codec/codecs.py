@@ -22,6 +22,8 @@ class Codec(Protocol):
 
     id: int
     name: str
+    # Whether decoding can run code that the bytes name.
+    runs_code: bool
 
     def encode_call(self, function: Function | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes: ...
 

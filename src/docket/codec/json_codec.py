@@ -33,6 +33,7 @@ class JsonCodec:
 
     id = 2
     name = "json"
+    runs_code = False
 
     def __init__(self, exceptions: Iterable[type[Exception]] = ()) -> None:
         try:

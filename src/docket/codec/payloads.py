@@ -63,6 +63,11 @@ class Payloads:
         return self._sealer is not None
 
     @property
+    def may_run_code(self) -> bool:
+        """Whether this docket decodes payloads that can run code, as pickles can."""
+        return any(codec.runs_code for codec in self._codecs.values())
+
+    @property
     def accepts_unsigned(self) -> bool:
         return self._envelopes.accepts_plain
 

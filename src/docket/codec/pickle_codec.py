@@ -26,6 +26,7 @@ class PickleCodec:
 
     id = 1
     name = "pickle"
+    runs_code = True
 
     def encode_call(self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         # The same as `_encode`, without a call: this is done for every task.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from docket.docket import Docket
 
 DEFAULT_LENGTH = timedelta(hours=1)
-# Up to so many unfinished tasks are counted; of more, so many are read at random.
+# If there are more unfinished tasks than the first number, a random sample is read, of the size of
+# the second.
 _COUNTED, _SAMPLE = 2_000, 500
 
 

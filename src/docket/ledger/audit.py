@@ -74,11 +74,6 @@ def acting_as(who: str, via: str) -> Generator[None]:
         _actor.reset(token)
 
 
-def named_actor() -> Actor | None:
-    """Who acts now, if somebody has said so."""
-    return _actor.get()
-
-
 @cache
 def process_actor() -> Actor:
     """The user and the host of this process."""

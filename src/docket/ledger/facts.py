@@ -32,7 +32,7 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotHolder:
+class HolderRow:
     """Who holds a slot of a limit. A run that was not found has no key and no worker; a slot that
     is reserved for a task has no epoch."""
 
@@ -51,7 +51,7 @@ class FullLimit:
     in_use: int
     waiters: int
     rank: int | None
-    holders: tuple[SlotHolder, ...]
+    holders: tuple[HolderRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class TaskFacts:
         if not found:
             return None
         name, most, in_use, waiters, rank, holders = found
-        named = tuple(SlotHolder(bytes_text(key), bytes_text(worker), _number(epoch)) for key, worker, epoch in holders)
+        named = tuple(HolderRow(bytes_text(key), bytes_text(worker), _number(epoch)) for key, worker, epoch in holders)
         return FullLimit(bytes_text(name), most, in_use, waiters, rank, named)
 
     @property

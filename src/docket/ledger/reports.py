@@ -1,4 +1,4 @@
-"""What workers tell about themselves, and how functions are declared (docs/design/web.md)."""
+"""What workers report about themselves, and how functions are declared (docs/design/web.md)."""
 
 from __future__ import annotations
 

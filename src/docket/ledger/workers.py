@@ -125,7 +125,7 @@ class WorkerVerbs(ScriptCalls):
 
         A busy worker gets each request to cancel one of its runs at every renewal, until the run is
         over. If no worker has renewed for `late_ms`, workers are not declared dead for a while. If
-        a stopping worker dies, its runs have no loss. `report` is what the worker tells about
+        a stopping worker dies, its runs have no loss. `report` is what the worker says about
         itself.
         """
         offer_ms = self.offer_ms if has_offer else 0

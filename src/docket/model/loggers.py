@@ -1,8 +1,8 @@
 """docket's own loggers never raise.
 
-`logging` passes the errors of filters, and those of many handlers, on to whoever logs. That is a
-worker in the middle of a run here: without the line its task would have ended, with the error it
-would run again.
+`logging` passes the errors of filters, and those of many handlers, on to whoever logs. Here
+that may be a worker in the middle of a run: an error from a log line would make a task run again
+that would have ended.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ class AclRole(enum.Enum):
     WORKER = "worker"
 
 
-# Scripts that only read. What they would write is not necessary: an observer may not.
+# Scripts for observers. What some of them would also write is not needed for their answer, and an
+# observer may not write it.
 _READING = (
     *("census", "count", "count_by_function", "count_foreign", "count_letters", "find_tasks"),
     *("follow_strikes", "list_fleet", "read_declarations", "sample_tasks"),

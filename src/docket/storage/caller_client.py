@@ -8,7 +8,7 @@ from typing import Any
 
 from .connections import ThreadedClient
 
-# After so long a pause the caller opens a new connection: a firewall may have dropped the old one
+# After a pause this long the caller opens a new connection: a firewall may have dropped the old one
 # silently.
 _LONGEST_IDLE_SECONDS = 60.0
 

@@ -163,7 +163,7 @@ class Connection:
             self._retire(self._pipeline, self._leave_seconds)
 
     async def is_silent(self, seconds: float) -> bool:
-        """Whether the node has sent nothing for so long, and does not answer a PING in that time
+        """Whether the node has sent nothing for this long, and does not answer a PING in that time
         either."""
         pipeline = self._pipeline
         if pipeline is None or pipeline.trouble is not None:

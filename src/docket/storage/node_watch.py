@@ -16,7 +16,7 @@ from .node_connections import NodeConnections
 from .nodes import Nodes, SentinelNodes
 from .sentinel_watch import SentinelWatch
 
-# A node that has sent nothing for so long has to answer a PING, within the same time.
+# A node that has sent nothing for this long has to answer a PING, within the same time.
 SILENCE_SECONDS = 1.0
 # The time between two questions where the node is.
 ASK_SECONDS = 0.5

@@ -121,7 +121,7 @@ class SentinelAnswer(NamedTuple):
 
 class SentinelNodes:
     """Asks all sentinels, since one that has not heard of a fail-over names the old primary, which
-    may be back and take itself for the primary. Each fail-over has a number, the configuration
+    may be back and believe that it is the primary. Each fail-over has a number, the configuration
     epoch: the sentinel with the highest one is up to date."""
 
     def __init__(

@@ -12,8 +12,8 @@ from .nodes import SentinelNodes
 from .pipeline import Pipeline
 from .threads import in_thread
 
-# Sentinels need longer than this to replace a primary. So a primary that has answered in less time
-# is not replaced, unless it was before.
+# Sentinels need longer than this to replace a primary. So a primary that answers faster
+# has not been replaced since its last answer.
 SLOW_SECONDS = 0.3
 # The time between two questions how many replicas there are.
 COUNT_SECONDS = 5.0
@@ -25,8 +25,8 @@ class PrimaryCheck:
     """Asks the sentinels after the first write on a connection, after each slow one, and after each
     one that fewer replicas have confirmed than before. The server may have been restarted, or
     paused, while they replaced it. Or they replace it while it works: the replica that they promote
-    leaves it. Until they have told the server and its other replicas, it takes itself for the
-    primary, and these replicas confirm what will be lost."""
+    leaves it. Until they have told the server and its other replicas, it believes that it is
+    the primary, and these replicas confirm writes that will be lost."""
 
     def __init__(self, nodes: SentinelNodes, patience: float) -> None:
         self._nodes = nodes

@@ -18,7 +18,7 @@ from .pipeline import keep_listening
 
 # The sentinel that leads a fail-over knows first (promoted), then all of them (switch).
 CHANNELS = (b"+promoted-slave", b"+switch-master")
-# A sentinel that has sent nothing for so long has to answer a PING, within the same time.
+# A sentinel that has sent nothing for this long has to answer a PING, within the same time.
 SILENCE_SECONDS = 5.0
 _ANSWER_SECONDS = 5.0
 _LONGEST_PAUSE = 2.0
@@ -29,8 +29,8 @@ _PAUSES = (0.0, 0.5, 1.0, 2.0)
 
 class SentinelWatch:
     """Listens to one sentinel, and asks all of them when that one reports
-    a fail-over. An old primary may be back, answer as before, and take
-    itself for the primary: nothing else shows that it is not."""
+    a fail-over. An old primary may be back, answer as before, and
+    believe that it is the primary: nothing else shows that it is not."""
 
     def __init__(
         self, nodes: SentinelNodes, connections: NodeConnections, client_of: Callable[[NodeAddress], Any]

@@ -17,7 +17,7 @@ class AbandonedRuns:
         self._slots = slots
 
     def abandon(self, execution: Execution | None) -> bool:
-        """Returns whether a slot stays taken for it."""
+        """Counts the thread of the run. Returns whether the slot of the run stays taken."""
         self._runs.abandoned += 1
         run = self._runs.find(execution.epoch) if execution is not None else None
         if run is None or not run.holds_slot:

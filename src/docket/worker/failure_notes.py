@@ -49,7 +49,7 @@ class FailureNotes:
         age_ms = self._keep.age_ms if declared is None else declared
         if not age_ms:
             return None
-        # Whoever knows the possible values finds the value of a fingerprint.
+        # A fingerprint does not hide a value from a reader who can guess it and compare.
         marks = {} if self._payloads.encrypts else self._marks(run)
         return self._note(run, DeathCause.FAILED, age_ms, error, ending, fingerprint_lines(marks), duration)
 

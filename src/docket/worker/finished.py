@@ -20,8 +20,8 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 LONGEST_PAUSE = 0.1
 # Right after a run it asks sooner.
 SHORTEST_PAUSE = 0.002
-# A task that this worker cannot read may be for another live worker. After it was left so many
-# times, which takes about a minute, it is for none of them.
+# A task that this worker cannot read may be for another live worker. After this worker
+# has left it this many times, which takes about a minute, no live worker can read it.
 TIMES_LEFT_BESIDE_OTHERS = 6
 
 

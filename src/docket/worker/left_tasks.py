@@ -65,5 +65,5 @@ class LeftTasks:
         self._times = {key: times for key, times in self._times.items() if key in keys}
 
     def has_left(self, keys: set[str], times: int) -> bool:
-        """Whether each of these tasks was left so many times."""
+        """Whether each of these tasks was left at least this many times."""
         return all(self._times.get(key, 0) >= times for key in keys)

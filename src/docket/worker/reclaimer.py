@@ -17,7 +17,7 @@ from .server_clock import steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# Every so many seconds the leader checks all leases,
+# The leader checks all leases every this many seconds,
 # in case no renewal has reported one that has ended.
 CHECK_LEASES_EVERY = 60.0
 CONSUMERS_PER_REQUEST = 100

@@ -1,4 +1,4 @@
-"""What a worker tells about itself with its renewals (docs/design/web.md)."""
+"""What a worker reports about itself with its renewals (docs/design/web.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from docket.ledger.reports import WorkerReport
 if TYPE_CHECKING:
     from .staff import Staff
 
-# A renewal carries a report if the last one is as old as this. An idle worker has less to tell.
+# A renewal carries a report if the last one is as old as this. An idle worker has less to report.
 EVERY_SECONDS = 5.0
 IDLE_EVERY_SECONDS = 20.0
 

@@ -27,7 +27,7 @@ class StatisticsFold(Service):
         self._duties = duties
 
     async def step(self) -> None:
-        # First of all: a worker that runs until all tasks are finished may live for seconds only.
+        # At once: a worker that runs until all tasks are finished may live for seconds only.
         while self._duties.leads and await fold_minute(self._ledger):
             pass
         if self._duties.leads:

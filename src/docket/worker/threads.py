@@ -160,7 +160,8 @@ class Threads:
             self._start_thread()
 
     async def _wait_for_thread(self) -> None:
-        """The thread that becomes free next stays taken for the first that waits."""
+        """Returns when a thread is free. The first waiter
+        gets the next thread, before any new call."""
         waiting = self._loop.create_future()
         self._waiting.append(waiting)
         try:
@@ -232,7 +233,8 @@ class Threads:
     # In the event loop again
 
     def _receive(self) -> None:
-        # First of all: a call that returns after the loop below has ended wakes the event loop.
+        # Before the loop: a call that returns after the
+        # loop has ended must wake the event loop again.
         self._is_woken = False
         while self._returned:
             call = self._returned.popleft()

@@ -59,7 +59,7 @@ def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Ans
 
 def check_peer(connection: socket.socket, socket_path: str) -> None:
     """Raises EngineError if the server belongs to another user. Only Linux tells whose it is; on
-    other systems the folder, which is this user's alone, has to do."""
+    other systems it must be enough that the folder is this user's alone."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return

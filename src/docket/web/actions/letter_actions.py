@@ -69,7 +69,7 @@ async def edit(order: Order, *, id: int, arguments: dict[str, Any], retry: bool 
     """Opening the arguments of a pickled letter could run any code here, so only dockets that
     accept nothing but JSON are edited in a browser."""
     docket = order.docket
-    if docket.payloads.codec.name != "json" or "pickle" in docket.accept:
+    if docket.payloads.may_run_code:
         raise Refused(
             409,
             "pickled",

@@ -56,8 +56,7 @@ async def answer_letter(visit: Visit) -> Response:
         raise HTTPException(404, f"There is no dead letter {id}: it was retried, discarded, or has expired.")
     docket = visit.docket
     # As the change itself: nothing is unpickled here.
-    edits_here = docket.payloads.codec.name == "json" and "pickle" not in docket.accept
-    context: dict[str, Any] = {"trace_id": trace_id(letter.trace), "edits_here": edits_here}
+    context: dict[str, Any] = {"trace_id": trace_id(letter.trace), "edits_here": not docket.payloads.may_run_code}
     return visit.render("letter.html", letter=letter, now=docket.now(), **context)
 
 
