@@ -211,7 +211,7 @@ class ChildProcess:
 
     def _broken(self, error: Exception) -> None:
         """The function has used a descriptor that is not its own."""
-        logger.error("the child process %d sent something that is not a message (%r): it is ended", self.pid, error)
+        logger.error("the child process %d sent what is not a message (%r), and is ended", self.pid, error)
         self.kill()
 
     # Runs
