@@ -122,7 +122,7 @@ def test_a_port_that_is_taken_is_one_clear_line(docket_command: Command, url: st
         port = taken.getsockname()[1]
         found = docket_command("web", "--url", f"embedded://{folder}", "--port", str(port))
     assert found.exit_code == 1
-    assert f"cannot listen on 127.0.0.1 port {port}" in found.stderr
+    assert f"docket: cannot listen on 127.0.0.1 port {port}: Address already in use\n" in found.stderr
 
 
 @pytest.mark.parametrize(

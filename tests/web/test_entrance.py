@@ -1,5 +1,6 @@
 """Who comes in, and whose changes are carried out."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,7 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
 from docket import Docket
-from docket.web import Answer, Role, Visitor, app
+from docket.web import Answer, Role, UsersFile, Visitor, app, users
 
 from .conftest import SAME_ORIGIN, Browser
 
@@ -137,3 +138,22 @@ async def test_a_visitor_without_a_name_is_anonymous(docket: Docket, browser: Br
     here = browser(app(docket, guard=lambda request: Visitor(Role.ADMIN, name="")))
     assert (await here.post(f"/api/v1/{segment}/pauses/add", json={"function": "ship"})).status_code == 200
     assert (await docket.audit()).entries[0].who == "anonymous"
+
+
+async def test_nobody_finds_out_which_names_there_are(
+    docket: Docket, browser: Browser, segment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that the file does not have takes as
+    long as a wrong password, however it is stored."""
+    file = tmp_path / "users"
+    file.write_text(f"anna:viewer:plain password\nbert:viewer:{users.hash_password('secret')}\n")
+    here, computed, digest = browser(app(docket, guard=UsersFile(file))), list[str](), users._digest
+
+    def noted(password: str, salt: bytes) -> bytes:
+        computed.append(password)
+        return digest(password, salt)
+
+    monkeypatch.setattr(users, "_digest", noted)
+    for name in ("anna", "bert", "nobody"):
+        assert (await here.get(f"/{segment}/now", auth=(name, f"guess of {name}"))).status_code == 401
+    assert computed == ["guess of anna", "guess of bert", "guess of nobody"]

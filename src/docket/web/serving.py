@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
@@ -108,7 +109,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+        # The text of the error repeats the address. Numbers below 0 are those of the resolver.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise OSError(f"cannot listen on {host} port {port}: {reason}") from None
 
 
 @contextlib.asynccontextmanager

@@ -2,10 +2,14 @@
 
 import asyncio
 
+import pytest
+from playwright.async_api import Browser
+
 from docket import Docket, ExecutionProgress, Progress
+from docket.web import Answer, app, event_stream
 from tests.running import at_work, run_everything, worker_for
 
-from .tabs import Tab
+from .tabs import Tab, opened, served
 from .test_actions import add_later, deliver
 
 
@@ -90,3 +94,18 @@ async def test_what_somebody_selects_stays_selected(docket: Docket, tab: Tab) ->
     await tab.page.locator(".nav [data-count=scheduled]", has_text="3").wait_for()
     assert await tab.page.locator("tbody input:checked").count() == 1
     assert await tab.page.locator("tbody tr").count() == 2
+
+
+async def test_a_page_says_that_its_visitor_is_no_longer_allowed(
+    docket: Docket, chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "LIFE_SECONDS", 0.5)
+    allowed: list[Answer] = ["viewer"]
+    application = app(docket, guard=lambda request: allowed[0])
+    async with served(application) as root, opened(chromium, f"{root}/{docket.name}") as tab:
+        await tab.visit("/now")
+        await is_live(tab)
+        allowed[0] = None
+        await tab.page.locator("#live.off", has_text="no longer allowed").wait_for()
+        allowed[0] = "viewer"
+        await is_live(tab)

@@ -68,6 +68,7 @@ function mergeParts(text) {
 
 const pill = document.getElementById("live");
 let stream = null;
+let refused = false;
 let fetching = false;
 let again = false;
 
@@ -85,7 +86,9 @@ async function fetchParts() {
   fetching = true;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (answer.ok) mergeParts(await answer.text());
+    // The session is over, or the guard now sends the visitor to a page to sign in.
+    if (answer.redirected || [401, 403].includes(answer.status)) say("off", "no longer allowed");
+    else if (answer.ok) mergeParts(await answer.text());
   } catch {
     say("off", "no answer");
   } finally {
@@ -140,17 +143,23 @@ function listen() {
   stream.addEventListener("open", () => {
     clearTimeout(lost);
     say("on", "live");
-    if (lost) fetchParts();
+    if (lost || refused) fetchParts();
     lost = 0;
+    refused = false;
   });
   stream.addEventListener("error", () => {
-    // The server ends a stream now and then, so that the guard is asked again: that is no trouble.
-    lost ||= setTimeout(() => say("off", "reconnecting"), 4000);
-    // A stream that the server has refused does not try again by itself.
+    // A stream that the server has refused does not try again by itself. The page knows why.
     if (stream?.readyState === EventSource.CLOSED) {
       stream = null;
+      refused = true;
+      clearTimeout(lost);
+      say("off", "reconnecting");
+      fetchParts();
       setTimeout(listen, 3000);
+      return;
     }
+    // The server ends a stream now and then, so that the guard is asked again: that is no trouble.
+    lost ||= setTimeout(() => say("off", "reconnecting"), 4000);
   });
   stream.addEventListener("counts", (event) => showCounts(JSON.parse(event.data)));
   stream.addEventListener("jobs", (event) => showJobs(JSON.parse(event.data)));
