@@ -1,6 +1,7 @@
 """Changes from pages and through the API: what they do, who may make them, and what is written
 down."""
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
@@ -92,6 +93,15 @@ async def test_all_tasks_that_match_are_cancelled(admin: httpx.AsyncClient, dock
     found = await changed(admin, segment, "tasks/cancel-matching", filter="contains:ll function:ship")
     assert found["count"] == 1
     assert (await docket.snapshot()).total_tasks == 0
+
+
+async def test_two_operators_cancel_the_same_tasks_once(admin: httpx.AsyncClient, docket: Docket, segment: str) -> None:
+    await later(docket, *(f"order-{number}" for number in range(300)))
+    asked = [changed(admin, segment, "tasks/cancel-matching", filter="prefix:order-") for _ in range(2)]
+    found = await asyncio.gather(*asked)
+    assert sum(one["details"]["cancelled"] for one in found) == 300
+    assert sum(entry.count or 0 for entry in (await read_audit(docket)).entries) == 300
+    assert (await docket.snapshot()).future == []
 
 
 async def test_everything_has_to_be_said(admin: httpx.AsyncClient, docket: Docket, segment: str) -> None:

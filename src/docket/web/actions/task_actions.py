@@ -58,7 +58,7 @@ async def cancel_matching(
     if requested:
         words.append(f"asked the workers of {counted(requested, 'running task')}")
     if skipped:
-        words.append(f"{skipped:,} began to run or were replaced in the meantime")
+        words.append(f"{skipped:,} began to run, ended or were replaced in the meantime")
     details = {"cancelled": cancelled, "asked": requested, "skipped": skipped}
     return Done(sentence="; ".join(words) + ".", count=cancelled + requested, details=details)
 
