@@ -45,6 +45,7 @@ class Stage:
             "BENCH_MARKS": str(folder / "marks"),
             "PYTHONPATH": os.pathsep.join(_import_path(system)),
             "PYTHONSAFEPATH": "1",
+            "BENCH_PACKAGES": str(environment.packages or ""),
         }
         # A peer must not import packages of the harness's environment.
         self._environment.pop("VIRTUAL_ENV", None)

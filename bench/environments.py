@@ -23,10 +23,17 @@ class InstallFailed(Exception):
     """The system could not be installed; the text is the end of the installer's output."""
 
 
+class NotInstalled(InstallFailed):
+    """A program that the system needs is not on this machine, so the system is left out."""
+
+
 @dataclass(frozen=True)
 class Environment:
+    """`packages` is the folder of a system in another language."""
+
     python: Path
     versions: dict[str, str]
+    packages: Path | None = None
 
 
 def prepare(
@@ -49,6 +56,8 @@ def prepare(
 
 
 def _prepare(system: System, folder: Path, *, renew: bool, report: Callable[[str], None]) -> Environment:
+    if system.program is not None:
+        return _prepare_program(system, system.program, folder, renew=renew, report=report)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     stamp = folder / "installed.json"
     wanted = _wanted(system)
@@ -60,6 +69,24 @@ def _prepare(system: System, folder: Path, *, renew: bool, report: Callable[[str
     versions: dict[str, str] = json.loads(_run([str(python), "-c", VERSIONS, *system.packages]))
     stamp.write_text(json.dumps({"wanted": wanted, "versions": versions}), "utf-8")
     return Environment(python, versions)
+
+
+def _prepare_program(
+    system: System, program: str, folder: Path, *, renew: bool, report: Callable[[str], None]
+) -> Environment:
+    """A system in another language. The Python of this process runs the adapter's Python half."""
+    if shutil.which(program) is None or (system.requirements and shutil.which("npm") is None):
+        raise NotInstalled(f"{program} is not installed on this machine")
+    if not system.requirements:
+        return Environment(Path(sys.executable), {program: _run([program, "--version"]).split()[-1]}, folder)
+    found = [folder / "node_modules" / package / "package.json" for package in system.packages]
+    if renew or not all(path.exists() for path in found):
+        report(f"installing {system.name} …")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *system.requirements])
+    versions = {path.parent.name: json.loads(path.read_text("utf-8"))["version"] for path in found}
+    return Environment(Path(sys.executable), versions, folder)
 
 
 def _wanted(system: System) -> list[str]:

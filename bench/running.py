@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.driving import NotSupported, SessionFailed, Stage
-from bench.environments import Environment, InstallFailed
+from bench.environments import Environment, InstallFailed, NotInstalled
 from bench.results import Recorder, Results
 from bench.server import BenchServer, running_server
 from bench.sessions import Session, Setting
@@ -64,6 +64,8 @@ def _perform(
 ) -> None:
     record = Recorder(results, system.name, session.measures)
     with record.attempt():
+        if isinstance(environment, NotInstalled):
+            raise NotSupported(str(environment))
         if isinstance(environment, InstallFailed):
             raise SessionFailed(str(environment))
         if system.most_slots is not None and session.slots > system.most_slots:

@@ -14,6 +14,7 @@ class Kind(Enum):
     OURS = "ours"
     ASYNC_PEER = "asyncio"
     SYNC_PEER = "threads or processes"
+    OTHER_LANGUAGE = "another language"
     LIMIT = "limit"
 
 
@@ -21,7 +22,8 @@ class Kind(Enum):
 class System:
     """One row of the tables. `requirements` go into an environment of its
     own; of `packages` the versions are stated; `imports` is what a user's
-    program begins with; with more than `most_slots` it is not run."""
+    program begins with; with more than `most_slots` it is not run. A system in another language
+    needs a `program`, and is left out where that is not installed."""
 
     name: str
     kind: Kind
@@ -29,6 +31,7 @@ class System:
     packages: tuple[str, ...]
     imports: str | None
     most_slots: int | None = None
+    program: str | None = None
 
     @property
     def is_peer(self) -> bool:
@@ -65,5 +68,9 @@ SYSTEMS = (
     ),
     System("rq", Kind.SYNC_PEER, ("rq>=2.6", HIREDIS), ("rq",), "from rq import Queue, Worker", most_slots=10),
     System("huey", Kind.SYNC_PEER, ("huey>=3", HIREDIS), ("huey",), "from huey import RedisHuey"),
+    # npm installs its packages.
+    System("bullmq", Kind.OTHER_LANGUAGE, ("bullmq@6", "ioredis@5"), ("bullmq",), None, program="node"),
+    # Debian: apt-get install ruby-sidekiq.
+    System("sidekiq", Kind.OTHER_LANGUAGE, (), (), None, program="sidekiq"),
     System("bare", Kind.LIMIT, (HIREDIS,), ("redis",), None),
 )  # fmt: skip

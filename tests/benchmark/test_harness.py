@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.adapters.marks import Marks
-from bench.environments import Environment, InstallFailed
+from bench.environments import Environment, InstallFailed, NotInstalled, prepare
 from bench.measures import MEASURES
 from bench.results import Results
 from bench.running import run
@@ -68,6 +68,23 @@ def test_a_system_that_could_not_be_installed_fails_every_measure_with_the_reaso
     assert {reason for failed in results.failures.values() for reason in failed.values()} == {
         "not installed: no network"
     }
+
+
+def test_a_system_in_another_language_is_left_out_where_its_program_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = prepare([system("bullmq"), system("sidekiq")], tmp_path / "kept", renew=False, report=lambda _: None)
+    assert {name: str(reason) for name, reason in found.items()} == {
+        "bullmq": "node is not installed on this machine",
+        "sidekiq": "sidekiq is not installed on this machine",
+    }
+    missing = found["bullmq"]
+    assert isinstance(missing, NotInstalled)
+    draining = [session for session in sessions(SMALL) if session.name == "draining at 10"]
+    results = measure("bullmq", missing, tmp_path, draining)
+    assert not results.failures
+    assert results.gaps["drain_10"] == {"bullmq": "node is not installed on this machine"}
 
 
 def test_a_system_whose_process_dies_fails_with_its_last_words(tmp_path: Path):
