@@ -28,7 +28,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ChangeRequest:
     """A change that somebody wants: where, and the job that shows how far it is."""
 
     docket: Docket
@@ -40,8 +40,8 @@ Making = Callable[..., Awaitable[Done]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One kind of change. `name` is that of the method of `Docket`, for the audit. `make` gets an
-    `Order`, and the fields by their names."""
+    """One kind of change. `name` is that of the method of `Docket`, for the audit. `make` gets a
+    `ChangeRequest`, and the fields by their names."""
 
     path: str
     name: str
@@ -67,7 +67,7 @@ async def carry_out(
     with acting_as(visitor.name, via):
         async with audited(docket.ledger, action.name, in_words(given)) as note:
             try:
-                done = await action.make(Order(docket, job), **given)
+                done = await action.make(ChangeRequest(docket, job), **given)
             except DocketError:
                 raise
             except (ValueError, TypeError) as error:

@@ -12,7 +12,7 @@ from docket.web.failures import Refused
 from docket.web.guards import Role
 from docket.web.inputs import Input, flag, keys, moment, seconds, text, whole, wholes
 
-from .action import Action, Done, Order, report_in_words
+from .action import Action, ChangeRequest, Done, report_in_words
 from .values import json_object, typed_arguments
 
 FILTER: tuple[Input, ...] = (
@@ -34,41 +34,43 @@ _BATCH: tuple[Input, ...] = (
 )
 
 
-async def retry(order: Order, *, over: timedelta | None = None, ids: list[int] | None = None, **given: Any) -> Done:
+async def retry(
+    request: ChangeRequest, *, over: timedelta | None = None, ids: list[int] | None = None, **given: Any
+) -> Done:
     async def one(**filter: Any) -> Report:
-        return await order.docket.dead.retry(over=over, **filter)
+        return await request.docket.dead.retry(over=over, **filter)
 
-    report = await _batch(order, one, ids, given)
+    report = await _batch(request, one, ids, given)
     number = report.retried + report.chains
     return Done(sentence=report_in_words("Retried", report.retried, report), count=number, details=report.as_json())
 
 
-async def discard(order: Order, *, ids: list[int] | None = None, **given: Any) -> Done:
-    report = await _batch(order, order.docket.dead.discard, ids, given)
+async def discard(request: ChangeRequest, *, ids: list[int] | None = None, **given: Any) -> Done:
+    report = await _batch(request, request.docket.dead.discard, ids, given)
     sentence = report_in_words("Discarded", report.discarded, report)
     return Done(sentence=sentence, count=report.discarded, details=report.as_json())
 
 
 async def _batch(
-    order: Order, act: Callable[..., Awaitable[Report]], ids: list[int] | None, given: dict[str, Any]
+    request: ChangeRequest, act: Callable[..., Awaitable[Report]], ids: list[int] | None, given: dict[str, Any]
 ) -> Report:
     if ids is None:
-        return await act(progress=order.job.show, **given)
+        return await act(progress=request.job.show, **given)
     if given:
         raise ValueError(f"ids name the letters, so {', '.join(given)} cannot go with them")
-    total = Report(await order.docket.dead.mark())
+    total = Report(await request.docket.dead.mark())
     for number, id in enumerate(dict.fromkeys(ids), 1):
         total.add(await act(id=id))
-        order.job.show(number, len(ids))
+        request.job.show(number, len(ids))
     if not total.matched:
         raise LetterNotFound(f"there is no dead letter {', '.join(map(str, ids[:5]))}")
     return total
 
 
-async def edit(order: Order, *, id: int, arguments: dict[str, Any], retry: bool = False) -> Done:
+async def edit(request: ChangeRequest, *, id: int, arguments: dict[str, Any], retry: bool = False) -> Done:
     """Opening the arguments of a pickled letter could run any code here, so only dockets that
     accept nothing but JSON are edited in a browser."""
-    docket = order.docket
+    docket = request.docket
     if docket.payloads.may_run_code:
         raise Refused(
             409,

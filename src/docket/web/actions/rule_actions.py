@@ -10,21 +10,21 @@ from docket.web.failures import Refused
 from docket.web.guards import Role
 from docket.web.inputs import text
 
-from .action import Action, Done, Order, counted
+from .action import Action, ChangeRequest, Done, counted
 from .values import RULE, read_rule
 
 
-async def pause(order: Order, **given: Any) -> Done:
+async def pause(request: ChangeRequest, **given: Any) -> Done:
     function, parameter, operator, value = read_rule(**given)
     if not given.get("function"):
         # An empty form must not hold the whole docket.
         raise ValueError("name the function, or * for all functions")
-    made = await order.docket.pause(function or "*", parameter, operator, value)
+    made = await request.docket.pause(function or "*", parameter, operator, value)
     return Done(sentence=f"Paused {made}.", details={"id": made.id, "pause": str(made), "held": made.held})
 
 
-async def resume(order: Order, *, id: str | None = None, **given: Any) -> Done:
-    docket = order.docket
+async def resume(request: ChangeRequest, *, id: str | None = None, **given: Any) -> Done:
+    docket = request.docket
     if id is None:
         if not given:
             raise ValueError("name the pause: its id, or its function and parameter")
@@ -41,16 +41,16 @@ async def resume(order: Order, *, id: str | None = None, **given: Any) -> Done:
     return Done(sentence=sentence, count=held, details={"held": held})
 
 
-async def strike(order: Order, **given: Any) -> Done:
+async def strike(request: ChangeRequest, **given: Any) -> Done:
     rule = Strike(*read_rule(**given))
     rule.check()
-    await order.docket.strike(rule.function, rule.parameter, rule.operator, rule.value)
+    await request.docket.strike(rule.function, rule.parameter, rule.operator, rule.value)
     return Done(sentence=f"Struck {rule.call_repr()}.", details={"strike": rule.call_repr()})
 
 
-async def restore(order: Order, *, id: str | None = None, **given: Any) -> Done:
-    strikes = order.docket.strike_list
-    await order.docket.wait_for_strikes_loaded()
+async def restore(request: ChangeRequest, *, id: str | None = None, **given: Any) -> Done:
+    strikes = request.docket.strike_list
+    await request.docket.wait_for_strikes_loaded()
     if id is not None:
         if given:
             raise ValueError("an id names the strike, so nothing else can go with it")
@@ -61,7 +61,7 @@ async def restore(order: Order, *, id: str | None = None, **given: Any) -> Done:
         return Done(sentence=f"Restored {shown}.", count=1, details={"strike": shown})
     rule = Restore(*read_rule(**given))
     rule.check()
-    await order.docket.restore(rule.function, rule.parameter, rule.operator, rule.value)
+    await request.docket.restore(rule.function, rule.parameter, rule.operator, rule.value)
     return Done(sentence=f"Restored {rule.call_repr()}.", details={"strike": rule.call_repr()})
 
 

@@ -16,7 +16,7 @@ from docket.web.guards import Role
 from docket.web.inputs import flag, moment, seconds, text, texts
 from docket.web.inputs import keys as encoded
 
-from .action import Action, Done, Order, counted
+from .action import Action, ChangeRequest, Done, counted
 from .values import json_list, json_object, typed_call
 
 _AT_ONCE = 100
@@ -26,15 +26,15 @@ _PATIENCE = timedelta(seconds=1)
 _CANCELLED, _ASKED = 1, 2
 
 
-async def cancel(order: Order, *, keys: list[str]) -> Done:
-    counts = await _cancel_keys(order, list(dict.fromkeys(keys)))
+async def cancel(request: ChangeRequest, *, keys: list[str]) -> Done:
+    counts = await _cancel_keys(request, list(dict.fromkeys(keys)))
     if not counts.cancelled and not counts.asked:
         raise TaskNotFound(f"there is no unfinished task {', '.join(map(repr, keys[:5]))}")
     return counts.done()
 
 
 async def cancel_matching(
-    order: Order, *, filter: str | None = None, running: bool = False, everything: bool = False
+    request: ChangeRequest, *, filter: str | None = None, running: bool = False, everything: bool = False
 ) -> Done:
     """All waiting tasks that match, and with `running` also the running ones."""
     chosen = read_filter(filter or "")
@@ -46,14 +46,14 @@ async def cancel_matching(
     cancelled = requested = skipped = 0
     cursor: str | None = None
     while True:
-        report = await order.docket.cancel_matching(
+        report = await request.docket.cancel_matching(
             chosen, running=running, everything=everything, cursor=cursor, patience=_PATIENCE
         )
         cancelled, requested = cancelled + report.cancelled, requested + report.requested
         skipped, cursor = skipped + report.skipped, report.cursor
         if cursor is None:
             break
-        order.job.show(report.examined, max(report.total or 0, report.examined))
+        request.job.show(report.examined, max(report.total or 0, report.examined))
     words = [f"Cancelled {counted(cancelled, 'waiting task')}"]
     if requested:
         words.append(f"asked the workers of {counted(requested, 'running task')}")
@@ -63,36 +63,36 @@ async def cancel_matching(
     return Done(sentence="; ".join(words) + ".", count=cancelled + requested, details=details)
 
 
-async def run_now(order: Order, *, keys: list[str], due: datetime | None = None) -> Done:
+async def run_now(request: ChangeRequest, *, keys: list[str], due: datetime | None = None) -> Done:
     unique = list(dict.fromkeys(keys))
     if due is not None and len(unique) > 1:
         raise ValueError("due goes with one key")
-    moved = [key for key in unique if await order.docket.run_now(key, due=due)]
+    moved = [key for key in unique if await request.docket.run_now(key, due=due)]
     if not moved:
-        raise await _not_scheduled(order, unique[0])
+        raise await _not_scheduled(request, unique[0])
     rest = len(unique) - len(moved)
     words = f"{counted(len(moved), 'task runs', 'tasks run')} now" + (f"; {rest:,} not in the schedule" if rest else "")
     return Done(sentence=f"{words}.", count=len(moved), details={"moved": moved})
 
 
-async def skip(order: Order, *, key: str, due: datetime | None = None) -> Done:
-    when = await order.docket.skip(key, due=due)
+async def skip(request: ChangeRequest, *, key: str, due: datetime | None = None) -> Done:
+    when = await request.docket.skip(key, due=due)
     if when is None:
-        raise await _not_scheduled(order, key)
+        raise await _not_scheduled(request, key)
     sentence = f"Skipped the next run of {key!r}: it runs at {when:%Y-%m-%d %H:%M:%S} UTC."
     return Done(sentence=sentence, count=1, details={"when": when})
 
 
-async def reschedule(order: Order, *, key: str, when: datetime, due: datetime | None = None) -> Done:
-    if not await order.docket.reschedule(key, when, due=due):
-        raise await _not_scheduled(order, key)
+async def reschedule(request: ChangeRequest, *, key: str, when: datetime, due: datetime | None = None) -> Done:
+    if not await request.docket.reschedule(key, when, due=due):
+        raise await _not_scheduled(request, key)
     sentence = f"Task {key!r} is due at {when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
     return Done(sentence=sentence, count=1, details={"when": when})
 
 
-async def _not_scheduled(order: Order, key: str) -> Exception:
+async def _not_scheduled(request: ChangeRequest, key: str) -> Exception:
     """Why a task has no other time now."""
-    reason = await order.docket.why(key)
+    reason = await request.docket.why(key)
     if reason.state is None or reason.state.finished:
         return TaskNotFound(f"there is no unfinished task {key!r}")
     detail = f"Task {key!r} is not in the schedule, or its time has changed. {reason.sentence}"
@@ -127,11 +127,11 @@ def _missing(keys: Sequence[str]) -> str:
     return f"{len(keys):,} of the tasks are not there"
 
 
-async def _cancel_keys(order: Order, keys: Sequence[str]) -> Counts:
+async def _cancel_keys(request: ChangeRequest, keys: Sequence[str]) -> Counts:
     counts = Counts()
     for first in range(0, len(keys), _AT_ONCE):
         some = keys[first : first + _AT_ONCE]
-        replies = await asyncio.gather(*(order.docket.ledger.cancel(key) for key in some))
+        replies = await asyncio.gather(*(request.docket.ledger.cancel(key) for key in some))
         counts.cancelled += replies.count(_CANCELLED)
         for key, reply in zip(some, replies, strict=True):
             if reply == _ASKED:
@@ -142,7 +142,7 @@ async def _cancel_keys(order: Order, keys: Sequence[str]) -> Counts:
 
 
 async def add(
-    order: Order,
+    request: ChangeRequest,
     *,
     function: str,
     args: list[Any] | None = None,
@@ -151,7 +151,7 @@ async def add(
     when: datetime | None = None,
     delay: timedelta | None = None,
 ) -> Done:
-    docket = order.docket
+    docket = request.docket
     if when is not None and delay is not None:
         raise ValueError("when and delay: give one of them")
     positional, named = typed_call(docket, function, args or [], kwargs or {})
