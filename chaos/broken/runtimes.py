@@ -8,7 +8,7 @@ from chaos.nemesis.workers import KillWorker
 from docket.child.messages import RunResult
 from docket.dependencies.timeout import Timeout
 from docket.errors import ProcessLost
-from docket.worker import child_process, threads
+from docket.worker import child_process, children, threads
 
 from .base import BrokenBuild
 
@@ -52,15 +52,15 @@ class LostChildIsDone(BrokenBuild):
     seconds = 6.0
 
     def apply(self) -> None:
-        run: Any = vars(child_process.ChildProcess)["run"]
+        finish: Any = vars(children.Children)["finish"]
 
-        async def run_to_the_end(self: Any, request: Any, receive: Any) -> Any:
+        async def finish_somehow(self: Any, call: Any) -> Any:
             try:
-                return await run(self, request, receive)
+                return await finish(self, call)
             except ProcessLost:
                 return RunResult()
 
-        setattr(child_process.ChildProcess, "run", run_to_the_end)  # noqa: B010
+        setattr(children.Children, "finish", finish_somehow)  # noqa: B010
 
 
 class ChildrenOutliveWorkers(BrokenBuild):
