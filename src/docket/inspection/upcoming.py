@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_LENGTH, DEFAULT_BUCKET = timedelta(hours=24), timedelta(minutes=15)
 MOST_BUCKETS = 400
 # Tasks of the schedule, and runs, that are read to find chains.
-_MOST_READ = 500
+_MOST_READ = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
