@@ -181,6 +181,22 @@ def test_the_lines_of_forked_processes_are_written_however_they_end(fork: str) -
     assert sorted(messages(output)) == sorted(expected)
 
 
+def test_no_line_of_the_log_comes_between_the_pieces_of_a_printed_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with logging_to_stdout(Level.INFO, Format.PLAIN):
+        print("printed", end=" ")
+        logging.info("logged")
+        print("to the end")
+        print("never ended", end="")
+    assert messages(capfd.readouterr().out) == ["logged", "printed to the end", "never ended"]
+
+
+def test_an_unfinished_line_is_written_when_it_is_flushed(capfd: pytest.CaptureFixture[str]) -> None:
+    with logging_to_stdout(Level.INFO, Format.PLAIN):
+        print("begun", end="", flush=True)
+        logging.info("logged")
+    assert capfd.readouterr().out.startswith("begun")
+
+
 # A reader that has stopped
 
 

@@ -15,6 +15,8 @@ class Tickets:
     """What the worker does: it issues tickets, and takes them back."""
 
     def __init__(self) -> None:
+        self.reading: int
+        self._writing: int
         self.reading, self._writing = os.pipe()
         # Also for the child, since it has the same end.
         os.set_blocking(self.reading, False)

@@ -22,6 +22,8 @@ MOST_WAITING = 8 * 1024 * 1024
 PATIENCE_SECONDS = 1.0
 # How long the end of the log waits for a reader that reads nothing at all.
 LAST_PATIENCE_SECONDS = 5.0
+# The most characters of a line that wait for its end.
+LONGEST_BEGUN = 64 * 1024
 
 
 class LogWriter:
@@ -131,33 +133,62 @@ class LogWriter:
 
 class WriterStream:
     """Standard output while a log writes to it: `print` takes the way of the log's lines, so that
-    both keep their order. Everything else is that of the stream."""
+    both keep their order. Everything else is that of the stream.
+
+    `print` writes a line in pieces. They wait here until the line ends, so that no line of another
+    thread or process comes between them.
+    """
 
     def __init__(self, stream: TextIO, writer: LogWriter) -> None:
         self._stream = stream
         self._writer = writer
+        # The line that each thread has begun.
+        self._begun: dict[int, str] = {}
+        _streams.add(self)
 
     def write(self, text: str) -> int:
-        if text:
-            self._writer.write(text)
+        thread = threading.get_ident()
+        whole = self._begun.pop(thread, "") + text
+        end = len(whole) if len(whole) > LONGEST_BEGUN else whole.rfind("\n") + 1
+        if end:
+            self._writer.write(whole[:end])
+        if end < len(whole):
+            self._begun[thread] = whole[end:]
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         self.write("".join(lines))
 
     def flush(self) -> None:
+        self._pass_on(threading.get_ident())
         self._writer.hurry()
+
+    def flush_all(self) -> None:
+        """Passes on what every thread has begun."""
+        for thread in list(self._begun):
+            self._pass_on(thread)
+
+    def _pass_on(self, thread: int) -> None:
+        if begun := self._begun.pop(thread, ""):
+            self._writer.write(begun)
+
+    def forget(self) -> None:
+        """After a fork, in the child: the lines that other threads have begun are the parent's."""
+        self._begun.clear()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
 _writers: weakref.WeakSet[LogWriter] = weakref.WeakSet()
+_streams: weakref.WeakSet[WriterStream] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
     for writer in list(_writers):
         writer.forget()
+    for stream in list(_streams):
+        stream.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -87,7 +87,8 @@ class LogLines(logging.Handler):
         self.setFormatter(formatter)
         self._writer = LogWriter(stream, self._report_dropped)
         # The same stream, for other writers that must keep the order of the lines.
-        self.stream: TextIO = cast(TextIO, WriterStream(stream, self._writer))
+        self._stream = WriterStream(stream, self._writer)
+        self.stream: TextIO = cast(TextIO, self._stream)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -96,6 +97,7 @@ class LogLines(logging.Handler):
             self.handleError(record)
 
     def flush(self) -> None:
+        self._stream.flush_all()
         self._writer.flush()
 
     def close(self) -> None:
