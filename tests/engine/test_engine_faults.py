@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import redis
 
+from docket.storage.embedded import folder
 from tests.waiting import eventually_blocking
 
 pytestmark = pytest.mark.faults
@@ -209,4 +211,19 @@ def test_a_folder_removed_after_use_leaves_nothing_behind(harness: Any) -> None:
     eventually_blocking(harness.keepers, "there is a keeper")
     engine.stop()
     shutil.rmtree(harness.folder, ignore_errors=True)
+    eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")
+
+
+def test_a_folder_removed_before_the_keeper_has_begun_leaves_nothing_behind(
+    harness: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slow, may_begin = tmp_path / "slow-python", tmp_path / "may-begin"
+    slow.write_text(f'#!/bin/sh\nuntil [ -e {may_begin} ]; do sleep 0.01; done\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o700)
+    monkeypatch.setattr(folder, "python_program", lambda: str(slow))
+    engine = harness.engine()
+    engine.start()
+    engine.stop()
+    shutil.rmtree(harness.folder)
+    may_begin.touch()
     eventually_blocking(lambda: not harness.processes(), "server and keeper have stopped")

@@ -143,20 +143,24 @@ class FolderEngine:
         if keeper_lock is None:
             return
         try:
-            group = self._folder / keeper.SERVER_GROUP
-            # At a launch the file still names the group of the previous server.
-            server_group = group.read_text().strip() if group.exists() and not launching else ""
-            script = os.path.abspath(keeper.__file__)
-            command = [python_program(), "-I", "-S", script, str(self._linger_seconds), str(keeper_lock)]
-            self._spawn("run_keeper.sh", [server_group, *command], keeper_lock)
+            # The keeper gets the file open: it knows the group also if the folder is removed before
+            # it has begun. At a launch the file still names the group of the previous server.
+            emptied = os.O_TRUNC if launching else 0
+            group = os.open(self._folder / keeper.SERVER_GROUP, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | emptied, 0o600)
+            try:
+                script = os.path.abspath(keeper.__file__)
+                words = [str(self._linger_seconds), str(keeper_lock), str(group)]
+                self._spawn("run_keeper.sh", [python_program(), "-I", "-S", script, *words], keeper_lock, group)
+            finally:
+                os.close(group)
         finally:
             os.close(keeper_lock)
 
-    def _spawn(self, script: str, command: list[str], lock: int) -> int:
+    def _spawn(self, script: str, command: list[str], *inherited: int) -> int:
         log = open_log(self._folder)
         try:
             size = os.fstat(log).st_size
-            spawn_detached(script, command, self._folder, stdin=subprocess.DEVNULL, log=log, inherited=[lock])
+            spawn_detached(script, command, self._folder, stdin=subprocess.DEVNULL, log=log, inherited=[*inherited])
         finally:
             os.close(log)
         return size

@@ -1,7 +1,7 @@
 """The keeper of a folder engine: stops the server some time after the last client has left.
 
 It is a process of its own, run in the engine's folder:
-`python -I -S keeper.py <linger seconds> <its own lock>`. It imports only the standard library, so
+`python -I -S keeper.py <linger seconds> <its own lock> <server.group>`. It imports only the standard library, so
 that it starts fast and does not depend on installed packages. It is not the server's parent: each
 of the two may be killed and replaced while the other runs.
 
@@ -40,14 +40,14 @@ _UNREACHABLE_SECONDS = 5.0
 
 
 class Keeper:
-    def __init__(self, linger_seconds: float, lock: int, server_group: int | None) -> None:
+    def __init__(self, linger_seconds: float, lock: int, group_record: int) -> None:
         self._linger_seconds = linger_seconds
         self._lock = lock
         # Kept in case the folder is removed and these can no longer be read. The record of the
-        # group stays open: a server that was started again just before has written its own group
-        # there.
-        self._server_group = server_group
-        self._group_record: int | None = None
+        # group is open from the start: a server that was started just before has written its own
+        # group there.
+        self._group_record = group_record
+        self._server_group: int | None = None
         self._alias: str | None = None
         self._unused_since: float | None = None
         self._unreachable_since: float | None = None
@@ -84,11 +84,9 @@ class Keeper:
     def _read_records(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             opened = os.open(SERVER_GROUP, os.O_RDONLY)
-            if self._group_record is not None:
-                os.close(self._group_record)
+            os.close(self._group_record)
             self._group_record = opened
-        if self._group_record is not None:
-            self._server_group = _group(os.pread(self._group_record, 64, 0).decode().strip()) or self._server_group
+        self._server_group = _group(os.pread(self._group_record, 64, 0).decode().strip()) or self._server_group
         self._alias = _text_of(ALIAS) or self._alias
 
     def _is_replaced(self) -> bool:
@@ -160,9 +158,9 @@ def _text_of(name: str) -> str | None:
         return None
 
 
-def _group(text: str | None) -> int | None:
+def _group(text: str) -> int | None:
     # Never 0 or 1, which would mean the keeper itself or init.
-    return int(text) if text and text.isdecimal() and int(text) > 1 else None
+    return int(text) if text.isdecimal() and int(text) > 1 else None
 
 
 def _remove_alias(alias: str) -> None:
@@ -175,10 +173,10 @@ def _remove_alias(alias: str) -> None:
         os.rmdir(os.path.dirname(alias))
 
 
-def main(linger_seconds: str, lock: str, server_group: str = "") -> None:
+def main(linger_seconds: str, lock: str, group_record: str) -> None:
     os.ftruncate(int(lock), 0)
     os.pwrite(int(lock), str(os.getpid()).encode(), 0)
-    Keeper(float(linger_seconds), int(lock), _group(server_group)).keep()
+    Keeper(float(linger_seconds), int(lock), int(group_record)).keep()
 
 
 if __name__ == "__main__":
