@@ -1,9 +1,9 @@
 """The keeper of a folder engine: stops the server some time after the last client has left.
 
 It is a process of its own, run in the engine's folder:
-`python -I -S keeper.py <linger seconds> <its own lock> <server.group>`. It imports only the standard library, so
-that it starts fast and does not depend on installed packages. It is not the server's parent: each
-of the two may be killed and replaced while the other runs.
+`python -I -S keeper.py <linger seconds> <its own lock> <server.group>`. It imports only the
+standard library, so that it starts fast and does not depend on installed packages. It is not the
+server's parent: each of the two may be killed and replaced while the other runs.
 
 Locks show which processes use the folder. The kernel drops a lock when its process ends, in
 whatever way:
