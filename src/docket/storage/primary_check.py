@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 from .connection import Connection
 from .faults import SERVER_ERRORS
@@ -15,8 +14,6 @@ from .threads import in_thread
 # Sentinels need longer than this to replace a primary. So a primary that answers faster
 # has not been replaced since its last answer.
 SLOW_SECONDS = 0.3
-# The time between two questions how many replicas there are.
-COUNT_SECONDS = 5.0
 # A replica that has answered within the last second.
 _PRESENT = re.compile(rb"^slave\d+:.*state=online,.*lag=[01]\r?$", re.MULTILINE)
 
@@ -35,15 +32,15 @@ class PrimaryCheck:
         self._checked: Pipeline | None = None
         # How many replicas a write waits for: those that there were when they were counted.
         self.replicas: int = 1
-        self._counted_at = 0.0
 
     async def is_primary(self, connection: Connection, seconds: float, confirmed: int) -> bool:
         """`seconds` is how long the write has taken, `confirmed` how many replicas have it."""
         pipeline = connection.pipeline
-        if pipeline is not None and pipeline is self._checked and seconds < SLOW_SECONDS and confirmed >= self.replicas:
-            if time.monotonic() - self._counted_at > COUNT_SECONDS:
-                await self._count(connection)
-            return True
+        if pipeline is not None and pipeline is self._checked and seconds < SLOW_SECONDS:
+            # After each write: a replica that has just come may be promoted a moment later.
+            await self._count(connection)
+            if confirmed >= self.replicas:
+                return True
         self._checked = None
         try:
             is_primary = await in_thread(self._nodes.agree_on, connection.address, self._patience)
@@ -53,12 +50,10 @@ class PrimaryCheck:
             self._checked = pipeline
             # A replica that is gone, or lags, does not hold up further writes.
             self.replicas = confirmed
-            self._counted_at = time.monotonic()
         return is_primary
 
     async def _count(self, connection: Connection) -> None:
-        """Further writes wait for replicas that have come in the meantime, too."""
-        self._counted_at = time.monotonic()
+        """This write and further ones wait for replicas that have come in the meantime, too."""
         try:
             info: bytes = await connection.ask("INFO", "replication")
         except SERVER_ERRORS:
