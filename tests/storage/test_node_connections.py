@@ -32,9 +32,17 @@ class ConfirmedConnection:
 
     async def ask(self, *words: str) -> bytes:
         assert words == ("INFO", "replication")
+        # Valkey writes the type of a replica, too.
+        more = b",type=replica" if self.replicas > 1 else b""
         lines = [b"role:master", b"connected_slaves:%d" % (self.replicas + 1)]
-        lines += [b"slave%d:ip=::1,port=1,state=online,offset=7,lag=%d" % (n, n % 2) for n in range(self.replicas)]
-        lines += [b"slave9:ip=::1,port=1,state=online,offset=7,lag=59", b"master_replid:0"]
+        lines += [
+            b"slave%d:ip=::1,port=1,state=online,offset=7,lag=%d%s" % (n, n % 2, more) for n in range(self.replicas)
+        ]
+        lines += [
+            b"slave9:ip=::1,port=1,state=online,offset=7,lag=59,type=replica",
+            b"slave8:state=online,lag=10",
+            b"master_replid:0",
+        ]
         return b"\r\n".join(lines)
 
     async def run_and_wait(self, *words: Any) -> tuple[bytes, int]:

@@ -14,8 +14,8 @@ from .threads import in_thread
 # Sentinels need longer than this to replace a primary. So a primary that answers faster
 # has not been replaced since its last answer.
 SLOW_SECONDS = 0.3
-# A replica that has answered within the last second.
-_PRESENT = re.compile(rb"^slave\d+:.*state=online,.*lag=[01]\r?$", re.MULTILINE)
+# A replica that has answered within the last second. Newer servers write more behind it.
+_PRESENT = re.compile(rb"^slave\d+:.*state=online,.*lag=[01]\b", re.MULTILINE)
 
 
 class PrimaryCheck:
