@@ -136,3 +136,14 @@ async def test_a_write_that_a_new_replica_does_not_have_counts_only_if_the_senti
     writes.connection.replicas, writes.connection.late = 2, 1
     writes.sentinels.agree = False
     assert not await writes.confirmed()
+
+
+async def test_the_first_write_on_a_new_primary_does_not_wait_for_the_replicas_of_the_old_one(writes: Writes) -> None:
+    writes.connection.replicas = 2
+    await writes.confirmed()
+    await writes.confirmed()
+    writes.connection.replicas = 1
+    writes.connection.move()
+    assert await writes.confirmed()
+    assert writes.connection.waited_for == [1, 2, 1]
+    assert writes.sentinels.asked == 2

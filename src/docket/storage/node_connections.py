@@ -105,7 +105,7 @@ class NodeConnections:
         check = self._primary_check
         await connection.connect()
         began, moves = time.monotonic(), connection.moves
-        least = check.replicas if check is not None else 1
+        least = check.replicas_to_wait_for(connection) if check is not None else 1
         answer, replicas = await connection.run_and_wait(script, keys, args, wait_ms, least)
         if check is None or isinstance(replicas, Exception) or replicas == 0:
             return answer, replicas

@@ -30,8 +30,13 @@ class PrimaryCheck:
         self._patience = patience
         # The connection whose server was the primary when it was asked for.
         self._checked: Pipeline | None = None
-        # How many replicas a write waits for: those that there were when they were counted.
-        self.replicas: int = 1
+        # How many replicas there were when they were counted.
+        self._replicas = 1
+
+    def replicas_to_wait_for(self, connection: Connection) -> int:
+        """The sentinels are asked after the first write on a connection. So it need not wait for
+        the replicas that another server had."""
+        return self._replicas if connection.pipeline is self._checked else 1
 
     async def is_primary(self, connection: Connection, seconds: float, confirmed: int) -> bool:
         """`seconds` is how long the write has taken, `confirmed` how many replicas have it."""
@@ -39,7 +44,7 @@ class PrimaryCheck:
         if pipeline is not None and pipeline is self._checked and seconds < SLOW_SECONDS:
             # After each write: a replica that has just come may be promoted a moment later.
             await self._count(connection)
-            if confirmed >= self.replicas:
+            if confirmed >= self._replicas:
                 return True
         self._checked = None
         try:
@@ -49,7 +54,7 @@ class PrimaryCheck:
         if is_primary and connection.pipeline is pipeline:
             self._checked = pipeline
             # A replica that is gone, or lags, does not hold up further writes.
-            self.replicas = confirmed
+            self._replicas = confirmed
         return is_primary
 
     async def _count(self, connection: Connection) -> None:
@@ -58,4 +63,4 @@ class PrimaryCheck:
             info: bytes = await connection.ask("INFO", "replication")
         except SERVER_ERRORS:
             return
-        self.replicas = max(self.replicas, len(_PRESENT.findall(info)))
+        self._replicas = max(self._replicas, len(_PRESENT.findall(info)))
