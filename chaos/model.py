@@ -205,6 +205,11 @@ class Model:
         return _grouped(ordered, lambda run: run.submission)
 
     @cached_property
+    def states_by_key(self) -> dict[str, list[Event]]:
+        """The states that the server published, in its order."""
+        return _grouped(self.of_kind("state"), lambda event: event["key"])
+
+    @cached_property
     def scheduling(self) -> dict[str, list[Request]]:
         """The `add`s and `replace`s of each key."""
         wanted = [request for request in self.requests if request.kind in ("add", "replace")]

@@ -81,13 +81,26 @@ def an_innocent_task_is_never_buried(model: Model) -> Iterable[Violation]:
 def _looks_guilty(model: Model, key: str) -> bool:
     """Whether its last run was the only one of a process
     that was harmed, after two earlier losses."""
+    claims = [event for event in model.states_by_key.get(key, []) if event["state"] == "running"]
     runs = model.runs_by_key.get(key, [])
-    if len(runs) < MAX_LOSSES:
+    if max(len(claims), len(runs)) < MAX_LOSSES:
         return False
-    last = runs[-1]
-    harmed = [i.begin for i in model.interruptions_of(last.process) if i.explains(last.claimed_at, math.inf)]
-    neighbours = [run for run in model.runs if run.process == last.process and run is not last]
-    return any(not any(run.at < at < run.until for run in neighbours) for at in harmed if at >= last.at)
+    last = runs[-1] if runs else None
+    if last is not None and (not claims or last.at >= claims[-1].at):
+        process, claimed_at, began_at = last.process, last.claimed_at, last.at
+    else:
+        # The worker was lost before the body began: the child was still starting.
+        last, claimed_at, began_at = None, claims[-1].at, claims[-1].at
+        process = _runs_alone_in(model, key, claimed_at)
+    harmed = [i.begin for i in model.interruptions_of(process) if i.explains(claimed_at, math.inf)]
+    neighbours = [run for run in model.runs if run.process == process and run is not last]
+    return any(not any(run.at < at < run.until for run in neighbours) for at in harmed if at >= began_at)
+
+
+def _runs_alone_in(model: Model, key: str, claimed_at: float) -> str:
+    """The process that said, after that claim, that this task runs alone in it."""
+    said = (event for event in model.of_kind("log") if event.at >= claimed_at)
+    return next((event.process for event in said if event["text"].startswith(f"task {key!r} was lost with")), "")
 
 
 def nothing_is_recorded_as_done_that_did_not_run(model: Model) -> Iterable[Violation]:

@@ -223,6 +223,13 @@ def test_a_chain_that_stops_is_found_unless_the_server_was_away() -> None:
     assert_good(chains.chains_do_not_stop, chain((1, 0), (20, 1)).fault(25, 40, "server killed"))
 
 
+def test_a_chain_may_wait_as_long_as_ordinary_tasks_do() -> None:
+    steps = ((1, 0), (40, 1), (59, 2))
+    assert_good(chains.chains_do_not_stop, chain(*steps).add(25, "a").run(39, 39.1, "a", epoch=99))
+    found = chain(*steps).add(35, "a").run(39, 39.1, "a", epoch=99).found_by(chains.chains_do_not_stop)
+    assert len(found) == len(ENDLESS)
+
+
 def test_cron_times_that_have_come_are_good() -> None:
     story = Story().run(3.1, 3.2, "at_every_second", "at_every_second", step=round((WALL + 3) * 1000))
     assert_good(chains.a_cron_time_runs_once, story)

@@ -69,6 +69,23 @@ def test_a_task_that_was_alone_when_its_worker_was_lost_for_the_third_time_may_b
     assert_good(endings.every_task_ends_as_it_should, unlucky(neighbour_until=24))
 
 
+def claimed_only(neighbour_until: float) -> Story:
+    """A task that is lost three times while its child starts, the last time beside a neighbour."""
+    story = Story("w0-1", "w1-1", "w2-1").add(0, "a").record("a", "failed", buried=True)
+    for number in range(3):
+        worker = f"w{number}-1"
+        story.note(number * 10 + 1, "main", "state", key="a", state="running")
+        story.note(number * 10 + 1.1, worker, "log", level="WARNING", text="task 'a' was lost with its worker before")
+        story.fault(number * 10 + 5, number * 10 + 5, "worker killed", worker).exited(number * 10 + 5, worker, -9)
+    story.run(22, neighbour_until, "b", on="w2-1", epoch=9)
+    return story.note(91, "main", "buried", key="a")
+
+
+def test_a_task_whose_body_never_began_may_be_buried_if_it_was_alone() -> None:
+    assert_good(endings.an_innocent_task_is_never_buried, claimed_only(neighbour_until=24))
+    assert_bad(endings.an_innocent_task_is_never_buried, claimed_only(neighbour_until=26), "a (plain) is buried")
+
+
 def test_a_task_that_was_not_alone_may_not_be_buried() -> None:
     assert_bad(endings.an_innocent_task_is_never_buried, unlucky(neighbour_until=26), "a (plain) is buried")
 
