@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from docket import sync, testing
     from docket.agenda import Agenda
     from docket.annotations import Logged
+    from docket.changes import CancelReport
     from docket.codec import Keyring
     from docket.dependencies import (
         CallArgument,
@@ -80,8 +81,10 @@ if TYPE_CHECKING:
         check_cancelled,
         run_async,
     )
+    from docket.inspection.audit import AuditEntry, AuditPage
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.inspection.statistics import FunctionStats, Period, Stats
+    from docket.inspection.task_filters import Place, TaskFilter
     from docket.ledger.history import FinishedRun
     from docket.model.ending_kinds import EndingKind
     from docket.model.histograms import Histogram
@@ -92,8 +95,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agenda",
+    "AuditEntry",
+    "AuditPage",
     "BlockingLimit",
     "CallArgument",
+    "CancelReport",
     "ConcurrencyLimit",
     "Cooldown",
     "Cron",
@@ -135,6 +141,7 @@ __all__ = [
     "PayloadTooLarge",
     "Period",
     "Perpetual",
+    "Place",
     "Process",
     "ProcessLost",
     "Progress",
@@ -153,6 +160,7 @@ __all__ = [
     "TaskArgument",
     "TaskCall",
     "TaskFailed",
+    "TaskFilter",
     "TaskKey",
     "TaskLogger",
     "TaskNotFound",
@@ -178,6 +186,9 @@ __all__ = [
 # Where the names above live, if not in docket.dependencies.
 _HOMES = {
     "Agenda": "agenda",
+    **dict.fromkeys(("AuditEntry", "AuditPage"), "inspection.audit"),
+    "CancelReport": "changes",
+    **dict.fromkeys(("Place", "TaskFilter"), "inspection.task_filters"),
     "Disposition": "execution",
     "Docket": "docket",
     "Execution": "execution",

@@ -114,6 +114,8 @@ def _signature(function: Any) -> str:
     signature = inspect.signature(function)
     parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
     text = str(inspect.Signature(parameters))
+    # The members of a set have no order of their own.
+    text = re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", text)
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
