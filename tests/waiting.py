@@ -18,7 +18,7 @@ T = TypeVar("T")
 SECONDS = 180.0
 WAIT_LIMIT = timedelta(seconds=SECONDS)
 _FIRST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.05
 
 
 def _longer(pause: float) -> float:

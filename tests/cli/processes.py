@@ -20,6 +20,7 @@ import psutil
 
 import docket
 from tests.waiting import SECONDS, eventually_blocking
+from tests.warm_interpreter import start_module
 
 
 def program(*arguments: str) -> list[str]:
@@ -45,14 +46,7 @@ class Process:
         self.arguments = arguments
         self.log = log
         with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                program(*arguments),
-                cwd=folder,
-                env=surroundings(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            self._process = start_module("docket", arguments, cwd=folder, env=surroundings(environment), output=output)
         self.pid = self._process.pid
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from docket import Docket
 from docket.testing.servers import ServerProcess
-from tests.waiting import eventually_blocking
+from tests.waiting import eventually, eventually_blocking
 
 from .conftest import Command, Start
 from .processes import Process, Terminal, surroundings
@@ -27,20 +28,41 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 TWO = ("--processes", "2", "--name", "pair")
 
 
+async def names(docket: Docket) -> set[str]:
+    return {worker.name for worker in await docket.workers()}
+
+
 def workers(url: str) -> set[str]:
     async def ask() -> set[str]:
         async with Docket("docket", url) as docket:
-            return {worker.name for worker in await docket.workers()}
+            return await names(docket)
 
     return asyncio.run(ask())
 
 
-def both_work(url: str, supervisor: Process) -> None:
-    def present() -> bool:
-        assert supervisor.exit_code is None, supervisor.output
-        return {"pair-1", "pair-2"} <= workers(url)
+def those_work(url: str, wanted: set[str], supervisor: Process) -> None:
+    """Returns when all of these workers are registered."""
 
-    eventually_blocking(present, "both work")
+    async def wait() -> None:
+        async def present() -> bool:
+            assert supervisor.exit_code is None, supervisor.output
+            return wanted <= await names(docket)
+
+        async with Docket("docket", url) as docket:
+            await eventually(present, f"{wanted} work", seen=lambda: supervisor.output)
+
+    asyncio.run(wait())
+
+
+def both_work(url: str, supervisor: Process) -> None:
+    those_work(url, {"pair-1", "pair-2"}, supervisor)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it runs. Where nobody collects its exit code, a process that has ended is still listed."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_several_processes_share_the_work_and_one_signal_drains_all(
@@ -138,10 +160,10 @@ def test_processes_stop_when_their_supervisor_is_killed(url: str, start: Start) 
     supervisor.send(signal.SIGKILL)
     supervisor.ends()
     try:
-        eventually_blocking(lambda: not any(child.is_running() for child in children), "they have noticed")
+        eventually_blocking(lambda: not any(map(runs, children)), "they have noticed")
     finally:
         for child in children:
-            if child.is_running():
+            if runs(child):
                 child.kill()
 
 
@@ -258,7 +280,7 @@ def test_a_changed_file_restarts_the_worker(url: str, folder: Path, shop: str, s
     (folder / "shop.py").write_text(source.replace("def ship(order", "def ship(parcel"))
     worker.says("shop.py changed: restarting")
     worker.says("* ship(parcel: str")
-    eventually_blocking(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, "the old one is gone")
+    eventually_blocking(lambda: not runs(first), "the old one is gone")
     worker.send(signal.SIGTERM)
     assert worker.ends() == 0
 
@@ -303,7 +325,7 @@ def test_a_worn_out_process_is_replaced_by_one_that_works_already(
     any_url: str, start: Start, docket_command: Command, limit: tuple[str, str]
 ) -> None:
     supervisor = start("worker", "--url", any_url, "--name", "solo", *limit)
-    eventually_blocking(lambda: workers(any_url) == {"solo"}, "the worker works", seen=lambda: supervisor.output)
+    those_work(any_url, {"solo"}, supervisor)
     for number in range(4):
         added(docket_command, any_url, f"task-{number}")
     eventually_blocking(

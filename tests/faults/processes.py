@@ -13,6 +13,7 @@ from typing import IO
 
 import docket
 from tests.waiting import SECONDS, eventually
+from tests.warm_interpreter import Running, start_module
 
 from .reports import VARIABLE
 
@@ -32,15 +33,18 @@ class Process:
     def __init__(self, arguments: Sequence[str], log: Path, reports_url: str) -> None:
         self.log = log
         self._output: IO[bytes] = log.open("wb")
-        self._process = subprocess.Popen(
+        self._process = self._start(arguments, environment(reports_url))
+        self.pid = self._process.pid
+
+    def _start(self, arguments: Sequence[str], environment: dict[str, str]) -> Running:
+        return subprocess.Popen(
             [sys.executable, *arguments],
             cwd=ROOT,
-            env=environment(reports_url),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
         )
-        self.pid = self._process.pid
 
     @property
     def exit_code(self) -> int | None:
@@ -111,4 +115,11 @@ class WorkerProcess(Process):
             "clock_seconds": clock_seconds,
             "workers": workers,
         }
+        self._has_wrong_clock = clock_seconds != 0
         super().__init__(["-m", "tests.faults.program", json.dumps(settings)], log, reports_url)
+
+    def _start(self, arguments: Sequence[str], environment: dict[str, str]) -> Running:
+        # The clock is set before docket is imported.
+        if self._has_wrong_clock:
+            return super()._start(arguments, environment)
+        return start_module(arguments[1], arguments[2:], cwd=ROOT, env=environment, output=self._output)

@@ -13,14 +13,14 @@ from docket.testing.plugin import docket, docket_url
 
 __all__ = ["docket", "docket_url"]
 
-_FOLDER = Path(__file__).parent
+_FOLDER = f"{Path(__file__).parent}/"
 # Connections also greet and ping, whenever it is time; the test itself asks for figures.
 _OTHERS = ("info", "ping", "hello", "client", "select", "subscribe", "config", "slowlog")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _FOLDER in item.path.parents:
+        if str(item.path).startswith(_FOLDER):
             item.add_marker(pytest.mark.large)
             item.add_marker(pytest.mark.timeout(7200))
 

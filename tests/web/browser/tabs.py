@@ -16,6 +16,9 @@ from starlette.applications import Starlette
 
 from tests.waiting import SECONDS, eventually
 
+# Containers have no user namespaces, which the sandbox needs. There is no graphics card either:
+# without these options, a process of its own plays one, and each tab starts another renderer.
+OPTIONS = ("--no-sandbox", "--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -108,8 +111,7 @@ class Tab:
 @asynccontextmanager
 async def browsing(program: str) -> AsyncGenerator[Browser]:
     async with async_playwright() as playwright:
-        # Containers have no user namespaces, which the sandbox needs.
-        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=program, args=OPTIONS)
         try:
             yield browser
         finally:

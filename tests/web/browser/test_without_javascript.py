@@ -2,16 +2,17 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
+import pytest_asyncio
 from playwright.async_api import Browser
 
 from docket import Docket
 
+from .conftest import SHARED
 from .tabs import Tab, opened
 from .test_actions import add_later, unfinished
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope=SHARED)
 async def plain_tab(chromium: Browser, dashboard: str) -> AsyncIterator[Tab]:
     async with opened(chromium, dashboard, java_script_enabled=False) as tab:
         yield tab
