@@ -124,7 +124,8 @@ class Forked:
 
 
 def serve(line: socket.socket) -> dict[str, Any] | None:
-    """Forks for each request. Returns the request in the child, and None when the line is closed."""
+    """Forks for each request. Returns the request in
+    the child, and None when the line is closed."""
     selector = selectors.DefaultSelector()
     selector.register(line, selectors.EVENT_READ)
     children: set[tuple[int, int]] = set()

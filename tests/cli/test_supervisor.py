@@ -59,7 +59,8 @@ def both_work(url: str, supervisor: Process) -> None:
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it runs. Where nobody collects its exit code, a process that has ended is still listed."""
+    """Whether it runs. Where nobody collects its exit
+    code, a process that has ended is still listed."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
