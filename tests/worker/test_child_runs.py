@@ -33,8 +33,8 @@ class Pair:
         self.tickets = TicketReader(self._tickets.reading)
         self.broken: list[Exception] = []
         self.ended: list[tuple[bool, list[ChildCall]]] = []
-        self._channel = ChildChannel(ours, self._received, self.broken.append)
-        self.runs = ChildRuns(self._channel, self._tickets, self.words, self._run_ended)
+        self.channel = ChildChannel(ours, self._received, self.broken.append)
+        self.runs = ChildRuns(self.channel, self._tickets, self.words, self._run_ended)
         self._reader = FrameReader()
 
     def _received(self, message: list[Any]) -> None:
@@ -52,13 +52,19 @@ class Pair:
 
     def requests(self) -> list[tuple[int, bool, str]]:
         """What the child finds in its pipe: number, whether it was sent ahead, name."""
-        found: list[tuple[int, bool, str]] = []
+        self.channel.flush()
+        return self.found_in(self.arrived())
+
+    def arrived(self) -> bytes:
+        data = b""
         while True:
             try:
-                data = self._theirs.recv(1 << 16)
+                data += self._theirs.recv(1 << 16)
             except BlockingIOError:
-                return found
-            found += [(m[1], m[2], RunRequest.of(m[3]).key) for m in self._reader.feed(data)]
+                return data
+
+    def found_in(self, data: bytes) -> list[tuple[int, bool, str]]:
+        return [(m[1], m[2], RunRequest.of(m[3]).key) for m in self._reader.feed(data)]
 
     def begin(self, call: ChildCall) -> bool:
         """What the child does when it comes to a run that was sent ahead."""
@@ -71,7 +77,7 @@ class Pair:
         self._theirs.sendall(frame(MessageKind.DONE, number, RunResult(**fields).as_fields()))
 
     def close(self) -> None:
-        self._channel.close()
+        self.channel.close()
         self._tickets.close()
         self.words.close()
         self._theirs.close()
@@ -185,9 +191,9 @@ async def test_what_was_sent_ahead_is_taken_back_from_a_child_that_is_worn_out(p
 
 async def test_nothing_is_sent_behind_the_last_run_of_a_child(pair: Pair) -> None:
     pair.send("first", Process(recycle=2))
-    assert pair.runs.has_room()
+    assert pair.runs.has_room(asyncio.get_running_loop().time())
     pair.send("second", Process(recycle=2))
-    assert not pair.runs.has_room()
+    assert not pair.runs.has_room(asyncio.get_running_loop().time())
 
 
 async def test_large_messages_travel_while_the_child_does_not_read(pair: Pair) -> None:
@@ -199,3 +205,58 @@ async def test_large_messages_travel_while_the_child_does_not_read(pair: Pair) -
         await asyncio.sleep(0)
     assert found[1] == (2, True, second.function_name)
     assert pair.broken == []
+
+
+def room_behind(pair: Pair, present: ChildCall) -> int:
+    """How many runs can be sent ahead."""
+    now = asyncio.get_running_loop().time()
+    pair.runs.began_at = now
+    while pair.runs.has_room(now):
+        pair.send("ahead")
+    assert pair.runs.present is present
+    return len(pair.runs) - 1
+
+
+@pytest.mark.parametrize(("seconds", "room"), [(0.0001, 15), (0.004, 5), (0.5, 2)])
+async def test_as_many_short_runs_are_sent_ahead_as_last_for_20_milliseconds(
+    pair: Pair, seconds: float, room: int
+) -> None:
+    first = pair.send("first")
+    pair.done(first.number, seconds=seconds)
+    await first.result
+    assert room_behind(pair, pair.send("second")) == room
+
+
+async def test_a_child_that_has_ended_no_run_gets_two_ahead(pair: Pair) -> None:
+    assert room_behind(pair, pair.send("first")) == 2
+
+
+async def test_one_long_run_counts_at_once(pair: Pair) -> None:
+    for seconds in (0.001, 0.3):
+        call = pair.send("short, then long")
+        pair.done(call.number, seconds=seconds)
+        await call.result
+    assert room_behind(pair, pair.send("next")) == 2
+
+
+async def test_runs_of_one_turn_of_the_event_loop_travel_in_one_write(pair: Pair) -> None:
+    for name in ("first", "second", "third"):
+        pair.send(name)
+    assert pair.arrived() == b""
+    await asyncio.sleep(0)
+    assert [name for _, _, name in pair.found_in(pair.arrived())] == ["first", "second", "third"]
+
+
+async def test_a_paused_pipe_is_read_on_demand_and_after_the_pause(pair: Pair) -> None:
+    first, second, third = pair.send("first"), pair.send("second"), pair.send("third")
+    pair.channel.pause()
+    pair.done(first.number)
+    assert pair.begin(second)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not first.result.done()
+    assert pair.runs.take_back() == [third]
+    assert first.result.done()
+    pair.done(second.number)
+    pair.channel.resume()
+    await second.result

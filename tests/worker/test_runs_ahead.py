@@ -47,7 +47,7 @@ async def busy_with(docket: Docket, worker: Worker, folder: Path, counted: int) 
     first = await docket.add(tasks.waits_for)(str(folder / "pid"), str(folder / "gate"))
     await eventually(lambda: (folder / "pid").exists() and (folder / "pid").read_text(), "the first has begun")
     # As if it had begun just now, since nothing is sent behind a long run.
-    worker.staff.children._busy[0].runs._began_at += 3600
+    worker.staff.children._busy[0].runs.began_at += 3600
     added = await add_counted(docket, folder, counted)
     await eventually(lambda: runs_of(worker) == [3], "two runs were sent ahead", seen=lambda: runs_of(worker))
     return first, int((folder / "pid").read_text()), added
@@ -127,7 +127,7 @@ async def test_a_long_run_does_not_hold_up_those_behind_it(docket: Docket, tmp_p
         await eventually(lambda: (tmp_path / "other").exists(), "the other child has begun")
         first = await docket.add(tasks.waits_for)(str(tmp_path / "pid"), str(tmp_path / "gate"))
         await eventually(lambda: (tmp_path / "pid").exists(), "the first has begun")
-        worker.staff.children._busy[1].runs._began_at += 3600
+        worker.staff.children._busy[1].runs.began_at += 3600
         added = await add_counted(docket, tmp_path, 2)
         await eventually(lambda: sum(runs_of(worker)) == 4, "two runs were sent ahead", seen=lambda: runs_of(worker))
         (tmp_path / "other gate").touch()

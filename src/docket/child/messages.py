@@ -39,6 +39,11 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
+    @property
+    def is_amid_message(self) -> bool:
+        """Whether the rest of a message has not arrived yet."""
+        return bool(self._buffer)
+
     def feed(self, data: bytes) -> Iterator[list[Any]]:
         """Yields the messages that are complete. Raises
         an error at bytes that are not a message."""
@@ -112,12 +117,14 @@ class RunResult:
     # The memory that the child holds after the run, and the most that it ever held.
     memory: int = 0
     peak_memory: int = 0
+    # How long the run lasted.
+    seconds: float = 0.0
 
     def as_fields(self) -> list[Any]:
         """The fields in their order."""
         return [
             self.value, self.error, self.place, self.text, self.kind, self.cancelled, self.behaviours, self.memory,
-            self.peak_memory,
+            self.peak_memory, self.seconds,
         ]  # fmt: skip
 
     @classmethod

@@ -57,6 +57,8 @@ class Child:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         self._is_open = False
+        # One object, so that it is known again.
+        self._handler = self._terminate
         self._wants_docket: dict[Any, bool] = {}
 
     def serve(self) -> None:
@@ -86,14 +88,17 @@ class Child:
         return is_ours
 
     def _serve_one(self, number: int, request: RunRequest) -> None:
+        began = time.monotonic()
         self._words.begin(number)
         self._run = run = ChildRun(self, number, request)
-        if signal.getsignal(signal.SIGTERM) != self._terminate:
+        if signal.getsignal(signal.SIGTERM) is not self._handler:
             # The function before has set a handler of its own.
-            signal.signal(signal.SIGTERM, self._terminate)
+            signal.signal(signal.SIGTERM, self._handler)
         result = run.run()
         self._run = None
-        self._measure(result, request.memory)
+        now = time.monotonic()
+        result.seconds = now - began
+        self._measure(result, request.memory, now)
         self.pipe.send(MessageKind.DONE, number, result.as_fields())
 
     def _terminate(self, number: int, frame: object) -> None:
@@ -109,10 +114,9 @@ class Child:
             self._memory_limit = size
             limit_memory(size)
 
-    def _measure(self, result: RunResult, cap: int | None) -> None:
+    def _measure(self, result: RunResult, cap: int | None, now: float) -> None:
         """Reads how much memory the child holds. That takes longer than a short run, so it is not
         done after each of them, unless the function has a cap."""
-        now = time.monotonic()
         if cap is not None or now - self._measured_at > _MEASURE_SECONDS:
             self._measured_at = now
             result.memory, result.peak_memory = memory_in_use(), peak_memory()

@@ -35,6 +35,11 @@ class Resolved:
     failure_handler: FailureHandler[Any] | None = None
     completion_handler: CompletionHandler[Any] | None = None
 
+    @property
+    def has_handlers(self) -> bool:
+        """Whether there is something to ask when the run is over."""
+        return self.failure_handler is not None or self.completion_handler is not None
+
     def note(self, dependency: Any) -> None:
         if isinstance(dependency, Runtime):
             self.runtime = dependency

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +30,23 @@ class ChildCall:
     """A call, from the moment at which it wants a child to its result."""
 
     __slots__ = ("_begun", "_loop", "child", "function_name", "has_begun", "make_request", "number", "process",
-                 "receive", "result")  # fmt: skip
+                 "receive", "result", "time_limit")  # fmt: skip
 
     def __init__(
-        self, function_name: str, process: Process, make_request: Callable[[], RunRequest], receive: Receive
+        self,
+        function_name: str,
+        process: Process,
+        make_request: Callable[[], RunRequest],
+        receive: Receive,
+        time_limit: float = math.inf,
     ) -> None:
+        """`time_limit` is the time-out of the run, in seconds."""
         self._loop = asyncio.get_running_loop()
         self.function_name: str = function_name
         self.process: Process = process
         self.make_request: Callable[[], RunRequest] = make_request
         self.receive: Receive = receive
+        self.time_limit: float = time_limit
         self.result: asyncio.Future[RunResult] = self._loop.create_future()
         self._begun: asyncio.Future[None] | None = None
         self.has_begun: bool = False

@@ -48,12 +48,18 @@ class Pool(Protocol):
     def run_ended(self, child: ChildProcess, is_worn_out: bool, taken: list[ChildCall]) -> None:
         """A run has ended. If the child is worn out, runs were taken back from it."""
 
+    def has_read(self, child: ChildProcess) -> None:
+        """The event loop has read what the child has sent."""
+
     def child_ended(self, child: ChildProcess, taken: list[ChildCall]) -> None:
         """The process has ended, and had not come to these runs."""
 
 
 class ChildProcess:
     """A child: its process, the pipe to it, and its runs."""
+
+    # Since it was started.
+    runs: ChildRuns
 
     def __init__(self, pool: Pool) -> None:
         self._loop = asyncio.get_running_loop()
@@ -64,7 +70,6 @@ class ChildProcess:
         self._channel: ChildChannel | None = None
         self._tickets: Tickets | None = None
         self._words: SharedWords | None = None
-        self._runs: ChildRuns | None = None
         self._killing: asyncio.Task[None] | None = None
         self._status = 0
         self._inherited_peak = 0
@@ -76,11 +81,6 @@ class ChildProcess:
     @property
     def is_alive(self) -> bool:
         return not self._has_exited and self._killing is None
-
-    @property
-    def runs(self) -> ChildRuns:
-        assert self._runs is not None
-        return self._runs
 
     # The process
 
@@ -98,10 +98,10 @@ class ChildProcess:
         self.pid = process.pid
         # `ru_maxrss` of the child begins with the peak of this process.
         self._inherited_peak = peak_memory()
-        self._channel = ChildChannel(ours, self._received, self._broken)
+        self._channel = ChildChannel(ours, self._received, self._broken, self._has_read)
         assert self._tickets is not None
         assert self._words is not None
-        self._runs = ChildRuns(self._channel, self._tickets, self._words, self._run_ended)
+        self.runs = ChildRuns(self._channel, self._tickets, self._words, self._run_ended)
         # A thread, because only `wait4` tells how much memory the process had, and it blocks.
         threading.Thread(target=self._wait, args=(process,), name=f"docket - child:{process.pid}", daemon=True).start()
         self._channel.send(MessageKind.SETUP, pickle.dumps(settings, protocol=5))
@@ -209,6 +209,27 @@ class ChildProcess:
             number = fields.pop(0)
             self.runs.received(MessageKind(kind), number, fields)
 
+    def _has_read(self) -> None:
+        self._pool.has_read(self)
+
+    @property
+    def is_amid_message(self) -> bool:
+        """Whether a part of a message has arrived."""
+        return self._channel is not None and self._channel.is_amid_message
+
+    def pause_reading(self) -> None:
+        if self._channel is not None:
+            self._channel.pause()
+
+    def resume_reading(self) -> None:
+        if self._channel is not None:
+            self._channel.resume()
+
+    def read(self) -> None:
+        """Passes on what has arrived."""
+        if self._channel is not None:
+            self._channel.read()
+
     def _broken(self, error: Exception) -> None:
         """The function has used a descriptor that is not its own."""
         logger.error("the child process %d sent what is not a message (%r), and is ended", self.pid, error)
@@ -240,6 +261,7 @@ class ChildProcess:
                 self._words.end(present.number)
             if self._channel is not None:
                 self._channel.send(MessageKind.TERMINATE)
+                self._channel.flush()
         self._killing = self._loop.create_task(self._kill(after), name=f"docket - ending child:{self.pid}")
         self._signal(signal.SIGTERM if after else signal.SIGKILL)
 

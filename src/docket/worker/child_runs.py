@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,10 @@ from docket.child.tickets import Tickets
 from .child_calls import ChildCall
 from .child_channel import ChildChannel
 
-# How many runs a child has at most, the present one included.
-MOST_RUNS = 3
+# How many runs a child has at most, the present one included: as many as last for
+# `BACKLOG_SECONDS`, but at least and at most so many.
+LEAST_RUNS, MOST_RUNS = 3, 16
+BACKLOG_SECONDS = 0.02
 # A run that lasts longer than this gets no others behind it.
 SHORT_SECONDS = 0.1
 
@@ -41,9 +44,12 @@ class ChildRuns:
         self._calls: deque[ChildCall] = deque()
         self._sent = 0
         self._present_number = 0
-        self._began_at = 0.0
+        # When the worker learned that the present run began, by the clock of the event loop.
+        self.began_at: float = 0.0
         # What the child had noted before the present run.
         self._noted_before = 0
+        # How long its runs last, as far as they are known. It falls slowly, and rises at once.
+        self._usual = math.inf
         # How many runs it has begun.
         self.begun: int = 0
         # The most memory that the child has reported.
@@ -58,23 +64,27 @@ class ChildRuns:
     def present(self) -> ChildCall | None:
         return self._calls[0] if self._calls else None
 
-    @property
-    def age(self) -> float:
-        """How long the present run lasts already."""
-        return self._loop.time() - self._began_at
-
-    @property
-    def is_stuck(self) -> bool:
+    def is_stuck(self, now: float) -> bool:
         """Whether runs wait behind a long one."""
-        return len(self._calls) > 1 and self.age > SHORT_SECONDS
+        return len(self._calls) > 1 and now - self.began_at > SHORT_SECONDS
 
-    def has_room(self) -> bool:
+    def has_room(self, now: float) -> bool:
         """Whether a run may be sent ahead: not behind a long one, nor behind the last one of a
         child that is replaced then."""
-        if len(self._calls) >= MOST_RUNS or self.age > SHORT_SECONDS:
+        count = len(self._calls)
+        if count >= LEAST_RUNS and (count >= MOST_RUNS or count * self._usual > BACKLOG_SECONDS):
+            return False
+        if now - self.began_at > SHORT_SECONDS:
             return False
         last = self._calls[-1]
-        return not last.process.is_worn_out(self.begun + len(self._calls) - 1, 0)
+        return not last.process.is_worn_out(self.begun + count - 1, 0)
+
+    @property
+    def enough_until(self) -> float:
+        """When the child presumably comes to its last run, by the clock of the event loop. Until
+        then it need not hear from the worker."""
+        before_last = len(self._calls) - 1
+        return self.began_at + before_last * self._usual if before_last > 0 else 0.0
 
     def send(self, call: ChildCall) -> None:
         fields = call.make_request().as_fields()
@@ -90,7 +100,7 @@ class ChildRuns:
 
     def _begin(self, call: ChildCall) -> None:
         self._noted_before, self._present_number = self._present_number, call.number
-        self._began_at = self._loop.time()
+        self.began_at = self._loop.time()
         self.begun += 1
         self.last_function = call.function_name
         call.begin()
@@ -131,12 +141,19 @@ class ChildRuns:
         result = RunResult.of(*fields)
         self._calls.popleft()
         call.end(result)
+        self._note_duration(result.seconds)
         self.peak_memory = max(self.peak_memory, result.peak_memory)
         is_worn_out = call.process.is_worn_out(self.begun, result.memory)
         taken = self._take_tickets() if is_worn_out else []
         if self._calls:
             self._begin(self._calls[0])
         self._ended(is_worn_out, taken)
+
+    def _note_duration(self, seconds: float) -> None:
+        if seconds >= self._usual or math.isinf(self._usual):
+            self._usual = seconds
+        else:
+            self._usual += (seconds - self._usual) / 8
 
     def has(self, call: ChildCall) -> bool:
         return call in self._calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from docket.child.settings import ChildSettings, settings_for
 
 from .child_calls import ChildCall, NeverBegan, NoChild
 from .child_process import TERMINATE_SECONDS, ChildProcess
+from .gathering import Gathering
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -42,6 +44,7 @@ class Children:
         self.count: int = worker.cpu_processes
         self._docket = worker.docket
         self._worker = worker
+        self._loop = asyncio.get_running_loop()
         self._is_stopping = is_stopping
         self._settings: ChildSettings | None = None
         # busy + idle + starting <= count
@@ -54,6 +57,7 @@ class Children:
         self._failed_at = 0.0
         # Calls that wait for a child.
         self._waiting: deque[ChildCall] = deque()
+        self._gathering = Gathering()
 
     # Calls
 
@@ -105,9 +109,14 @@ class Children:
 
     def run_ended(self, child: ChildProcess, is_worn_out: bool, taken: list[ChildCall]) -> None:
         child.is_retiring = child.is_retiring or is_worn_out
-        self._wait_again(taken)
-        self._settle_down(child)
+        if taken:
+            self._wait_again(taken)
+        if not len(child.runs):
+            self._settle_down(child)
         self._dispatch()
+
+    def has_read(self, child: ChildProcess) -> None:
+        self._gathering.has_read(child)
 
     def child_ended(self, child: ChildProcess, taken: list[ChildCall]) -> None:
         self._wait_again(taken)
@@ -140,12 +149,13 @@ class Children:
 
     def _dispatch(self) -> None:
         """Gives the calls that wait to children, and starts children for those that remain."""
-        self._take_back()
+        if self._idle or len(self._busy) > 1:
+            self._take_back()
         while self._waiting:
             child = self._child_for(self._waiting[0])
             if child is None:
                 break
-            if child in self._idle:
+            if not len(child.runs):
                 self._idle.remove(child)
                 self._busy.append(child)
             child.send(self._waiting.popleft())
@@ -158,11 +168,14 @@ class Children:
         """Takes calls back from children that have not begun them, if another child can: one that
         has nothing to do, or one whose runs are short while theirs is long."""
         if len(self._idle) > len(self._waiting):
-            crowded = max((child for child in self._busy if len(child.runs) > 1), key=_age, default=None)
+            crowded = min((child for child in self._busy if len(child.runs) > 1), key=_began_at, default=None)
             if crowded is not None:
                 self._wait_again(crowded.runs.take_back())
-        elif any(child.runs.is_stuck for child in self._busy) and any(_has_room(child) for child in self._busy):
-            for child in [child for child in self._busy if child.runs.is_stuck]:
+            return
+        now = self._loop.time()
+        stuck = [child for child in self._busy if child.runs.is_stuck(now)]
+        if stuck and any(_has_room(child, now) for child in self._busy):
+            for child in stuck:
                 self._wait_again(child.runs.take_back())
 
     def _child_for(self, call: ChildCall) -> ChildProcess | None:
@@ -174,11 +187,12 @@ class Children:
             return familiar or self._idle[-1]
         if self._room:
             return None
-        return min(
-            (child for child in self._busy if _has_room(child)),
-            key=lambda child: (len(child.runs), child.runs.last_function != name),
-            default=None,
-        )
+        now, found, fewest = self._loop.time(), None, (math.inf, False)
+        for child in self._busy:
+            rank = len(child.runs), child.runs.last_function != name
+            if rank < fewest and _has_room(child, now):
+                found, fewest = child, rank
+        return found
 
     # Starts and ends
 
@@ -262,9 +276,9 @@ class Children:
         return failure if failure is not None and time.monotonic() - self._failed_at < PROBLEM_SECONDS else None
 
 
-def _has_room(child: ChildProcess) -> bool:
-    return child.is_alive and not child.is_retiring and child.runs.has_room()
+def _has_room(child: ChildProcess, now: float) -> bool:
+    return child.is_alive and not child.is_retiring and child.runs.has_room(now)
 
 
-def _age(child: ChildProcess) -> float:
-    return child.runs.age
+def _began_at(child: ChildProcess) -> float:
+    return child.runs.began_at

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import pickle
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from docket.dependencies import (
 )
 from docket.errors import DocketError, ProcessLost, TaskFailed, Undecodable
 from docket.execution import Execution
-from docket.instrumentation import PROCESSES_LOST, inject_context
+from docket.instrumentation import PROCESSES_LOST, inject_context, is_tracing
 from docket.ledger import ProgressChange
 from docket.model.loggers import pass_on
 from docket.model.states import ExecutionState
@@ -68,6 +69,8 @@ async def call_in_child(worker: Worker, execution: Execution, resolved: Resolved
 
 def _governing_process(plan: Plan, execution: Execution, declared: Process) -> Process:
     """A caller may pass another Process by keyword."""
+    if not execution.kwargs:
+        return declared
     passed = next((execution.kwargs.get(name) for name, d in plan.parameters.items() if d is declared), None)
     return passed if isinstance(passed, Process) else declared
 
@@ -114,10 +117,9 @@ class _ProcessCall:
         """A `Timeout` begins when a child begins the run. Another runtime decides itself when the
         function is called."""
         runtime = self._resolved.runtime
-        call = self._begin(children) if runtime is None or type(runtime).run is Timeout.run else None
         if runtime is None:
-            assert call is not None
-            return await children.finish(call)
+            return await children.finish(self._begin(children))
+        call = self._begin(children) if type(runtime).run is Timeout.run else None
         if call is not None:
             await children.until_begun(call)
 
@@ -129,7 +131,9 @@ class _ProcessCall:
         return await runtime.run(self._execution, body, args, kwargs)
 
     def _begin(self, children: Children) -> ChildCall:
-        call = ChildCall(self._execution.function_name, self._process, self._request, self._receive)
+        runtime = self._resolved.runtime
+        limit = runtime.remaining().total_seconds() if isinstance(runtime, Timeout) else math.inf
+        call = ChildCall(self._execution.function_name, self._process, self._request, self._receive, limit)
         children.begin(call)
         return call
 
@@ -143,23 +147,25 @@ class _ProcessCall:
     def _request(self) -> RunRequest:
         execution, runtime = self._execution, self._resolved.runtime
         function: Any = execution.function
-        assert execution.record is not None
+        record = execution.record
+        assert record is not None
         assert execution.started_at is not None
+        # By position, which costs the least.
         return RunRequest(
-            module=function.__module__,
-            qualname=function.__qualname__,
-            function_name=execution.function_name,
-            key=execution.key,
-            epoch=execution.epoch,
-            call=execution.record.call,
-            due_ms=to_ms(execution.when),
-            started_ms=to_ms(execution.started_at),
-            attempt=execution.attempt,
-            generation=execution.generation,
-            redelivered=execution.redelivered,
-            timeout_seconds=runtime.remaining().total_seconds() if isinstance(runtime, Timeout) else None,
-            memory=self._process.memory,
-            span=inject_context() or {},
+            function.__module__,
+            function.__qualname__,
+            execution.function_name,
+            execution.key,
+            execution.epoch,
+            record.call,
+            record.due_ms,
+            to_ms(execution.started_at),
+            execution.attempt,
+            execution.generation,
+            execution.redelivered,
+            runtime.remaining().total_seconds() if isinstance(runtime, Timeout) else None,
+            self._process.memory,
+            (inject_context() or {}) if is_tracing() else {},
         )
 
     # Messages of the child

@@ -220,8 +220,9 @@ class Runner:
     # Call
 
     async def _call(self, run: Run) -> Outcome | None:
-        """Calls the function. A plain run that succeeds and returns None ends here, and so does a
-        cancelled run. For any other run, `decide` finds the result in the run."""
+        """Calls the function. A run that succeeds and returns None ends here, unless a behaviour
+        must be asked, and so does a cancelled run. For any other run, `decide` finds the result in
+        the run."""
         execution, resolved = run.execution, None
         result: Any = None
         error: BaseException | None = None
@@ -250,7 +251,12 @@ class Runner:
             error = raised
         run.seconds = seconds = time.perf_counter() - began
         self._report.over(execution, seconds)
-        if resolved is None and error is None and result is None and execution.next_run is None:
+        if (
+            error is None
+            and result is None
+            and execution.next_run is None
+            and (resolved is None or not resolved.has_handlers)
+        ):
             return self._decisions.succeeded(run, seconds)
         run.ended, run.resolved = TaskOutcome(timedelta(seconds=seconds), result, error), resolved
         return None
