@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from docket.ledger import Delivery, Settlement, SettleResult, as_chain_end, complete, requeue
 from docket.ledger.endings import Ending, ending_event, read_ending
 from docket.ledger.workers import as_json, new_worker_id, worker_id
@@ -45,6 +47,49 @@ async def test_a_short_settlement_writes_what_a_whole_one_writes(ledger_client: 
     lives = [ledger_client.client.pttl(ledger_client.ledger.keys.run(key)) for key in ("plain", "whole")]
     assert all(0 < life <= TTL_MS for life in lives)
     ledger_client.checked_state()
+
+
+def calls(ledger_client: LedgerClient, command: str) -> int:
+    stats = ledger_client.client.info("commandstats")
+    return int(stats.get(f"cmdstat_{command}", {}).get("calls", 0))
+
+
+def has_msetex(ledger_client: LedgerClient) -> bool:
+    return ledger_client.client.eval("return redis.call('COMMAND', 'INFO', 'MSETEX')[1] and 1 or 0", 0) == 1
+
+
+@pytest.mark.parametrize("may", ["+msetex", "-msetex"])
+async def test_many_finished_records_are_written_together_if_the_server_permits_it(
+    ledger_client: LedgerClient, may: str
+) -> None:
+    if not has_msetex(ledger_client):
+        pytest.skip("this server has no MSETEX")
+    worker = await ledger_client.hire()
+    keys = [f"k{n}" if n else "with:colon%" for n in range(MANY)]
+    await ledger_client.add(*keys)
+    runs = await ledger_client.take(worker, MANY)
+    client = ledger_client.client
+    client.execute_command("ACL", "LOG", "RESET")
+    client.execute_command("ACL", "SETUSER", "default", may)
+    try:
+        before = calls(ledger_client, "msetex"), calls(ledger_client, "set")
+        gone = Delivery(runs[3].key, runs[3].record, runs[3].epoch - 1)
+        settled = [*runs[:3], gone, *runs[4:]]
+        answers = await ledger_client.settle(*(short(run, worker) for run in settled))
+        written = calls(ledger_client, "msetex") - before[0], calls(ledger_client, "set") - before[1]
+        refused = client.execute_command("ACL", "LOG")
+    finally:
+        client.execute_command("ACL", "SETUSER", "default", "+msetex")
+    assert answers == [LOST if run is gone else DONE for run in settled]
+    assert written == ((1, 0) if may == "+msetex" else (0, MANY - 1))
+    assert not refused
+    for run in settled:
+        if run is not gone:
+            found = (await ledger_client.ledger.get(run.key)).finished
+            assert found is not None
+            assert read_ending(found.tail) == Ending("w", None, 1, b"value")
+            assert 0 < ledger_client.client.pttl(ledger_client.ledger.keys.run(run.key)) <= TTL_MS
+    assert list(ledger_client.checked_state().tasks) == [gone.key]
 
 
 async def test_answers_come_in_the_order_of_the_settlements(ledger_client: LedgerClient) -> None:

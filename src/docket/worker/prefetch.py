@@ -21,8 +21,8 @@ HORIZON_SECONDS = 0.01
 # The rate is measured at most this often.
 RATE_SECONDS = 0.05
 # Prefetch at most this many tasks, and at most one task for every `SHARE` slots.
-MOST = 20
-SHARE = 4
+MOST = 50
+SHARE = 2
 # Prefetched tasks wait this long while no slot is given back at all.
 LONGEST_WAIT = 0.05
 # No prefetched task waits longer than this.

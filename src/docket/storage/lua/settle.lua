@@ -235,6 +235,8 @@ local are_segments = not find(all_keys, '%', 1, true) and not find(all_keys, ':'
 local now_bytes, last_size, now_and_size, last_tail, record_end = struct.pack('<d', now), nil, nil, nil, nil
 -- The keys of the runs that ended plainly, and the numbers of these keys and of all entries.
 local plain_keys, n, e = {}, 0, 0
+-- The finished records that are written together, each after its key, and the number of both.
+local together, f = count >= FEW_RECORDS and may_set_together() and {}, 0
 
 -- Ends a run that held nothing and left nothing behind. Returns whether the run is such a run.
 -- Makes the same record as pack_finished.
@@ -250,7 +252,11 @@ local function end_plainly(i, key, epoch, start, ttl, tail, event)
   end
   if tail ~= last_tail then last_tail, record_end = tail, NO_PROGRESS .. tail end
   local record = start .. sub(run_bytes, 1, RUN_STARTED_END) .. now_and_size .. task_bytes .. record_end
-  call('SET', RUNS .. (are_segments and key or segment(key)), record, 'PX', ttl)
+  if together and ttl == task_ttl then
+    together[f + 1], together[f + 2], f = RUNS .. (are_segments and key or segment(key)), record, f + 2
+  else
+    call('SET', RUNS .. (are_segments and key or segment(key)), record, 'PX', ttl)
+  end
   n, e = n + 1, e + 2
   plain_keys[n], entries[e - 1], entries[e] = key, ms, seq
   if listeners ~= false and (not listeners or listeners[i]) then told[#told + 1] = {i, event or false, record} end
@@ -286,6 +292,11 @@ for at, item in ipairs(items) do
   else
     settle_fully(count + at, item)
   end
+end
+
+if f > 0 then
+  together[f + 1], together[f + 2] = 'PX', task_ttl
+  call('MSETEX', f / 2, unpack(together))
 end
 
 if #told > 0 then

@@ -6,6 +6,18 @@
 -- published whatever its size.
 local LARGEST_IN_EVENT = 2048
 
+-- For so few records it costs less to write each than to ask whether they may be written together.
+local FEW_RECORDS = 4
+
+-- Whether this server can write many finished records with one command. Redis has that command from
+-- 8.4 on, Valkey from 9.1 on, and the rules for a user may lack it.
+local function may_set_together()
+  local is_new = (redis.VALKEY_VERSION_NUM or 0) >= 0x90100 or (redis.REDIS_VERSION_NUM or 0) >= 0x80400
+  if not is_new then return false end
+  local is_known, is_allowed = pcall(redis.acl_check_cmd, 'MSETEX', 1, RUNS, '')
+  return is_known and is_allowed
+end
+
 -- Publishes the event of an ending, and the record with its proof if somebody listens
 -- (docs/design/proofs.md). `flag`: 'e' the task has ended, 'g' the task goes on.
 local function publish_ending(key, event, flag, record)
