@@ -301,6 +301,24 @@ async def test_a_clock_that_was_set_back_leaves_no_lease_for_ever(ledger_client:
     assert ledger_client.reclaim(other)[:2] == [1, 1]
 
 
+async def test_dead_workers_of_which_nobody_was_told_are_found_by_the_check_of_leases(
+    ledger_client: LedgerClient,
+) -> None:
+    """A fail-over may forget the reclaim mark."""
+    dead, other = await ledger_client.hire(), await ledger_client.hire()
+    await ledger_client.start(dead, "k")
+    keys, client = ledger_client.ledger.keys, ledger_client.client
+    client.zrem(keys.leases, dead, "")
+    client.sadd(keys.key("dying"), dead)
+    assert not ledger_client.renew(other).reclaiming_is_due
+    ledger_client.ledger.correct_leases(client)
+    assert ledger_client.renew(other).reclaiming_is_due
+    assert ledger_client.reclaim(other)[1] == 1
+    assert not ledger_client.renew(other).reclaiming_is_due
+    ledger_client.ledger.correct_leases(client)
+    assert not ledger_client.renew(other).reclaiming_is_due
+
+
 async def test_a_grace_of_a_clock_that_was_set_back_since_protects_nobody(ledger_client: LedgerClient) -> None:
     dead, other = await ledger_client.hire(), await ledger_client.hire()
     ledger_client.client.zadd(ledger_client.ledger.keys.leases, {b"\1grace": ledger_client.now() + 86_400_000 - 1e15})

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from docket import Docket, Worker
-from docket.ledger import Duty
+from docket.ledger import Duty, Reclaimed
 from docket.storage.server import Server
 from docket.worker import sampler
+from docket.worker.reclaimer import Reclaimer
 from tests.nodes import command_counts
 from tests.running import at_work
 from tests.waiting import eventually
@@ -60,6 +63,67 @@ async def test_a_scheduled_task_costs_three_scripts_however_many_workers_there_a
         assert scripts["enqueue"] == tasks
         assert scripts["stage"] <= tasks + 2
         assert sum(scripts.values()) <= 3 * tasks + 5, scripts
+
+
+async def test_a_leader_with_nothing_to_stage_does_not_load_the_script(
+    docket: Docket, worker: Worker, scripts: Counter[str]
+) -> None:
+    ended = asyncio.Event()
+
+    async def end() -> None:
+        ended.set()
+
+    docket.register(end)
+    async with at_work(worker):
+        await eventually(lambda: worker.staff.duties.leads, "the worker leads")
+        await docket.add(end)()
+        await ended.wait()
+        assert scripts["stage"] == 0
+        ended.clear()
+        # The stager hears of a task that is scheduled.
+        await docket.add(end, when=docket.now() + timedelta(milliseconds=50))()
+        await ended.wait()
+        assert scripts["stage"] > 0
+
+
+class NotedReclaims:
+    """A ledger that notes what the reclaimer asks for."""
+
+    def __init__(self, *consumers: bytes) -> None:
+        self.consumers = list(consumers)
+        self.reclaimed: list[list[bytes]] = []
+        self.corrected = 0
+
+    def correct_leases(self, client: Any) -> None:
+        self.corrected += 1
+
+    def consumers_without_lease(self, client: Any) -> list[bytes]:
+        return self.consumers
+
+    def reclaim(self, *args: Any, consumers: list[bytes], **options: Any) -> Reclaimed:
+        self.reclaimed.append(consumers)
+        return Reclaimed()
+
+
+@pytest.mark.parametrize(
+    ("consumers", "is_due", "expected"),
+    [((), False, []), ((), True, [[]]), ((b"gone~1",), False, [[b"gone~1"]])],
+)
+def test_a_leader_reclaims_only_if_there_is_something_to_reclaim(
+    consumers: tuple[bytes, ...], is_due: bool, expected: list[list[bytes]]
+) -> None:
+    ledger = NotedReclaims(*consumers)
+    duties = SimpleNamespace(leads=True, willing=False, duty=Reclaimed().duty)
+    lease = SimpleNamespace(worker="w~1", length_ms=1, late_ms=1, age=0.0, interval=1.0)
+    parts: Any = (ledger, lease, object, duties, {}, lambda: True, lambda *_: None, threading.Event())
+    reclaimer = Reclaimer(*parts)
+    renewal: Any = SimpleNamespace(reclaiming_is_due=is_due)
+    reclaimer.step(renewal)
+    assert (ledger.corrected, ledger.reclaimed) == (1, expected)
+    # The next check of leases is a minute away.
+    renewal.reclaiming_is_due = False
+    reclaimer.step(renewal)
+    assert (ledger.corrected, ledger.reclaimed) == (1, expected)
 
 
 async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_a_backlog(

@@ -55,25 +55,28 @@ class Reclaimer:
 
     def step(self, renewal: Renewal) -> None:
         """Reclaims if the renewal reports that it is due, and checks all leases if it is time."""
-        checks_leases = self._duties.leads and steady_seconds() >= self._next_lease_check
-        if checks_leases:
+        consumers: list[bytes] | None = None
+        if self._duties.leads and steady_seconds() >= self._next_lease_check:
             self._ledger.correct_leases(self._client())
             self._next_lease_check = steady_seconds() + CHECK_LEASES_EVERY
-        if checks_leases or renewal.reclaiming_is_due:
-            self._reclaim(finds_consumers=checks_leases)
+            consumers = self._ledger.consumers_without_lease(self._client())
+        # Usually there is nothing to reclaim: the largest script is not even loaded then.
+        if consumers or renewal.reclaiming_is_due:
+            self._reclaim(consumers)
 
-    def _reclaim(self, *, finds_consumers: bool) -> None:
-        """Repeats until no worker is left to declare dead and no task is left to put back. With
-        `finds_consumers`, also finds stream consumers that have no lease."""
+    def _reclaim(self, consumers: list[bytes] | None) -> None:
+        """Repeats until no worker is left to declare dead and no task is left to put back.
+        `consumers` are the stream consumers that have no lease, or None if nobody has looked for
+        them."""
         total = Reclaimed()
         try:
-            self._reclaim_all(total, finds_consumers=finds_consumers)
+            self._reclaim_all(total, consumers)
         finally:
             self._report(total)
 
-    def _reclaim_all(self, total: Reclaimed, *, finds_consumers: bool) -> None:
+    def _reclaim_all(self, total: Reclaimed, found: list[bytes] | None) -> None:
         lease = self._lease
-        consumers = self._ledger.consumers_without_lease(self._client()) if finds_consumers else []
+        consumers, has_looked = found or [], found is not None
         while not self._stopping.is_set():
             step = self._ledger.reclaim(
                 self._client(),
@@ -87,8 +90,8 @@ class Reclaimer:
             if step.duty is not self._duties.duty and self._duties.willing:
                 self._call_in_loop(self._duties.assign, step.duty)
             consumers = consumers[CONSUMERS_PER_REQUEST:]
-            if step.look_for_consumers and not finds_consumers:
-                finds_consumers, consumers = True, self._ledger.consumers_without_lease(self._client())
+            if step.look_for_consumers and not has_looked:
+                has_looked, consumers = True, self._ledger.consumers_without_lease(self._client())
             if not step.left and not consumers:
                 return
             if lease.age >= lease.interval and not self._renew():

@@ -95,6 +95,8 @@ class Stager(Service):
         try:
             if duty is Duty.DEPUTY and not is_overdue and not must_recheck and not await self._leader_is_late():
                 await self._sleep(DEPUTY_SECONDS)
+            elif must_recheck and not is_overdue and duty is Duty.LEADER and await self._nothing_waits():
+                await self._sleep(0.0)
             else:
                 await self._stage(is_overdue)
         except BaseException:
@@ -115,6 +117,13 @@ class Stager(Service):
         else:
             # If tasks are still overdue, the leader is already staging them.
             await self._sleep(DEPUTY_SECONDS, staged.now_ms, least=DEPUTY_SECONDS)
+
+    async def _nothing_waits(self) -> bool:
+        """Whether the schedule is empty. One plain command tells a leader that has just begun, and
+        that would otherwise load a large script."""
+        self._note_due(await self._ledger.next_due_ms())
+        self.clear_problem()
+        return self._next_ms == math.inf
 
     async def _leader_is_late(self) -> bool:
         self._note_due(await self._ledger.next_due_ms())
