@@ -64,8 +64,8 @@ _SENT_BY_PRODUCERS = (
     *("set", "del", "hgetall", "type", "xlen", "xrange", "zscan", "wait"),
     *("rename", "pexpire", "hdel"),
 )
-# Commands that only newer servers have. Other servers refuse a rule that names them, so the rules do
-# not: a script asks the server whether it may send them, and does without if not.
+# Commands that only newer servers have. Other servers refuse a rule that names them, so the rules
+# do not: a script asks the server whether it may send them, and does without if not.
 _OF_NEW_SERVERS = {"msetex"}
 _SENT_BY_WORKERS = (*("client|id", "client|unblock", "pexpire", "xreadgroup", "xinfo|consumers", "zmscore", "zrem"),)
 
