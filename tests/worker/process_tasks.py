@@ -95,6 +95,25 @@ def spins_deaf(file: str, process: Process = Process()) -> None:
         pass
 
 
+def computes_in_c(file: str, process: Process = Process()) -> None:
+    """Does not return to Python code, which would look for signals, and keeps the GIL."""
+    Path(file).write_text(str(os.getpid()))
+    sum(range(10**15))
+
+
+def notes_pid(file: str, process: Process = Process()) -> None:
+    Path(file).write_text(str(os.getpid()))
+
+
+def leaves_timer(process: Process = Process()) -> int:
+    signal.setitimer(signal.ITIMER_REAL, 3600)
+    return os.getpid()
+
+
+def finds_timer(process: Process = Process()) -> tuple[int, bool]:
+    return os.getpid(), signal.getitimer(signal.ITIMER_REAL)[0] > 0
+
+
 def note(file: str, state: str) -> None:
     Path(file).write_text(state)
 

@@ -18,6 +18,7 @@ from docket.dependencies import Process
 from docket.worker.child_calls import ChildCall
 from docket.worker.child_channel import ChildChannel
 from docket.worker.child_runs import ChildRuns
+from tests.waiting import WAIT_LIMIT
 
 
 class Pair:
@@ -29,12 +30,12 @@ class Pair:
         memory = new_memory()
         self.words = SharedWords(memory)
         os.close(memory)
-        self._tickets = Tickets()
-        self.tickets = TicketReader(self._tickets.reading)
+        self.issued = Tickets()
+        self.tickets = TicketReader(os.dup(self.issued.reading))
         self.broken: list[Exception] = []
         self.ended: list[tuple[bool, list[ChildCall]]] = []
         self.channel = ChildChannel(ours, self._received, self.broken.append)
-        self.runs = ChildRuns(self.channel, self._tickets, self.words, self._run_ended)
+        self.runs = ChildRuns(self.channel, self.issued, self.words, self._run_ended)
         self._reader = FrameReader()
 
     def _received(self, message: list[Any]) -> None:
@@ -78,7 +79,8 @@ class Pair:
 
     def close(self) -> None:
         self.channel.close()
-        self._tickets.close()
+        self.issued.close()
+        self.tickets.let_go()
         self.words.close()
         self._theirs.close()
 
@@ -178,6 +180,20 @@ async def test_a_child_that_dies_with_the_ticket_has_not_begun_the_run(pair: Pai
     assert pair.tickets.take(second.number)
     assert pair.runs.leave() == (second, False, [])
     assert first.result.done()
+
+
+async def test_the_worker_does_not_wait_for_tickets_if_the_function_has_made_the_descriptor_blocking(
+    pair: Pair,
+) -> None:
+    """The flag belongs to the open file, which both processes share."""
+    os.set_blocking(pair.issued.reading, True)
+    taking = asyncio.get_running_loop().run_in_executor(None, pair.issued.take_back)
+    try:
+        assert await asyncio.wait_for(asyncio.shield(taking), WAIT_LIMIT.total_seconds()) == set()
+    finally:
+        # Lets the thread go.
+        pair.issued.issue(1)
+        await taking
 
 
 async def test_what_was_sent_ahead_is_taken_back_from_a_child_that_is_worn_out(pair: Pair) -> None:

@@ -424,6 +424,14 @@ async def test_a_signal_that_is_not_from_the_worker_is_ignored(docket: Docket, t
         assert file.read_text() == "clean"
 
 
+async def test_a_timer_that_a_function_leaves_behind_does_not_hit_the_next_run(docket: Docket) -> None:
+    """SIGALRM would kill it, or run the handler of another function in it."""
+    async with worker_at_work(docket, cpu_processes=1):
+        pid = await (await docket.add(tasks.leaves_timer)()).get_result(timeout=WAIT_LIMIT)
+        found = await (await docket.add(tasks.finds_timer)()).get_result(timeout=WAIT_LIMIT)
+        assert found == (pid, False)
+
+
 async def test_a_worker_that_stops_ends_the_function_and_requeues_the_task(docket: Docket, tmp_path: Path) -> None:
     async with Worker(docket, grace_period=timedelta(0)) as worker:
         run = asyncio.create_task(worker.run_forever())
@@ -557,11 +565,11 @@ def test_sizes_can_be_written_in_units(written: str | int, size: int) -> None:
 ORPHAN = """
 import asyncio, sys
 from docket import Docket, Worker
-from tests.worker.process_tasks import spins_deaf
+from tests.worker import process_tasks
 
 async def main() -> None:
     async with Docket("orphan", "memory://orphan") as docket:
-        await docket.add(spins_deaf)(sys.argv[1])
+        await docket.add(getattr(process_tasks, sys.argv[1]))(sys.argv[2])
         async with Worker(docket, cpu_processes=1) as worker:
             await worker.run_forever()
 
@@ -570,9 +578,12 @@ asyncio.run(main())
 
 
 @pytest.mark.faults
-def test_children_end_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("function", ["spins_deaf", "computes_in_c", "notes_pid"])
+def test_children_end_with_a_worker_that_is_killed(tmp_path: Path, function: str) -> None:
+    """A child that ignores signals, one whose thread does not return to Python, and one that has
+    nothing to do any more."""
     file = tmp_path / "pid"
-    parent = subprocess.Popen([sys.executable, "-c", ORPHAN, str(file)], cwd=Path(__file__).parents[2])
+    parent = subprocess.Popen([sys.executable, "-c", ORPHAN, function, str(file)], cwd=Path(__file__).parents[2])
     try:
         pid = int(eventually_blocking(lambda: file.exists() and file.read_text(), "the function has begun") or 0)
         assert is_alive(pid)
@@ -597,7 +608,8 @@ def test_a_child_that_is_starting_ends_with_a_worker_that_is_killed(tmp_path: Pa
     (tmp_path / "uncalled_for.py").write_text(SLOW_IMPORT.format(file=str(file)))
     # The worker itself has imported the real one before.
     program = ORPHAN.replace("async def main", f"sys.path.insert(0, {str(tmp_path)!r})\n\nasync def main", 1)
-    parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "run")], cwd=Path(__file__).parents[2])
+    command = [sys.executable, "-c", program, "spins_deaf", str(tmp_path / "run")]
+    parent = subprocess.Popen(command, cwd=Path(__file__).parents[2])
     try:
         pid = int(eventually_blocking(lambda: file.exists() and file.read_text(), "the child starts") or 0)
         assert is_alive(pid)
