@@ -16,6 +16,7 @@ class FakeRuns:
     def __init__(self, enough_until: float, time_limit: float) -> None:
         request = RunRequest("m", "f", "f", "key", 1, b"", 0.0, 0.0, 1, 0, False, None, None)
         self.enough_until = enough_until
+        self.usual_seconds = 0.001
         self.present: ChildCall | None = ChildCall(
             "f", Process(), lambda: request, lambda kind, fields: None, time_limit
         )
@@ -31,6 +32,7 @@ class FakeChild:
         self.runs = FakeRuns(enough_until, time_limit)
         self.is_alive = True
         self.is_amid_message = False
+        self.has_sent = True
         self.events: list[str] = []
         self.resumed = asyncio.Event()
         self._reads = reads
@@ -42,11 +44,12 @@ class FakeChild:
         self.events.append("resume")
         self.resumed.set()
 
-    def read(self) -> None:
+    def read(self) -> bool:
         self.events.append("read")
         self._reads -= 1
         if not self._reads:
             self.runs.present = None
+        return self.has_sent
 
 
 def later() -> float:
@@ -71,6 +74,20 @@ async def test_a_child_that_goes_on_is_read_again_and_again() -> None:
     child = FakeChild(later(), reads=3)
     await read_all(child)
     assert child.events == ["pause", "read", "read", "read", "resume"]
+
+
+async def test_a_run_that_lasts_longer_than_those_before_is_not_asked_again_and_again() -> None:
+    child = FakeChild(later(), reads=99)
+    child.has_sent = False
+    await read_all(child)
+    assert child.events == ["pause", "read", "resume"]
+
+
+async def test_ends_of_runs_that_are_not_short_do_not_wait() -> None:
+    child = FakeChild(later())
+    child.runs.usual_seconds = 0.05
+    await read_all(child)
+    assert child.events == []
 
 
 async def test_children_are_read_at_the_same_time() -> None:

@@ -99,8 +99,9 @@ class ChildChannel:
         self.read()
         self._has_read()
 
-    def read(self) -> None:
-        """Passes on all messages that have arrived, without waiting for more."""
+    def read(self) -> bool:
+        """Passes on all messages that have arrived, without waiting for more. False if there are
+        none."""
         is_more = self._is_open
         while is_more:
             try:
@@ -116,12 +117,14 @@ class ChildChannel:
                 break
             self._take_apart(data)
             is_more = len(data) == _CHUNK
+        has_messages = bool(self._messages)
         while self._messages:
             message = self._messages.popleft()
             try:
                 self._receive(message)
             except Exception as error:
                 self._broken(error)
+        return has_messages
 
     def _take_apart(self, data: bytes) -> None:
         try:

@@ -225,10 +225,9 @@ class ChildProcess:
         if self._channel is not None:
             self._channel.resume()
 
-    def read(self) -> None:
-        """Passes on what has arrived."""
-        if self._channel is not None:
-            self._channel.read()
+    def read(self) -> bool:
+        """Passes on what has arrived. False if that is nothing."""
+        return self._channel is not None and self._channel.read()
 
     def _broken(self, error: Exception) -> None:
         """The function has used a descriptor that is not its own."""

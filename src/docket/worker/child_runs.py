@@ -49,7 +49,7 @@ class ChildRuns:
         # What the child had noted before the present run.
         self._noted_before = 0
         # How long its runs last, as far as they are known. It falls slowly, and rises at once.
-        self._usual = math.inf
+        self.usual_seconds: float = math.inf
         # How many runs it has begun.
         self.begun: int = 0
         # The most memory that the child has reported.
@@ -72,7 +72,7 @@ class ChildRuns:
         """Whether a run may be sent ahead: not behind a long one, nor behind the last one of a
         child that is replaced then."""
         count = len(self._calls)
-        if count >= LEAST_RUNS and (count >= MOST_RUNS or count * self._usual > BACKLOG_SECONDS):
+        if count >= LEAST_RUNS and (count >= MOST_RUNS or count * self.usual_seconds > BACKLOG_SECONDS):
             return False
         if now - self.began_at > SHORT_SECONDS:
             return False
@@ -84,7 +84,7 @@ class ChildRuns:
         """When the child presumably comes to its last run, by the clock of the event loop. Until
         then it need not hear from the worker."""
         before_last = len(self._calls) - 1
-        return self.began_at + before_last * self._usual if before_last > 0 else 0.0
+        return self.began_at + before_last * self.usual_seconds if before_last > 0 else 0.0
 
     def send(self, call: ChildCall) -> None:
         fields = call.make_request().as_fields()
@@ -150,10 +150,10 @@ class ChildRuns:
         self._ended(is_worn_out, taken)
 
     def _note_duration(self, seconds: float) -> None:
-        if seconds >= self._usual or math.isinf(self._usual):
-            self._usual = seconds
+        if seconds >= self.usual_seconds or math.isinf(self.usual_seconds):
+            self.usual_seconds = seconds
         else:
-            self._usual += (seconds - self._usual) / 8
+            self.usual_seconds += (seconds - self.usual_seconds) / 8
 
     def has(self, call: ChildCall) -> bool:
         return call in self._calls

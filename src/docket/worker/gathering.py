@@ -58,10 +58,10 @@ class Gathering:
             self._look_at(until)
             return
         children, self._children = list(self._children), {}
-        for child in children:
-            child.read()
-        for child in children:
-            if _may_wait(child):
+        have_sent = [child.read() for child in children]
+        for child, has_sent in zip(children, have_sent, strict=True):
+            # If no run has ended by now, the present one may last for long.
+            if has_sent and _may_wait(child):
                 self._wait(child, now)
             else:
                 child.resume_reading()
@@ -69,9 +69,10 @@ class Gathering:
 
 def _may_wait(child: ChildProcess) -> bool:
     """The pipe has not much room, so the rest of a large message is read as it comes."""
-    return (
-        child.is_alive and len(child.runs) > 0 and not child.is_amid_message and _longest_wait(child) >= LEAST_SECONDS
-    )
+    runs = child.runs
+    if not child.is_alive or child.is_amid_message or not len(runs):
+        return False
+    return runs.usual_seconds <= GATHER_SECONDS and _longest_wait(child) >= LEAST_SECONDS
 
 
 def _longest_wait(child: ChildProcess) -> float:
