@@ -1,5 +1,6 @@
 """Fixtures shared by every test, and the choice of the servers that tests run on (`--servers`)."""
 
+import gc
 import itertools
 import os
 import signal
@@ -94,6 +95,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("one_server"):
                 item.add_marker(skipped)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Thousands of tests stay until the end. Without this, each
+    search for garbage goes through them, a quarter of a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_slow(item: pytest.Item) -> bool:

@@ -126,6 +126,17 @@ def cleans_up(file: str, process: Process = Process()) -> None:
         note(file, "clean")
 
 
+def counts_and_cleans_up(file: str, process: Process = Process()) -> None:
+    """Writes a line again and again, so that others see that it goes on."""
+    try:
+        while True:
+            with Path(file).open("a") as lines:
+                lines.write("goes on\n")
+            time.sleep(0.001)
+    finally:
+        note(file, "clean")
+
+
 async def async_cleans_up(file: str, process: Process = Process()) -> None:
     try:
         note(file, "begun")
