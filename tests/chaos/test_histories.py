@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
+import os
 import xml.etree.ElementTree
 from pathlib import Path
 from random import Random
@@ -20,8 +19,12 @@ from chaos.report import details, figures, judge, summary
 from chaos.rules import RULES
 from chaos.timeline import Timeline
 from chaos.work import BY_FUNCTION, FUNCTIONS
+from tests.waiting import SECONDS
+from tests.warm_interpreter import start_module
 
 from .story import Story
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_events_of_all_processes_come_in_the_order_of_time(tmp_path: Path) -> None:
@@ -103,7 +106,11 @@ def test_the_time_line_is_a_picture_with_every_fault() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BUILDS))
-def test_the_changes_of_a_broken_build_still_fit_to_docket(name: str) -> None:
+def test_the_changes_of_a_broken_build_still_fit_to_docket(name: str, tmp_path: Path) -> None:
     """In a process of its own: the changes stay."""
-    program = f"from chaos.broken import BUILDS; BUILDS[{name!r}].apply()"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+    log = tmp_path / "output"
+    with log.open("wb") as output:
+        applied = start_module(
+            "tests.chaos.broken_build", [name], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, output=output
+        )
+        assert applied.wait(SECONDS) == 0, log.read_text()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +19,15 @@ from .processes import surroundings
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
+import json
 import sys
 from chaos.wrong_clock import shift_clock
-shift_clock(float(sys.argv.pop(1)))
+seconds, commands = json.loads(sys.argv[1])
+shift_clock(seconds)
+from typer.testing import CliRunner
 from docket.cli.app import app
-app()
+runs = [CliRunner().invoke(app, words) for words in commands]
+print(json.dumps([(run.exit_code, run.stdout, run.stderr) for run in runs]))
 """
 
 
@@ -40,15 +43,17 @@ def url(redis_server: ServerProcess) -> str:
     return f"redis://127.0.0.1:{redis_server.port}/5"
 
 
-def printed(url: str, seconds: float, *words: str) -> str:
-    """What a command prints on a machine whose clock is off by so many seconds."""
-    program = [sys.executable, "-c", PROGRAM, str(seconds), *words, "--url", url]
+def printed(url: str, seconds: float, *commands: str) -> list[str]:
+    """What these commands print, one after the other, on a
+    machine whose clock is off by so many seconds."""
+    request = json.dumps([seconds, [[*command.split(), "--url", url] for command in commands]])
+    program = [sys.executable, "-c", PROGRAM, request]
     done = subprocess.run(program, cwd=ROOT, env=surroundings(), capture_output=True, encoding="utf-8", check=True)
-    return done.stdout
-
-
-def asked(url: str, seconds: float, *words: str) -> Any:
-    return json.loads(printed(url, seconds, *words, "--json"))
+    outputs: list[str] = []
+    for (code, output, errors), command in zip(json.loads(done.stdout), commands, strict=True):
+        assert code == 0, f"{command}: {output} {errors}"
+        outputs.append(output)
+    return outputs
 
 
 async def fail_one(url: str) -> None:
@@ -66,17 +71,30 @@ DAYS = 2 * 24 * 3600.0
 @pytest.mark.parametrize("seconds", [DAYS, -DAYS])
 def test_an_hour_ago_is_an_hour_ago_on_the_servers_clock(url: str, seconds: float) -> None:
     asyncio.run(fail_one(url))
-    assert asked(url, seconds, "stats", "--since", "1h")["total"]["endings"]["failed"] == 1
-    assert len(asked(url, seconds, "history", "--since", "1h")["runs"]) == 1
-    assert asked(url, seconds, "dead", "ls", "--since", "1h")["matched"] == 1
-    assert "48h" not in printed(url, seconds, "dead", "ls")
-    assert asked(url, seconds, "dead", "retry", "--since", "1h", "--dry-run")["matched"] == 1
-    assert asked(url, seconds, "dead", "discard", "--until", "1h")["discarded"] == 0
-    assert asked(url, seconds, "dead", "discard", "--since", "1h")["discarded"] == 1
+    listed, *answers = printed(
+        url,
+        seconds,
+        "dead ls",
+        "stats --since 1h --json",
+        "history --since 1h --json",
+        "dead ls --since 1h --json",
+        "dead retry --since 1h --dry-run --json",
+        "dead discard --until 1h --json",
+        "dead discard --since 1h --json",
+    )
+    assert "ValueError" in listed
+    assert "48h" not in listed
+    stats, history, found, retried, older, younger = map(json.loads, answers)
+    assert stats["total"]["endings"]["failed"] == 1
+    assert len(history["runs"]) == 1
+    assert found["matched"] == 1
+    assert retried["matched"] == 1
+    assert older["discarded"] == 0
+    assert younger["discarded"] == 1
 
 
 @pytest.mark.parametrize("seconds", [DAYS, -DAYS])
 def test_a_delay_begins_on_the_servers_clock(url: str, seconds: float) -> None:
-    added = asked(url, seconds, "add", "tests.cli.test_wrong_clocks:fails", "--in", "1h")
-    off = datetime.fromisoformat(added["when"]) - datetime.now(UTC) - timedelta(hours=1)
+    (added,) = printed(url, seconds, "add tests.cli.test_wrong_clocks:fails --in 1h --json")
+    off = datetime.fromisoformat(json.loads(added)["when"]) - datetime.now(UTC) - timedelta(hours=1)
     assert abs(off) < timedelta(minutes=30)
