@@ -12,6 +12,7 @@ does every test on a system without `pidfd_open`.
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import itertools
 import json
@@ -65,7 +66,16 @@ def _interpreter(process: int) -> tuple[socket.socket, Running]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-        return ours, subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        interpreter = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    atexit.register(_end, process, ours, interpreter)
+    return ours, interpreter
+
+
+def _end(process: int, line: socket.socket, interpreter: Running) -> None:
+    if process == os.getpid():
+        line.shutdown(socket.SHUT_RDWR)
+        interpreter.wait()
+    line.close()
 
 
 class Forked:

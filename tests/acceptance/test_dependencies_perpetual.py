@@ -9,6 +9,7 @@ import pytest
 from docket import Docket, Execution, ExecutionState, Perpetual, Retry, TaskKey, Worker
 from docket.dependencies import CompletionHandler, current_execution
 from docket.testing import Clock
+from docket.worker import seeder
 from tests.running import run_everything, running, worker_for
 from tests.times import later, now
 from tests.waiting import ends, eventually, wait_until_scheduled, within
@@ -286,7 +287,11 @@ async def test_an_automatic_task_that_fell_off_is_put_back_by_the_next_worker(do
     assert runs == [1, 1]
 
 
-async def test_an_automatic_task_that_falls_off_under_a_running_worker_is_put_back(name: str, url: str) -> None:
+async def test_an_automatic_task_that_falls_off_under_a_running_worker_is_put_back(
+    name: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert seeder.CHECK_SECONDS == 30, "workers look for them twice a minute"
+    monkeypatch.setattr(seeder, "CHECK_SECONDS", 1.0)
     runs: list[int] = []
     again = asyncio.Event()
 
@@ -300,7 +305,7 @@ async def test_an_automatic_task_that_falls_off_under_a_running_worker_is_put_ba
         async with worker_for(docket) as worker, running(worker):
             await wait_until_scheduled(docket, "tick")
             await docket.clear()
-            await within(again.wait(), 50)  # workers look for them twice a minute
+            await within(again.wait())
 
     assert runs == [1, 1]
 
