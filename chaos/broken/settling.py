@@ -7,9 +7,7 @@ from typing import Any
 from chaos.nemesis.network import LateMessages, Reset
 from chaos.nemesis.server import ReadOnly
 from chaos.nemesis.workers import KillWorker
-from docket.codec.packing import unpack_from_script
-from docket.ledger import Delivery, SettleResult
-from docket.storage.keys import bytes_text
+from docket.ledger import SettleResult
 from docket.worker import direct_delivery, runner, settler
 
 from .base import BrokenBuild
@@ -66,9 +64,9 @@ class RefusedAfterAdoption(BrokenBuild):
         on_message: Any = vars(direct_delivery.DirectDelivery)["_on_message"]
 
         def refuse_known(self: Any, message: bytes) -> None:
-            key, record, epoch, claimed_ms, _ = unpack_from_script(message)
-            if self._is_known(epoch):
-                self._refuse(Delivery(bytes_text(key), record, epoch, claimed_ms))
+            delivery, _ = direct_delivery.read_delivery(message[direct_delivery.SECRET_SIZE :])
+            if self._is_known(delivery.epoch):
+                self._refuse(delivery)
             else:
                 on_message(self, message)
 
