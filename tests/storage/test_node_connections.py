@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -9,11 +11,12 @@ from typing import Any, cast
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from docket.storage import primary_check
+from docket.storage import node_connections, primary_check
 from docket.storage.connection import Connection
 from docket.storage.node_connections import NodeConnections
-from docket.storage.nodes import NodeAddress, SentinelNodes
+from docket.storage.nodes import Agreement, NodeAddress, SentinelNodes
 from docket.storage.scripts import load
+from tests.waiting import WAIT_LIMIT, eventually
 
 
 class ConfirmedConnection:
@@ -23,8 +26,10 @@ class ConfirmedConnection:
         self.pipeline = object()
         self.address: NodeAddress = ("127.0.0.1", 6379)
         self.moves = 0
-        # How many replicas there are, how many of them lag, and how many each write has waited for.
+        # How many replicas there are, the port of the first one, how many of them lag, and how many
+        # each write has waited for.
         self.replicas = 1
+        self.port = 7001
         self.late = 0
         self.waited_for: list[int] = []
 
@@ -36,7 +41,8 @@ class ConfirmedConnection:
         more = b",type=replica" if self.replicas > 1 else b""
         lines = [b"role:master", b"connected_slaves:%d" % (self.replicas + 1)]
         lines += [
-            b"slave%d:ip=::1,port=1,state=online,offset=7,lag=%d%s" % (n, n % 2, more) for n in range(self.replicas)
+            b"slave%d:ip=::1,port=%d,state=online,offset=7,lag=%d%s" % (n, self.port + n, n % 2, more)
+            for n in range(self.replicas)
         ]
         lines += [
             b"slave9:ip=::1,port=1,state=online,offset=7,lag=59,type=replica",
@@ -59,13 +65,18 @@ class Sentinels(SentinelNodes):
     def __init__(self) -> None:
         super().__init__([], "main", {}, tls=False)
         self.agree = True
-        self.asked = 0
+        self.known = Agreement(0, others=False)
+        self.asked = self.searched = 0
         self.on_question: Callable[[], None] = lambda: None
 
-    def agree_on(self, primary: NodeAddress, patience: float) -> bool:
+    def find(self, slot: int, patience: float) -> NodeAddress:
+        self.searched += 1
+        return ("127.0.0.1", 6379)
+
+    def agree_on(self, primary: NodeAddress, patience: float) -> Agreement | None:
         self.asked += 1
         self.on_question()
-        return self.agree
+        return self.known if self.agree else None
 
 
 class Writes:
@@ -136,6 +147,123 @@ async def test_a_write_that_a_new_replica_does_not_have_counts_only_if_the_senti
     writes.connection.replicas, writes.connection.late = 2, 1
     writes.sentinels.agree = False
     assert not await writes.confirmed()
+
+
+async def test_a_replica_that_has_come_does_not_confirm_for_one_that_has_left(writes: Writes) -> None:
+    """One replica was away during the last write. It is back, and the sentinels have promoted the
+    other one since: the number of replicas is the same."""
+    assert await writes.confirmed()
+    writes.connection.port = 7002
+    writes.sentinels.agree = False
+    assert not await writes.confirmed()
+
+
+async def test_a_replica_that_the_sentinels_know_and_the_primary_does_not_have_may_be_promoted(writes: Writes) -> None:
+    """It has lost its connection for a moment. The sentinels need not notice."""
+    writes.sentinels.known = Agreement(2, others=False)
+    assert await writes.confirmed()
+    writes.sentinels.agree = False
+    assert not await writes.confirmed()
+
+
+@pytest.mark.parametrize(
+    ("known", "limit"),
+    [(Agreement(1, others=True), "RETURN_SECONDS"), (Agreement(1, others=False), "IDLE_SECONDS")],
+    ids=["one is down", "all are there"],
+)
+async def test_a_replica_that_came_and_was_promoted_since_the_last_write_is_noticed(
+    writes: Writes, monkeypatch: pytest.MonkeyPatch, known: Agreement, limit: str
+) -> None:
+    """The primary has the same replicas as before, and all of them confirm."""
+    monkeypatch.setattr(primary_check, "RETURN_SECONDS", 3600.0)
+    monkeypatch.setattr(primary_check, "IDLE_SECONDS", 3600.0)
+    writes.sentinels.known = known
+    assert [await writes.confirmed() for _ in range(3)] == [True] * 3
+    assert writes.sentinels.asked == 1
+    # From here on, this time is over before the next write.
+    monkeypatch.setattr(primary_check, limit, 0.0)
+    writes.connection.pipeline = object()
+    assert await writes.confirmed()
+    writes.sentinels.agree = False
+    assert not await writes.confirmed()
+
+
+async def test_writes_at_the_same_time_share_a_question_that_began_after_they_were_confirmed(writes: Writes) -> None:
+    """A question that was under way before says nothing about them."""
+    answer, under_way = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wait_for_the_test() -> None:
+        loop.call_soon_threadsafe(under_way.set)
+        answer.wait(WAIT_LIMIT.total_seconds())
+
+    writes.sentinels.on_question = wait_for_the_test
+    first = asyncio.create_task(writes.confirmed())
+    await under_way.wait()
+    later = [asyncio.create_task(writes.confirmed()) for _ in range(3)]
+    await eventually(lambda: len(writes.connection.waited_for) == 4, "all are confirmed")
+    answer.set()
+    assert await asyncio.gather(first, *later) == [True] * 4
+    assert writes.sentinels.asked == 2
+
+
+async def test_a_node_is_not_searched_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many calls of a producer fail and search during an outage."""
+    monkeypatch.setattr(node_connections, "PAUSE_SECONDS", 3600.0)
+    async with AsyncExitStack() as stack:
+        sentinels = Sentinels()
+        connections = NodeConnections(cast(Any, None), sentinels, stack, 5.0)
+        await connections.look_up(0)
+        searching = [asyncio.create_task(connections.look_up(0)) for _ in range(5)]
+        await asyncio.wait(searching, timeout=0.2)
+        assert sentinels.searched == 1
+        for search in searching:
+            search.cancel()
+        await asyncio.wait(searching)
+    monkeypatch.setattr(node_connections, "PAUSE_SECONDS", 0.0)
+    async with AsyncExitStack() as stack:
+        connections = NodeConnections(cast(Any, None), sentinels, stack, 5.0)
+        await connections.look_up(0)
+        await connections.look_up(0)
+        assert sentinels.searched == 3
+
+
+async def test_replicas_that_docket_cannot_see_do_not_confirm_without_the_sentinels(writes: Writes) -> None:
+    """A server that writes INFO in another way may have any number of them."""
+    assert await writes.confirmed()
+    writes.connection.ask = unreadable
+    writes.sentinels.agree = False
+    assert not await writes.confirmed()
+
+
+async def unreadable(*words: str) -> bytes:
+    return b"role:master\r\nfollowers:3"
+
+
+async def test_a_replica_that_lags_delays_one_write_and_is_waited_for_again_later(
+    writes: Writes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(primary_check, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(primary_check, "LAG_SECONDS", 3600.0)
+    writes.connection.replicas = 2
+    await writes.confirmed()
+    writes.connection.late = 1
+    assert [await writes.confirmed() for _ in range(3)] == [True] * 3
+    monkeypatch.setattr(primary_check, "LAG_SECONDS", 0.0)
+    await writes.confirmed()
+    await writes.confirmed()
+    assert writes.connection.waited_for == [1, 2, 1, 1, 1, 2]
+
+
+async def test_the_first_write_does_not_hide_a_replica_from_the_next_ones(writes: Writes) -> None:
+    """It waits for one replica. The sentinels would be asked after each write if the next ones did
+    the same."""
+    writes.connection.replicas, writes.connection.late = 2, 1
+    assert await writes.confirmed()
+    writes.connection.late = 0
+    assert [await writes.confirmed() for _ in range(3)] == [True] * 3
+    assert writes.connection.waited_for == [1, 2, 2, 2]
+    assert writes.sentinels.asked == 1
 
 
 async def test_the_first_write_on_a_new_primary_does_not_wait_for_the_replicas_of_the_old_one(writes: Writes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +24,8 @@ from .threads import in_thread
 
 # How often a call is made again because another node has its slot.
 MOST_MOVES = 3
+# Between two searches for a node. Calls that need it in the meantime share the next one.
+PAUSE_SECONDS = 0.05
 
 ConnectionsBySlot = dict[int, Connection]
 
@@ -52,6 +56,8 @@ class NodeConnections:
         self.addresses: dict[int, NodeAddress] = {}
         # The last node of each slot, which may be out of date.
         self._last: dict[int, NodeAddress] = {}
+        # When each slot was last searched.
+        self._searched_at: dict[int, float] = {}
         # How often a slot has moved.
         self.moves: int = 0
         self._by_slot: dict[int, weakref.WeakSet[Connection]] = {}
@@ -207,6 +213,8 @@ class NodeConnections:
 
     async def _find(self, slot: int) -> NodeAddress:
         assert self.nodes is not None
+        await asyncio.sleep(self._searched_at.get(slot, -math.inf) + PAUSE_SECONDS - time.monotonic())
+        self._searched_at[slot] = time.monotonic()
         return await in_thread(self.nodes.find, slot, self._answer_seconds)
 
     def _to_node(self, slot: int, address: NodeAddress | None, leave_seconds: float) -> Connection:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -27,6 +27,8 @@ from .urls import Address, ServerKind
 
 # How long the other sentinels may take after the first answer.
 _OTHERS_SECONDS = 1.0
+# The same if these have not answered the last question either.
+_SILENT_SECONDS = 0.1
 
 NodeAddress = tuple[str, int]
 T = TypeVar("T")
@@ -58,13 +60,15 @@ def nodes_of(address: Address, options: Mapping[str, Any]) -> Nodes | None:
         return ClusterNodes(options, tls=address.tls)
     if address.kind is ServerKind.SENTINEL:
         login = {**address.sentinel_options, **_only(options, "ssl_")}
-        return SentinelNodes(address.sentinels, address.service, login, tls=address.tls)
+        return SentinelNodes(
+            address.sentinels, address.service, login, tls=address.tls, server_options=_server_login(options)
+        )
     return None
 
 
 class ClusterNodes:
     def __init__(self, options: Mapping[str, Any], *, tls: bool) -> None:
-        self._options = {k: v for k, v in options.items() if k in _LOGIN or k.startswith("ssl_")}
+        self._options = _server_login(options)
         self._tls = tls
         self._known: list[NodeAddress] = [(options.get("host") or "localhost", int(options.get("port") or 6379))]
         # The answer of CLUSTER SLOTS: first slot, last slot, primary, replicas.
@@ -119,20 +123,50 @@ class SentinelAnswer(NamedTuple):
     is_changing: bool
 
 
+class SentinelView(NamedTuple):
+    """The same, and whom the sentinel knows: its own id, the other sentinels by their ids, and
+    whether each replica is down. The id is empty, and `replicas` None, if this user may not ask."""
+
+    answer: SentinelAnswer
+    id: bytes
+    others: dict[bytes, NodeAddress]
+    replicas: dict[NodeAddress, bool] | None
+
+
+class Agreement(NamedTuple):
+    """What sentinels that agree on a primary say about its replicas: how many they may promote now,
+    and whether there are others, which may come back."""
+
+    replicas: int
+    others: bool
+
+
 class SentinelNodes:
     """Asks all sentinels, since one that has not heard of a fail-over names the old primary, which
     may be back and believe that it is the primary. Each fail-over has a number, the configuration
     epoch: the sentinel with the highest one is up to date."""
 
     def __init__(
-        self, sentinels: Sequence[NodeAddress], service: str, options: Mapping[str, Any], *, tls: bool
+        self,
+        sentinels: Sequence[NodeAddress],
+        service: str,
+        options: Mapping[str, Any],
+        *,
+        tls: bool,
+        server_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.addresses: Sequence[NodeAddress] = list(sentinels)
         self.options = options
         self.tls = tls
         self.service = service
+        # The login for the primary and its replicas.
+        self._server_options = server_options or {}
         # The newest answer so far.
         self._newest: SentinelAnswer | None = None
+        # Those that have not answered the last question.
+        self._silent = set[NodeAddress]()
+        self._silent_others = set[NodeAddress]()
+        self._silent_replicas = set[NodeAddress]()
 
     def slot(self, key: bytes) -> int:
         return 0
@@ -141,24 +175,59 @@ class SentinelNodes:
         return self.find(0, patience)
 
     def find(self, slot: int, patience: float) -> NodeAddress:
-        answers = self._ask_all(patience)
+        answers = self._ask_all(self._question, patience)
         newest = max(answers, key=lambda answer: answer.epoch)
         if self._newest is None or newest.epoch >= self._newest.epoch or len(answers) == len(self.addresses):
             # All sentinels together are believed in any case: they may have been set up again.
             self._newest = newest
         return self._newest.primary
 
-    def agree_on(self, primary: NodeAddress, patience: float) -> bool:
-        """Whether more than half of the sentinels answer, all of them name this primary, and none
-        of them is about to replace it."""
-        answers = self._ask_all(patience)
-        return 2 * len(answers) > len(self.addresses) and all(
-            answer.primary == primary and not answer.is_changing for answer in answers
-        )
+    def agree_on(self, primary: NodeAddress, patience: float) -> Agreement | None:
+        """None unless more than half of the sentinels answer, all of them name this primary, and
+        none of them is about to replace it. The sentinels that these know are asked, too."""
+        views = self._ask_all(self._view, patience)
+        are_most = 2 * len(views) > len(self.addresses)
+        known = {id: address for view in views for id, address in view.others.items()}
+        missing = known.keys() - {view.id for view in views}
+        if missing:
+            others = {known[id] for id in missing}.difference(self.addresses)
+            views += self._answers(others, self._view, patience, self._silent_others)
+            missing -= {view.id for view in views}
+            are_most = are_most and len(missing) < len(views)
+        if not are_most or any(view.answer.primary != primary or view.answer.is_changing for view in views):
+            return None
+        is_down: dict[NodeAddress, bool] = {}
+        for view in views:
+            for replica, down in (view.replicas or {}).items():
+                is_down[replica] = down and is_down.get(replica, True)
+        if missing or len(views) < len(self.addresses):
+            # A sentinel that does not answer may have promoted one of them.
+            roles = self._answers(is_down, self._role, patience, self._silent_replicas)
+            if "master" in roles:
+                return None
+        up = sum(not down for down in is_down.values())
+        return Agreement(up, up < len(is_down) or any(view.replicas is None for view in views))
 
-    def _ask_all(self, patience: float) -> list[SentinelAnswer]:
+    def _answers(
+        self,
+        addresses: Iterable[NodeAddress],
+        question: Callable[[NodeAddress, float], T],
+        patience: float,
+        silent: set[NodeAddress],
+    ) -> list[T]:
+        """Those that arrive soon."""
         try:
-            return all_answers(self.addresses, self._question, patience, AuthenticationError)
+            return all_answers(addresses, question, min(patience, 2 * _OTHERS_SECONDS), AuthenticationError, silent)
+        except (NoAnswer, AuthenticationError):
+            return []
+
+    def _role(self, address: NodeAddress, seconds: float) -> Any:
+        # redis-py makes a dictionary of it.
+        return ask(address, seconds, self._server_options, self.tls, "INFO", "replication").get("role")
+
+    def _ask_all(self, question: Callable[[NodeAddress, float], T], patience: float) -> list[T]:
+        try:
+            return all_answers(self.addresses, question, patience, AuthenticationError, self._silent)
         except NoAnswer as error:
             trouble = error.__cause__
             raise RedisConnectionError(f"no sentinel names a master; the last one: {trouble}") from trouble
@@ -167,22 +236,48 @@ class SentinelNodes:
         return None
 
     def _question(self, address: NodeAddress, seconds: float) -> SentinelAnswer:
+        with _client(address, seconds, self.options, self.tls) as client:
+            return self._answer(client)
+
+    def _view(self, address: NodeAddress, seconds: float) -> SentinelView:
+        with _client(address, seconds, self.options, self.tls) as client:
+            answer = self._answer(client)
+            try:
+                id: bytes = client.execute_command("SENTINEL", "MYID")
+                others = map(_fields, client.execute_command("SENTINEL", "SENTINELS", self.service))
+                replicas = map(_fields, client.execute_command("SENTINEL", "REPLICAS", self.service))
+            except (ResponseError, AuthorizationError):
+                return SentinelView(answer, b"", {}, None)
+        return SentinelView(
+            answer,
+            id,
+            {other[b"runid"]: _location(other) for other in others if other.get(b"runid")},
+            {_location(replica): b"s_down" in replica.get(b"flags", b"") for replica in replicas},
+        )
+
+    def _answer(self, client: Any) -> SentinelAnswer:
         """The epoch is 0 if this user may not ask for it. It is
         asked for first: then the address is at least as new."""
-        with _client(address, seconds, self.options, self.tls) as client:
-            try:
-                words: list[Any] = client.execute_command("SENTINEL", "MASTER", self.service)
-            except (ResponseError, AuthorizationError):
-                words = []
-            found = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        try:
+            fields = _fields(client.execute_command("SENTINEL", "MASTER", self.service))
+        except (ResponseError, AuthorizationError):
+            fields = {}
+        found = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
         if not found:
             raise RedisError(f"there is no master {self.service!r}")
-        fields: dict[bytes, bytes] = dict(zip(words[::2], words[1::2], strict=False))
         # The sentinel that leads a fail-over names the new primary some time before its flags are
         # about that one.
         is_about_it = (fields.get(b"ip"), fields.get(b"port")) == (found[0], found[1])
         is_changing = is_about_it and any(flag in fields.get(b"flags", b"") for flag in _CHANGING)
         return SentinelAnswer(int(fields.get(b"config-epoch", 0)), (_text(found[0]), int(found[1])), is_changing)
+
+
+def _fields(words: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def _location(fields: Mapping[bytes, bytes]) -> NodeAddress:
+    return _text(fields.get(b"ip", b"")), int(fields.get(b"port", 0))
 
 
 _LOGIN = ("username", "password", "credential_provider")
@@ -230,28 +325,36 @@ def first_answer(
 
 
 def all_answers(
-    addresses: Sequence[NodeAddress],
+    addresses: Iterable[NodeAddress],
     question: Callable[[NodeAddress, float], T],
     patience: float,
     final: type[Exception],
+    silent: set[NodeAddress],
 ) -> list[T]:
-    """Asks all addresses at once. Returns all answers, or those that
-    are there a moment after the first one. Without any it raises an
-    error of the type `final` if there was one, else NoAnswer."""
+    """Asks all addresses at once. Returns all answers, or those that are there a moment after the
+    first one. Without any it raises an error of the type `final` if there was one, else NoAnswer.
+
+    `silent` are those that have not answered the last time. Nobody waits for them for long, and
+    this function keeps the set up to date."""
     deadline = time.monotonic() + patience
     # Half for the connection and half for the answer.
-    asked = {threads.start(question, address, patience * 0.45) for address in addresses}
+    asked = {threads.start(question, address, patience * 0.45): address for address in addresses}
+    silent &= set(asked.values())
     answers: list[T] = []
     trouble: Exception = RedisConnectionError("none is known")
     while asked and (left := deadline - time.monotonic()) > 0:
-        done, asked = wait(asked, left, FIRST_COMPLETED)
+        done, _ = wait(asked, left, FIRST_COMPLETED)
         for answer in done:
+            address = asked.pop(answer)
             try:
                 answers.append(answer.result())
+                silent.discard(address)
             except (RedisError, OSError) as error:
                 trouble = trouble if isinstance(trouble, final) else error
         if answers:
-            deadline = min(deadline, time.monotonic() + _OTHERS_SECONDS)
+            more = _SILENT_SECONDS if silent.issuperset(asked.values()) else _OTHERS_SECONDS
+            deadline = min(deadline, time.monotonic() + more)
+    silent |= set(asked.values())
     if answers:
         return answers
     if isinstance(trouble, final):
@@ -275,6 +378,10 @@ def _client(address: NodeAddress, patience: float, options: Mapping[str, Any], t
         retry=Retry(NoBackoff(), 0),
         **options,
     )
+
+
+def _server_login(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in _LOGIN or name.startswith("ssl_")}
 
 
 def _only(options: Mapping[str, Any], prefix: str) -> dict[str, Any]:
