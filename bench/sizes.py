@@ -36,7 +36,7 @@ class Sizes:
     largest: int = 0
     backlog_systems: tuple[str, ...] = ("docket", "pydocket")
     # Long enough for anything that works at all.
-    start_seconds: float = 30.0
+    start_seconds: float = 120.0
     fill_seconds: float = 900.0
     scheduled_delay: float = 1.0
     scheduled_patience: float = 5.0
