@@ -12,6 +12,9 @@ from docket.ledger import EnqueueResult, NewTask
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
+# Nothing is sent with less time than this for the answer, or than a quarter of the patience: without
+# an answer nobody knows whether the task is stored.
+_ANSWER_SECONDS = 0.2
 # Finished records must outlast the repeats by this time,
 # because a request that was given up may still arrive.
 _SPARE_SECONDS = 5.0
@@ -32,6 +35,7 @@ class Repeater:
 
     def __init__(self, patience: float, ttl_ms: int, connect: Connect) -> None:
         self._patience = patience
+        self._answer_seconds = min(_ANSWER_SECONDS, patience / 4)
         self._connect = connect
         self._records_last = ttl_ms / 1000 >= patience + _SPARE_SECONDS
 
@@ -59,7 +63,7 @@ class Repeater:
                 tasks[at].fresh = False
             await asyncio.sleep(min(backoff.next_pause(), last - now))
             try:
-                results = await self._attempt(send, [tasks[at] for at in left], last)
+                results = await self._attempt(send, [tasks[at] for at in left], last, error)
             except ServerUnreachable as problem:
                 error = problem
             except Exception as problem:
@@ -73,13 +77,18 @@ class Repeater:
                 break
         return [answers[at] for at in range(len(tasks))]
 
-    async def _attempt(self, send: Send, tasks: Sequence[NewTask], last: float) -> Sequence[EnqueueResult | Exception]:
-        """Connects first: an attempt that ends before there is a connection has stored nothing."""
+    async def _attempt(
+        self, send: Send, tasks: Sequence[NewTask], last: float, before: ServerUnreachable
+    ) -> Sequence[EnqueueResult | Exception]:
+        """Connects first: an attempt that ends before there is a connection has stored nothing.
+        Fails as the attempt before did if there is no time for an answer."""
         seconds = max(last - time.monotonic(), _FIRST_PAUSE)
         may_be_sent = False
         try:
             async with asyncio.timeout(seconds):
                 await self._connect()
+                if last - time.monotonic() < self._answer_seconds:
+                    raise before
                 may_be_sent = True
                 return await send(tasks)
         except TimeoutError:

@@ -1,5 +1,6 @@
 """What a call looks like when it is sent again after a failure."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -32,3 +33,24 @@ async def test_a_made_up_key_is_looked_up_when_its_call_is_sent_again(maybe_stor
 
     assert isinstance(result, EnqueueResult)
     assert sent == [(False, maybe_stored)]
+
+
+async def test_nothing_is_sent_without_time_for_the_answer() -> None:
+    """An attempt that is cut off leaves open whether the task is stored. The refusals before it do
+    not."""
+    sent: list[str] = []
+
+    async def connect_slowly() -> None:
+        await asyncio.sleep(0.7)
+
+    async def send(new_tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        sent.extend(task.key for task in new_tasks)
+        raise ServerUnreachable("the slot moves")
+
+    (answer,) = await Repeater(0.8, FIFTEEN_MINUTES, connect_slowly).repeat(
+        send, [NewTask("k", "work", b"")], ServerUnreachable("the slot moves")
+    )
+
+    assert isinstance(answer, ServerUnreachable)
+    assert not answer.maybe_stored
+    assert not sent
