@@ -12,8 +12,8 @@ from docket.ledger import EnqueueResult, NewTask
 from docket.storage.faults import ServerGone, ServerSilent
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
-# Nothing is sent with less time than this for the answer, or than a quarter of the patience: without
-# an answer nobody knows whether the task is stored.
+# Nothing is sent with less time than this for the answer, or than a quarter of the patience:
+# without an answer nobody knows whether the task is stored.
 _ANSWER_SECONDS = 0.2
 # Finished records must outlast the repeats by this time,
 # because a request that was given up may still arrive.
