@@ -5,7 +5,6 @@ import itertools
 import os
 import signal
 import sys
-import zlib
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ _databases = itertools.count(1)
 # `make check` leaves these tests out. Most of them start programs: a process of docket costs as
 # much as a hundred other tests.
 FOLDER = f"{Path(__file__).parent}/"
-BROWSER = "web/browser/"
 SLOW_FIXTURES = {"start", "chromium"}
 SLOW_FILES = {
     "acceptance/test_types.py",
@@ -97,15 +95,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("one_server"):
                 item.add_marker(skipped)
-    items.sort(key=_place)
-
-
-def _place(item: pytest.Item) -> int:
-    """Files in an order that has nothing to do with their names: tests that wait, such as those of
-    faults, then run beside tests that compute, not all at the end. The tests of one browser stay
-    together."""
-    file = str(item.path).removeprefix(FOLDER)
-    return zlib.crc32((BROWSER if file.startswith(BROWSER) else file).encode())
 
 
 @pytest.hookimpl(wrapper=True)
