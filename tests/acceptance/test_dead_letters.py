@@ -558,7 +558,7 @@ async def test_letters_are_trimmed_by_the_leader(registered: Docket, worker: Wor
     await fail_some(registered, worker)
     async with registered.redis() as redis:
         await redis.zadd(registered.keys.key("letter-ends"), {b"%016d" % (await registered.dead.mark()): 1})
-    client = registered.server.threaded_client(lambda: 90.0)
+    client = registered.server.threaded_client(lambda: 90.0, registered.keys.stream)
     try:
         trimmed = await asyncio.to_thread(trim_letters, registered.ledger, client)
     finally:

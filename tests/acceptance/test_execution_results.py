@@ -9,6 +9,7 @@ import pytest
 
 from docket import Docket, Execution, ExecutionCancelled, ExecutionState, Perpetual, Worker
 from docket.errors import ResultExpired, TaskFailed, Unserializable
+from tests.nodes import flattened, on_every_node
 from tests.running import run_everything, running, worker_for
 from tests.times import later, now, soon
 from tests.waiting import SECONDS, WAIT_LIMIT, eventually, within
@@ -236,13 +237,13 @@ async def listening_for(execution: Execution[Any]) -> "asyncio.Task[Any]":
     """A waiter that is known to listen."""
     docket = execution.docket
     waiter = asyncio.create_task(execution.get_result())
-    async with docket.redis() as redis:
-        channel = docket.ledger.keys.task_channel(execution.key)
+    channel = docket.ledger.keys.task_channel(execution.key)
 
-        async def is_heard() -> bool:
-            return (await redis.pubsub_numsub(channel))[0][1] > 0
+    async def is_heard() -> bool:
+        answers = await on_every_node(docket, "PUBSUB", "NUMSUB", channel)
+        return any(isinstance(part, int) and part > 0 for part in flattened(answers))
 
-        await eventually(is_heard, "somebody listens on the task's channel")
+    await eventually(is_heard, "somebody listens on the task's channel")
     # The look that follows the subscription is answered before this one.
     await docket.get_execution(execution.key)
     return waiter

@@ -128,7 +128,7 @@ async def test_encrypted_calls_results_and_errors_travel(url: str) -> None:
         async def read_all() -> None:
             client = docket.server.client
             stored.append(await client.hgetall(docket.keys.tasks))
-            stored.extend([await client.get(name) for name in await keys_like(docket, "*:runs:=*")])
+            stored.extend([await client.get(name) for name in await keys_like(docket, f"{docket.prefix}:runs:=*")])
 
         async with worker_at_work(docket, cpu_processes=1):
             kept = await docket.add(tasks.keeps_secret)("swordfish")
