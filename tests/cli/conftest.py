@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import shutil
 import socket
 import tempfile
@@ -83,9 +84,17 @@ def start(folder: Path, processes: list[Process]) -> Start:
 
 
 def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that is free, and so is the next one. Both are below those that the system gives to
+    outgoing connections: one of these could take the port before the program does."""
+    while True:
+        port = random.randrange(20_000, 32_000, 2)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("0.0.0.0", port))
+                second.bind(("0.0.0.0", port + 1))
+            except OSError:
+                continue
+            return port
 
 
 @pytest.fixture
