@@ -85,6 +85,10 @@ class Proxy:
         self.refuses_subscriptions = False
         # How many answers of scripts get lost from now on.
         self.answers_to_cut = 0
+        # How many requests with scripts the network keeps from now on: their connections end, and
+        # `deliver_kept` delivers them.
+        self.requests_to_keep = 0
+        self.kept: list[bytes] = []
         # The error that each script answers with from now on, instead of running.
         self.refusal: bytes | None = None
         self.refused = 0
@@ -161,6 +165,19 @@ class Proxy:
         for link in list(self._links):
             if link.subscribes or not subscriptions_only:
                 link.close()
+
+    async def deliver_kept(self) -> None:
+        """Delivers the requests that the network has kept. Nobody gets the answers."""
+        kept, self.kept = self.kept, []
+        reader, writer = await asyncio.open_unix_connection(str(self._server.socket))
+        try:
+            for request in kept:
+                writer.write(request)
+            # The server answers in order: after this answer it has read all requests.
+            writer.write(packed(b"ECHO", b"all delivered"))
+            await reader.readuntil(b"all delivered")
+        finally:
+            writer.close()
 
     def _refused(self, link: Link, data: bytes) -> bytes:
         """The same commands, but each script in them answers with the refusal. The server says it,
@@ -247,6 +264,10 @@ class Proxy:
                     await self.messages.wait()
                 if outbound:
                     link.runs_script = b"EVALSHA" in data[:40]
+                    if link.runs_script and self.requests_to_keep and not split(data)[1]:
+                        self.requests_to_keep -= 1
+                        self.kept.append(data)
+                        return
                 elif link.runs_script and self.answers_to_cut:
                     # The server has done what it was asked to;
                     # the connection ends instead of the answer.

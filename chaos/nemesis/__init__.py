@@ -6,7 +6,7 @@ from __future__ import annotations
 from .arena import Arena
 from .base import FaultKind
 from .garbage import Garbage, Oversized
-from .network import Blackhole, Delay, Freeze, Lag, LateMessages, LostAnswers, Reset, Throttle
+from .network import Blackhole, Delay, Freeze, Lag, LateMessages, LateRequests, LostAnswers, Reset, Throttle
 from .schedule import Nemesis
 from .server import FlushScripts, KillClients, KillServer, PauseServer, ReadOnly, SqueezeMemory
 from .workers import BlockLoop, KillProducer, KillWorker, LethalTask, LethalTaskOnce, PauseWorker, StopWorker
@@ -33,6 +33,7 @@ FAULTS: tuple[FaultKind, ...] = (
     Reset(),
     LostAnswers(),
     LateMessages(),
+    LateRequests(),
     Garbage(),
     Oversized(),
 )

@@ -35,11 +35,11 @@ class NetworkFault(FaultKind):
                         self.begin(place, arena)
                     await asyncio.sleep(arena.seconds(self.least, self.most))
                     for place in places:
-                        self.end(place)
+                        await self.end(place)
 
     def begin(self, place: Place, arena: Arena) -> None: ...
 
-    def end(self, place: Place) -> None: ...
+    async def end(self, place: Place) -> None: ...
 
 
 class Delay(NetworkFault):
@@ -50,7 +50,7 @@ class Delay(NetworkFault):
     def begin(self, place: Place, arena: Arena) -> None:
         place.proxy.delays = dict.fromkeys((True, False), arena.seconds(0.02, 0.3))
 
-    def end(self, place: Place) -> None:
+    async def end(self, place: Place) -> None:
         place.proxy.delays = {}
 
 
@@ -62,7 +62,7 @@ class Lag(NetworkFault):
     def begin(self, place: Place, arena: Arena) -> None:
         place.proxy.delays = {arena.random.random() < 0.5: arena.seconds(0.3, 1.5)}
 
-    def end(self, place: Place) -> None:
+    async def end(self, place: Place) -> None:
         place.proxy.delays = {}
 
 
@@ -72,7 +72,7 @@ class Throttle(NetworkFault):
     def begin(self, place: Place, arena: Arena) -> None:
         place.proxy.bytes_per_second = arena.random.choice([20_000.0, 100_000.0, 400_000.0])
 
-    def end(self, place: Place) -> None:
+    async def end(self, place: Place) -> None:
         place.proxy.bytes_per_second = None
 
 
@@ -85,7 +85,7 @@ class Blackhole(NetworkFault):
     def begin(self, place: Place, arena: Arena) -> None:
         place.proxy.vanish()
 
-    def end(self, place: Place) -> None:
+    async def end(self, place: Place) -> None:
         place.proxy.reappear()
 
 
@@ -118,8 +118,26 @@ class LostAnswers(NetworkFault):
     def begin(self, place: Place, arena: Arena) -> None:
         place.proxy.answers_to_cut = 3
 
-    def end(self, place: Place) -> None:
+    async def end(self, place: Place) -> None:
         place.proxy.answers_to_cut = 0
+
+
+class LateRequests(NetworkFault):
+    """The network keeps requests whose connections end, and delivers them afterwards."""
+
+    name = "requests late"
+    times = 2
+    least, most = 0.5, 4.0
+
+    def begin(self, place: Place, arena: Arena) -> None:
+        place.proxy.requests_to_keep = 3
+
+    async def end(self, place: Place) -> None:
+        place.proxy.requests_to_keep = 0
+        # The server may be away: then the requests are lost.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(2.0):
+                await place.proxy.deliver_kept()
 
 
 class LateMessages(NetworkFault):
@@ -133,5 +151,5 @@ class LateMessages(NetworkFault):
     def begin(self, place: Place, arena: Arena) -> None:
         place.proxy.messages.clear()
 
-    def end(self, place: Place) -> None:
+    async def end(self, place: Place) -> None:
         place.proxy.messages.set()

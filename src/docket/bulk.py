@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from docket.errors import ServerUnreachable
 from docket.execution import Disposition, Execution, ExecutionState, TaskFunction
 from docket.execution.shown_arguments import shower
+from docket.execution.task_call import KeyUse
 from docket.instrumentation import TASKS_ADDED, TASKS_SCHEDULED, is_measured
 from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.batcher import BATCH_BYTES
@@ -101,7 +102,7 @@ class BulkScheduler(Scheduler):
 
         def add(batch: Batch, execution: Execution) -> bool:
             nonlocal last_function, last_name, last_context, size, seal
-            if not execution.fresh_key or execution.attempt != 1 or type(execution) is not Execution:
+            if execution.key_use is not KeyUse.FRESH or execution.attempt != 1 or type(execution) is not Execution:
                 return False
             function, name, context = execution.function, execution.function_name, execution.trace_context
             key = execution.key
@@ -116,7 +117,7 @@ class BulkScheduler(Scheduler):
                 return False
             if len(end) > size:
                 return False
-            execution.fresh_key = False
+            execution.key_use = KeyUse.SENT
             due_ms = to_ms(execution.when)
             batch.executions.append(execution)
             batch.values += (key.encode(), -due_ms if due_ms <= now_ms else due_ms, end)
@@ -137,14 +138,14 @@ class BulkScheduler(Scheduler):
             await self._send_tasks(list(zip(batch.executions, batch.tasks, strict=True)), replace)
             return
         try:
-            now_ms = await self._ledger.enqueue_new(batch.values)
+            now_ms, stored_before = await self._ledger.enqueue_new(batch.values)
         except ServerUnreachable as error:
             await self._send_again(batch, error)
         except Exception as error:
             for execution in batch.executions:
                 mark_failed(execution, error)
         else:
-            self._note_new(batch, now_ms)
+            self._note_new(batch, now_ms, stored_before)
 
     async def _send_again(self, batch: Batch, error: ServerUnreachable) -> None:
         calls = zip(batch.executions, batch.values[1::3], batch.values[2::3], strict=True)
@@ -198,16 +199,19 @@ class BulkScheduler(Scheduler):
             else:
                 self.note(execution, answer, replace)
 
-    def _note_new(self, batch: Batch, now_ms: float) -> None:
+    def _note_new(self, batch: Batch, now_ms: float, stored_before: Collection[int]) -> None:
         for execution, due_ms in zip(batch.executions, batch.values[1::3], strict=True):
             execution.generation, execution.disposition = 1, Disposition.SCHEDULED
             if due_ms <= now_ms:
                 execution.state = ExecutionState.QUEUED
+        for at in stored_before:
+            batch.executions[at].disposition = Disposition.ALREADY_SCHEDULED
         if is_measured():
             for name, count in Counter(execution.function_name for execution in batch.executions).items():
-                labels = self._labels(name)
-                TASKS_ADDED.add(count, labels)
-                TASKS_SCHEDULED.add(count, labels)
+                TASKS_ADDED.add(count, self._labels(name))
+            scheduled = (e.function_name for e in batch.executions if e.disposition is Disposition.SCHEDULED)
+            for name, count in Counter(scheduled).items():
+                TASKS_SCHEDULED.add(count, self._labels(name))
 
 
 def _add_nothing(batch: Batch, execution: Execution) -> bool:

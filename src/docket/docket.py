@@ -151,11 +151,11 @@ class Docket(DocketOperations, PydocketKeys):
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
             check(*args, **kwargs)
-            task_key, unsent = key, None
+            task_key, generated = key, None
             if task_key is None:
                 task_key = new_key()
-                unsent = [task_key]
-            return TaskCall(found, args, kwargs, task_key, when or self.now(), name, False, unsent)
+                generated = [task_key, False]
+            return TaskCall(found, args, kwargs, task_key, when or self.now(), name, False, generated)
 
         return build
 
@@ -219,7 +219,7 @@ class Docket(DocketOperations, PydocketKeys):
             )
             if call.seed:
                 execution.seed = True
-            execution.fresh_key = call.spend_fresh_key()
+            execution.key_use = call.spend_key()
             made.append(execution)
             yield execution
 

@@ -11,6 +11,7 @@ from docket.declaration import SettingsDeclaration
 from docket.durability import enqueue_for, not_durable
 from docket.errors import NotDurable, PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
+from docket.execution.task_call import KeyUse
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
@@ -143,7 +144,9 @@ class Scheduler:
             call = payload.reference
         due_ms = to_ms(execution.when)
         # The key is fresh only for the first request. A later request must look it up.
-        fresh, execution.fresh_key = execution.fresh_key, False
+        key_use = execution.key_use
+        if key_use is KeyUse.FRESH:
+            execution.key_use = KeyUse.SENT
         # A task that is due by the caller's clock starts
         # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
@@ -151,8 +154,8 @@ class Scheduler:
         if is_unconfirmed:
             execution.is_unconfirmed = False
         return NewTask(
-            execution.key, name, call, due_ms, execution.attempt, replace, fresh, is_due, payload, is_unconfirmed,
-            execution.seed,
+            execution.key, name, call, due_ms, execution.attempt, replace, key_use is KeyUse.FRESH, is_due, payload,
+            is_unconfirmed, execution.seed, key_use is KeyUse.SENT,
         )  # fmt: skip
 
     def _note_strike(self, execution: Execution) -> None:

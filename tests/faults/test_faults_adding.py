@@ -106,6 +106,43 @@ async def test_a_task_that_has_run_before_its_add_is_repeated_does_not_run_again
     assert await stored(near) == 0
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("how", ["add", "many"])
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["finished", "forgotten"])
+async def test_a_request_that_arrives_after_its_repeat_has_run_stores_nothing(
+    harness: Harness, proxy: Proxy, how: str, size: int, is_forgotten: bool
+) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
+    ran: list[int] = []
+
+    async def note(what: str) -> int:
+        ran.append(len(what))
+        return len(what)
+
+    near.register(note)
+    far.register(note)
+    async with working(await harness.worker(near)):
+        # The server knows all scripts by now.
+        (known,) = await far.add_many([far.call(note)("")])
+        await known.get_result(timeout=WAIT_LIMIT)
+        proxy.requests_to_keep = 2 if size > 10 else 1
+        if how == "add":
+            execution = await far.add(note)("x" * size)
+        else:
+            (execution,) = await far.add_many([far.call(note)("x" * size)])
+        assert proxy.kept, "the network keeps the request"
+        assert execution.disposition is Disposition.SCHEDULED
+        assert await execution.get_result(timeout=WAIT_LIMIT) == size
+        if is_forgotten:
+            async with near.redis() as client:
+                await client.delete(near.runs_key(execution.key))
+        await proxy.deliver_kept()
+
+        assert await stored(near) == 0
+        await (await far.add(note)("")).get_result(timeout=WAIT_LIMIT)
+    assert ran == [0, size, 0]
+
+
 async def test_an_add_of_a_key_whose_answer_is_lost_says_that_it_may_be_stored(harness: Harness, proxy: Proxy) -> None:
     near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1

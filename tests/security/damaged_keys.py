@@ -19,7 +19,7 @@ TYPES = {
         (
             *("scheduled", "leases", "lost", "dead", "offers", "manual-leases", "waiters:=", "unknown:=", "rate:="),
             *("rate-waiters:=", "letters", "letter-ends", "letter-keys", "letter-kind:=", "held:=", "stats-open"),
-            *("stats-functions", "stats-samples", "windows"),
+            *("stats-functions", "stats-samples", "windows", "repeated"),
         ),
         "zset",
     ),

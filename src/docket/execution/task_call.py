@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+
+class KeyUse(enum.Enum):
+    """Who chose the key of a call, and whether the call was sent before
+    (docs/design/state-machine.md, "Generated keys")."""
+
+    GIVEN = "given"
+    """The caller chose the key. The server looks it up."""
+    FRESH = "fresh"
+    """docket generated the key, and nothing was sent with it. The server need not look it up."""
+    SENT = "sent"
+    """docket generated the key, and a request with it may be under way."""
+
 
 # An async function, or a plain function. `Plan.body` has the form that can be awaited.
 TaskFunction = Callable[..., Any]
@@ -25,9 +39,9 @@ class TaskCall:
     function_name: str | None = None
     # True for an automatic task that a worker schedules.
     seed: bool = field(default=False, repr=False)
-    # Has the key that docket generated, until a call with
-    # that key is sent. Copies of a call share the list.
-    unsent: list[str] | None = field(default=None, repr=False, compare=False)
+    # The key that docket generated, and whether a call with that key was sent. Copies of a call
+    # share the list.
+    generated: list[Any] | None = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -38,7 +52,7 @@ class TaskCall:
         when: datetime,
         function_name: str | None = None,
         seed: bool = False,
-        unsent: list[str] | None = None,
+        generated: list[Any] | None = None,
     ) -> None:
         # The generated __init__ of a frozen dataclass calls a
         # function for each field, which takes three times as long.
@@ -51,20 +65,21 @@ class TaskCall:
         fields["function_name"] = function_name
         if seed:
             fields["seed"] = True
-        if unsent:
-            fields["unsent"] = unsent
+        if generated:
+            fields["generated"] = generated
 
     def __getstate__(self) -> dict[str, Any]:
         # The pickled copy does not share the list, and it may
         # be sent first, so the key no longer counts as fresh.
-        self.spend_fresh_key()
-        return {name: value for name, value in self.__dict__.items() if name != "unsent"}
+        self.spend_key()
+        return self.__dict__
 
-    def spend_fresh_key(self) -> bool:
-        """Whether the key is fresh, so that the server need not look it up. A key is fresh if
-        docket generated it and no call was sent with it. The next call returns False."""
-        unsent = self.unsent
-        if not unsent or unsent[0] != self.key:
-            return False
-        unsent.clear()
-        return True
+    def spend_key(self) -> KeyUse:
+        """How the key was used before. From now on a generated key counts as sent."""
+        generated = self.generated
+        if generated is None or generated[0] != self.key:
+            return KeyUse.GIVEN
+        if generated[1]:
+            return KeyUse.SENT
+        generated[1] = True
+        return KeyUse.FRESH

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from docket.model.states import ExecutionState
@@ -20,7 +20,7 @@ from .workers import as_json
 BATCH = 500
 # A new task takes the server longer, especially if it has to look up the key.
 ENQUEUE_BATCH = 200
-_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED = 1, 2, 4, 8, 16, 32
+_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED, _REPEAT = 1, 2, 4, 8, 16, 32, 64
 
 
 class TaskVerbs(ScriptCalls):
@@ -29,11 +29,12 @@ class TaskVerbs(ScriptCalls):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         return _enqueue_results(await self.ask("enqueue", _enqueue_rows(tasks)))
 
-    async def enqueue_new(self, values: Sequence[Any]) -> float:
+    async def enqueue_new(self, values: Sequence[Any]) -> tuple[float, Collection[int]]:
         """Schedules calls with keys that docket has made up: three values per call, as
-        enqueue_new.lua takes them. Returns the server's time in ms. Calls that are due by then are
-        ready."""
-        return await self.ask("enqueue_new", values)
+        enqueue_new.lua takes them. Returns the server's time in ms, and the positions of the calls
+        that a repeat has stored before. Calls that are due by then are ready."""
+        reply = await self.ask("enqueue_new", values)
+        return (reply[0], reply[1:]) if isinstance(reply, list) else (reply, ())
 
     async def enqueue_and_wait(
         self, tasks: Sequence[NewTask], wait_ms: int
@@ -198,7 +199,9 @@ def _mode(task: NewTask) -> int:
     if task.seed:
         mode |= _SEED
     if task.unanswered:
-        return mode | _UNANSWERED
+        return mode | _UNANSWERED | _REPEAT
     if task.replace:
         mode |= _REPLACE
+    elif task.is_repeat:
+        mode |= _REPEAT
     return mode | _FRESH if task.fresh else mode

@@ -40,6 +40,8 @@ class NewTask:
     unanswered: bool = False
     # An automatic task that a worker schedules. It is not scheduled if it was cancelled before.
     seed: bool = False
+    # docket generated the key, and an earlier request with it may arrive after this one.
+    is_repeat: bool = False
     # For tasks that wait for a replica: what the primary answered, if no replica has confirmed it,
     # and whether docket made up the key.
     stored: EnqueueResult | None = None

@@ -11,6 +11,7 @@ OWN_NAMES = (
     "scheduled",
     "tasks",
     "running",
+    "repeated",
     "replaced-runs",
     "progress",
     "leases",

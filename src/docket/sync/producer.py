@@ -14,6 +14,7 @@ from docket.chunks import check_chunk_size, checked_calls, in_chunks
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.execution.task_call import KeyUse
 from docket.instrumentation import inject_context, is_tracing
 from docket.model.task_keys import new_key
 from docket.spans import batch_span, task_span
@@ -125,7 +126,8 @@ class Producer:
             False,
             name,
         )
-        execution.fresh_key = key is None
+        if key is None:
+            execution.key_use = KeyUse.FRESH
         if is_tracing():
             with task_span(docket, "replace" if replace else "add", execution):
                 execution.trace_context = inject_context()
@@ -158,7 +160,7 @@ class Producer:
                     False,
                     call.function_name,
                 )
-                execution.fresh_key, execution.seed = call.spend_fresh_key(), call.seed
+                execution.key_use, execution.seed = call.spend_key(), call.seed
                 executions.append(execution)
             for chunk in in_chunks(executions, chunk_size):
                 for execution in chunk:

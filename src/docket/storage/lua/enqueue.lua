@@ -4,12 +4,13 @@
 --   mode bits: 1 the key is new, so the script need not read it; 2 replace; 4 due now, even if the
 --     caller's clock is fast; 8 the call is the reference to a stored payload; 16 the caller sent
 --     this call before and got no answer: a task of that key, even a finished one, is this call and
---     counts as scheduled; 32 a worker seeds an automatic task: skip it if its chain was cancelled.
+--     counts as scheduled; 32 a worker seeds an automatic task: skip it if its chain was cancelled;
+--     64 docket generated the key, and an earlier request with it may still arrive.
 -- Returns: server ms, then per call: 1 scheduled, 2 scheduled as a replacement, 0 the key has a
 --   task already, 3 the payload is missing (the script changed nothing); generation, due ms,
 --   location.
--- uses: keys, records, payloads, placement, endings, direct_delivery
-local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED = 1, 2, 4, 8, 16, 32
+-- uses: keys, records, payloads, placement, endings, repeats, direct_delivery
+local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED, REPEAT = 1, 2, 4, 8, 16, 32, 64
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
@@ -17,15 +18,27 @@ local now, now_us = server_ms()
 -- gets another number.
 local first_submission = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
 
+-- 2 for the stream, and 1 for the notes of repeats: one command asks for both.
+local existing = call('EXISTS', STREAM, STREAM, REPEATED)
 -- A client may create the group at '$', so the group must exist before the first entry.
-if call('EXISTS', STREAM) == 0 then
+if existing < 2 then
   --- parts
   ensure_groups()
 end
+-- The keys of calls that another request of the same call has stored before.
+local stored_before = {}
+if existing % 2 == 1 then
+  --- parts
+  local generated = {}
+  for _, c in ipairs(calls) do
+    if band(c[3], REPLACE) == 0 and band(c[3], FRESH + UNANSWERED) ~= 0 then generated[#generated + 1] = c[1] end
+  end
+  stored_before = noted_repeats(generated)
+end
 
-local known, read_keys, finished = {}, {}, {}
+local known, read_keys, finished, repeats = {}, {}, {}, {}
 for _, c in ipairs(calls) do
-  if band(c[3], FRESH) == 0 then read_keys[#read_keys + 1] = c[1] end
+  if band(c[3], FRESH) == 0 or stored_before[c[1]] then read_keys[#read_keys + 1] = c[1] end
 end
 if #read_keys > 0 then
   local found = call('HMGET', TASKS, unpack(read_keys))
@@ -56,7 +69,10 @@ local function write_any(c)
   if band(mode, SEED) ~= 0 and call('HEXISTS', CANCELLED_CHAINS, key) == 1 then return 0, 1, due, SCHEDULED end
   local head = not before and call('GETRANGE', RUNS .. segment(key), 0, FINISHED_PEEK)
   local finished_before = head and finished_generation(head) or 0
-  if finished_before > 0 and band(mode, UNANSWERED) ~= 0 then return 1, finished_before, due, IN_STREAM end
+  -- The call has ended, and its record may have expired.
+  if stored_before[key] or (finished_before > 0 and band(mode, UNANSWERED) ~= 0) then
+    return band(mode, UNANSWERED) ~= 0 and 1 or 0, math.max(finished_before, 1), due, IN_STREAM
+  end
   if payload and not adopt_payload(payload) then return 3, 0, 0, 0 end
   if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
   local task = {flags = payload and APART or 0, attempt = c[6], losses = 0, generation = 1, submission = first_submission, due = due, entry_ms = 0, entry_seq = 0,
@@ -82,8 +98,9 @@ end
 
 for _, c in ipairs(calls) do
   local n, due, mode = #answer, c[2], c[3]
-  if band(mode, FRESH + STORED) ~= FRESH or known[c[1]] then
+  if band(mode, FRESH + STORED) ~= FRESH or known[c[1]] or stored_before[c[1]] then
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_any(c)
+    if band(mode, REPEAT) ~= 0 and answer[n + 1] ~= 3 then repeats[#repeats + 1] = c[1] end
   else
     local key, name = c[1], c[4]
     local location, ms, seq = SCHEDULED, 0, 0
@@ -103,5 +120,9 @@ end
 
 if #fields > 0 then call('HSET', TASKS, unpack(fields)) end
 if #finished > 0 then call('DEL', unpack(finished)) end
+if #repeats > 0 then
+  --- parts
+  note_repeats(repeats)
+end
 try_direct_delivery(ready, #ARGV[2], fields, index_of, now, now_us)
 return answer

@@ -4,17 +4,39 @@
 --   now even if the caller's clock is fast; the end of the task record, from the length of the
 --   function's name on.
 -- Returns: server ms. A call whose due time is not later is in the stream, any other in the
---   schedule.
--- uses: keys, records, placement, direct_delivery
+--   schedule. If repeats of calls were stored before: a list of the server ms and the positions,
+--   from 0, of these calls, for which the script has stored nothing.
+-- uses: keys, records, placement, repeats, direct_delivery
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
 -- As in `enqueue`: the number of a task's first submission.
 local submission = (KEYS[2] and select(2, real_ms()) or now_us) % 2 ^ 32
 
+-- 2 for the stream, and 1 for the notes of repeats, as in `enqueue`.
+local existing = call('EXISTS', STREAM, STREAM, REPEATED)
 -- A client may create the group at '$', so the group must exist before the first entry.
-if call('EXISTS', STREAM) == 0 then
+if existing < 2 then
   --- parts
   ensure_groups()
+end
+-- The answer if some calls were stored before. These are taken out of the list.
+local answer
+if existing % 2 == 1 then
+  --- parts
+  local keys, others = {}, {}
+  for i = 1, #calls, 3 do keys[#keys + 1] = calls[i] end
+  local stored_before = noted_repeats(keys)
+  for i = 1, #calls, 3 do
+    if stored_before[calls[i]] then
+      answer = answer or {now}
+      answer[#answer + 1] = (i - 1) / 3
+    else
+      local n = #others
+      others[n + 1], others[n + 2], others[n + 3] = calls[i], calls[i + 1], calls[i + 2]
+    end
+  end
+  calls = others
+  if #calls == 0 then return answer end
 end
 
 local pack, find = struct.pack, string.find
@@ -47,4 +69,4 @@ end
 
 call('HSET', TASKS, unpack(fields))
 try_direct_delivery(ready, #ARGV[2], fields, nil, now, now_us)
-return now
+return answer or now
