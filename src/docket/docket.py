@@ -13,6 +13,7 @@ from docket.chunks import check_chunk_size, checked_calls
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
+from docket.execution.task_call import GeneratedKey
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
@@ -154,7 +155,7 @@ class Docket(DocketOperations, PydocketKeys):
             task_key, generated = key, None
             if task_key is None:
                 task_key = new_key()
-                generated = [task_key, False]
+                generated = GeneratedKey(task_key)
             return TaskCall(found, args, kwargs, task_key, when or self.now(), name, False, generated)
 
         return build

@@ -50,7 +50,9 @@ class Repeater:
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while left:
             for at in left if error.maybe_stored else ():
-                tasks[at].unanswered = True
+                # Without such a doubt a fresh key stays fresh. The script finds out whether the
+                # caller has sent the same call again (docs/design/state-machine.md).
+                tasks[at].unanswered, tasks[at].fresh = True, False
             now = time.monotonic()
             until = {at: self._until(tasks[at], made_up[at], deadline) for at in left}
             answers |= {at: error_for_caller(error, tasks[at].unanswered) for at in left if until[at] <= now}
@@ -58,9 +60,6 @@ class Repeater:
             if not left:
                 break
             last = min(until[at] for at in left)
-            for at in left:
-                # The caller may have sent the same call again, so the script must look the key up.
-                tasks[at].fresh = False
             await asyncio.sleep(min(backoff.next_pause(), last - now))
             try:
                 results = await self._attempt(send, [tasks[at] for at in left], last, error)

@@ -150,12 +150,9 @@ class Scheduler:
         # A task that is due by the caller's clock starts
         # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
-        is_unconfirmed = execution.is_unconfirmed
-        if is_unconfirmed:
-            execution.is_unconfirmed = False
         return NewTask(
             execution.key, name, call, due_ms, execution.attempt, replace, key_use is KeyUse.FRESH, is_due, payload,
-            is_unconfirmed, execution.seed, key_use is KeyUse.SENT,
+            execution.is_unconfirmed and not replace, execution.seed, key_use is KeyUse.SENT,
         )  # fmt: skip
 
     def _note_strike(self, execution: Execution) -> None:
@@ -165,6 +162,8 @@ class Scheduler:
 
     def note(self, execution: Execution, result: EnqueueResult, replace: bool) -> None:
         execution.state, execution.generation = result.state, result.generation
+        if execution.is_unconfirmed:
+            execution.is_unconfirmed = False
         if result.scheduled:
             execution.disposition = Disposition.SCHEDULED
         else:

@@ -3,13 +3,16 @@
 import asyncio
 import copy
 import dataclasses
+import os
 import pickle
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from docket import Disposition, Docket, Execution, TaskCall, Worker
+from docket.execution.task_call import KeyUse
 from tests.running import run_everything
 from tests.times import later, now
 from tests.waiting import within
@@ -94,6 +97,42 @@ async def test_a_copy_of_a_call_is_the_same_task(
     assert twin == call
     assert dispositions(first) == {Disposition.SCHEDULED}
     assert dispositions(again) == {Disposition.ALREADY_SCHEDULED}
+
+
+async def test_a_call_that_a_forked_process_sends_too_is_one_task(docket: Docket) -> None:
+    call = docket.call(noop, when=later())(1)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Only tells how it would send the call.
+        os.write(writing, call.spend_key().value.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert os.read(reading, 100) == b"sent"
+    assert call.spend_key() is KeyUse.FRESH
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_a_call_that_was_pickled_before_it_is_sent_is_looked_up_and_leaves_no_note(docket: Docket) -> None:
+    call = docket.call(noop, when=later())(1)
+    twin = pickle.loads(pickle.dumps(call))
+    assert [call.spend_key(), twin.spend_key(), call.spend_key()] == [KeyUse.GIVEN] * 3
+
+
+async def test_a_call_that_was_pickled_after_it_is_sent_is_a_repeat(docket: Docket) -> None:
+    call = docket.call(noop, when=later())(1)
+    await docket.add_many([call])
+    assert pickle.loads(pickle.dumps(call)).spend_key() is KeyUse.SENT
+
+
+async def test_of_several_threads_one_sends_a_call_first(docket: Docket) -> None:
+    for _ in range(50):
+        call = docket.call(noop)()
+        with ThreadPoolExecutor(8) as pool:
+            uses = [done.result() for done in [pool.submit(call.spend_key) for _ in range(8)]]
+        assert uses.count(KeyUse.FRESH) == 1
 
 
 async def test_a_copy_with_another_key_is_judged_by_that_key(docket: Docket) -> None:

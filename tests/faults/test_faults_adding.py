@@ -143,6 +143,41 @@ async def test_a_request_that_arrives_after_its_repeat_has_run_stores_nothing(
     assert ran == [0, size, 0]
 
 
+async def test_a_request_after_a_refusal_may_arrive_after_its_repeat_too(harness: Harness, proxy: Proxy) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
+    near.register(work)
+    proxy.refusal = b"-LOADING the server is loading"
+    adding = asyncio.create_task(far.add(work)("once"))
+    await eventually(lambda: proxy.refused, "the first request is refused")
+    proxy.requests_to_keep, proxy.refusal = 1, None
+    execution = await adding
+    assert proxy.kept, "the network keeps the second request"
+    async with working(await harness.worker(near)):
+        assert await execution.get_result(timeout=WAIT_LIMIT) == "once"
+        await proxy.deliver_kept()
+
+        assert await stored(near) == 0
+
+
+async def test_a_call_that_is_sent_again_while_its_first_sending_is_refused_is_one_task(
+    harness: Harness, proxy: Proxy
+) -> None:
+    near, far = await harness.docket(), await far_docket(harness, proxy)
+    near.register(work)
+    call = far.call(work)("once")
+    proxy.refusal = b"-LOADING the server is loading"
+    adding = asyncio.create_task(far.add_many([call]))
+    await eventually(lambda: proxy.refused, "the first request is refused")
+    (second,) = await near.add_many([call])
+    async with working(await harness.worker(near)):
+        await second.get_result(timeout=WAIT_LIMIT)
+        proxy.refusal = None
+        (first,) = await adding
+
+        assert (first.disposition, second.disposition) == (Disposition.ALREADY_SCHEDULED, Disposition.SCHEDULED)
+        assert await stored(near) == 0
+
+
 async def test_an_add_of_a_key_whose_answer_is_lost_says_that_it_may_be_stored(harness: Harness, proxy: Proxy) -> None:
     near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1

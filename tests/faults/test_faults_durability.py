@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from docket import Disposition, Docket, Execution, NotDurable, Perpetual
+from docket.errors import ServerUnreachable
 from docket.testing.servers import ReplicaGroup, ServerProcess
 from tests.waiting import WAIT_LIMIT, eventually
 
@@ -62,6 +64,47 @@ async def test_a_replica_has_every_task_whose_add_has_returned(harness: Harness)
     assert all(has(group.replicas[0], docket, execution.key) for execution in everything)
     # 500 calls are three batches.
     assert waits(group.primary) - before == 5
+
+
+async def test_an_unconfirmed_task_can_be_replaced(harness: Harness) -> None:
+    group, docket, counted = await replicated(harness, durability_timeout=SHORT)
+    group.replicas[0].pause()
+    error = await unconfirmed(docket.add(counted.short, docket.now() + timedelta(hours=1))())
+    execution = error.execution
+    assert execution is not None
+
+    await unconfirmed(execution.schedule(replace=True))
+
+    status = await docket.ledger.get(execution.key)
+    assert status.task is not None
+    assert status.task.generation == 2
+
+
+async def test_an_unconfirmed_task_is_not_run_again_if_the_answer_to_its_repeat_is_lost(harness: Harness) -> None:
+    group, docket, counted = await replicated(harness, durability_timeout=SHORT)
+    group.replicas[0].pause()
+    execution = (await unconfirmed(docket.add(counted.short)())).execution
+    assert execution is not None
+    send, failures = docket.ledger.enqueue_and_wait, [ServerUnreachable("the answer is lost")]
+    failures[0].maybe_stored = True
+
+    async def lose_one_answer(*args: Any) -> Any:
+        result = await send(*args)
+        if failures:
+            raise failures.pop()
+        return result
+
+    docket.ledger.enqueue_and_wait = lose_one_answer  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(ServerUnreachable):
+        await execution.schedule()
+    near = await harness.docket(url=group.url)
+    near.register(counted.short)
+    async with working(await harness.worker(near)):
+        await execution.get_result(timeout=WAIT_LIMIT)
+        with contextlib.suppress(NotDurable):
+            await execution.schedule()
+
+        assert (await near.ledger.count()).unfinished == 0
 
 
 async def test_the_default_never_waits_for_a_replica(harness: Harness) -> None:

@@ -44,6 +44,8 @@ WORKERS_AT_ONCE, DYING_AT_ONCE = 3, 4
 WEIGHTS = {
     "enqueue": 10,
     "enqueue_new": 1,
+    "repeat": 1,
+    "first_request_comes_last": 1,
     "take": 10,
     "acquire": 5,
     "settle": 5,
@@ -131,6 +133,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.group_was_lost = False
         self.last_epoch = 0
         self.made_up = 0
+        # Keys of calls whose repeat has arrived, and whose first request has not.
+        self.late: list[str] = []
         self.stored_state = self.ledger_client.stored_state()
         self._draw: Any = None
 
@@ -154,6 +158,8 @@ class LedgerMachine(RuleBasedStateMachine):
                 return bool(self.stored_state.suspects.met)
             case "take" | "read" | "renew" | "stop" | "die" | "adopt_unknown":
                 return bool(self.model.workers)
+            case "first_request_comes_last":
+                return bool(self.late)
             case "hire":
                 return len(self.model.workers) < WORKERS_AT_ONCE
             case "leave":
@@ -194,12 +200,38 @@ class LedgerMachine(RuleBasedStateMachine):
         """Calls in bulk, with keys that docket has made up."""
         later, values, calls = self.ledger_client.later(), list[Any](), list[ModelTask]()
         for is_later in self._draw(st.lists(st.booleans(), min_size=1, max_size=2)):
-            self.made_up += 1
-            calls.append(ModelTask(f"made up {self.made_up}", b"", later=is_later, replace=False))
+            calls.append(ModelTask(self._made_up_key(), b"", later=is_later, replace=False))
             values += [text_bytes(calls[-1].key), later if is_later else -later, name_in_record("f")]
-        now = self._run(self.ledger_client.ledger.enqueue_new(values))
+        now, stored_before = self._run(self.ledger_client.ledger.enqueue_new(values))
+        assert not stored_before
         assert abs(now - self.ledger_client.now()) < 3_600_000
         assert self.model.enqueue(calls) == [(True, 1)] * len(calls)
+
+    def _made_up_key(self) -> str:
+        self.made_up += 1
+        return f"made up {self.made_up}"
+
+    def repeat(self) -> None:
+        """The first request of a call is kept by the network, and its repeat arrives."""
+        call = ModelTask(self._made_up_key(), b"", later=self._draw(st.booleans()), replace=False)
+        task = self._new_task(call, self.ledger_client.later())
+        task.unanswered = True
+        (result,) = self._run(self.ledger_client.ledger.enqueue([task]))
+        assert [(result.scheduled, result.generation)] == self.model.enqueue([call])
+        self.late.append(call.key)
+
+    def first_request_comes_last(self) -> None:
+        """Nothing changes, whatever has become of the task."""
+        key = self._draw(st.sampled_from(self.late))
+        if self._draw(st.booleans()):
+            values = [text_bytes(key), -self.ledger_client.later(), name_in_record("f")]
+            _, stored_before = self._run(self.ledger_client.ledger.enqueue_new(values))
+            assert list(stored_before) == [0]
+        else:
+            replace = self._draw(st.booleans())
+            task = NewTask(key, "f", b"", fresh=True, replace=replace)
+            (result,) = self._run(self.ledger_client.ledger.enqueue([task]))
+            assert not result.scheduled
 
     def _new_task(self, new: ModelTask, later: float) -> NewTask:
         payload = self._stored_apart(new.call)

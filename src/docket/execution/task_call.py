@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,10 +27,55 @@ TaskFunction = Callable[..., Any]
 """A function that can be a task: async or plain."""
 
 
+_this_process = object()
+
+
+def _begin_process() -> None:
+    global _this_process
+    _this_process = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_process)
+
+
+class GeneratedKey:
+    """A key that docket generated for a call. Copies of the call in the same process share it."""
+
+    __slots__ = ("_marks", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        # The process in which the key is fresh; None if requests with the key look it up because a
+        # copy of the call is pickled; nothing if the call was sent. A list, because its `pop` is a
+        # single step: of several threads, only one gets the mark.
+        self._marks: list[object] = [_this_process]
+
+    def spend(self) -> KeyUse:
+        """How the key was used before. From now on it counts as sent."""
+        try:
+            mark = self._marks.pop()
+        except IndexError:
+            return KeyUse.SENT
+        if mark is None:
+            self._marks.append(None)
+            return KeyUse.GIVEN
+        # A forked process may send the call, too. It has another mark.
+        return KeyUse.FRESH if mark is _this_process else KeyUse.SENT
+
+    def spend_for_copy(self) -> bool:
+        """Whether nothing was sent with the key. Then the copy and the call itself may be sent in
+        any order, and every request looks the key up."""
+        is_unsent = self.spend() is not KeyUse.SENT
+        if is_unsent and not self._marks:
+            self._marks.append(None)
+        return is_unsent
+
+
 @dataclass(frozen=True, init=False)
 class TaskCall:
-    """A call that is not scheduled yet. `Docket.call` returns it, and `add_many` schedules it. It
-    can safely be scheduled again: the key exists then, so nothing changes."""
+    """A call that is not scheduled yet. `Docket.call` returns it, and `add_many` schedules it. If
+    it is scheduled again while its task waits or runs, nothing changes."""
 
     function: TaskFunction
     args: tuple[Any, ...]
@@ -39,9 +85,7 @@ class TaskCall:
     function_name: str | None = None
     # True for an automatic task that a worker schedules.
     seed: bool = field(default=False, repr=False)
-    # The key that docket generated, and whether a call with that key was sent. Copies of a call
-    # share the list.
-    generated: list[Any] | None = field(default=None, repr=False, compare=False)
+    generated: GeneratedKey | None = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -52,7 +96,7 @@ class TaskCall:
         when: datetime,
         function_name: str | None = None,
         seed: bool = False,
-        generated: list[Any] | None = None,
+        generated: GeneratedKey | None = None,
     ) -> None:
         # The generated __init__ of a frozen dataclass calls a
         # function for each field, which takes three times as long.
@@ -69,17 +113,12 @@ class TaskCall:
             fields["generated"] = generated
 
     def __getstate__(self) -> dict[str, Any]:
-        # The pickled copy does not share the list, and it may
-        # be sent first, so the key no longer counts as fresh.
-        self.spend_key()
-        return self.__dict__
+        state = self.__dict__
+        if self.generated is not None and self.generated.spend_for_copy():
+            state = {name: value for name, value in state.items() if name != "generated"}
+        return state
 
     def spend_key(self) -> KeyUse:
         """How the key was used before. From now on a generated key counts as sent."""
         generated = self.generated
-        if generated is None or generated[0] != self.key:
-            return KeyUse.GIVEN
-        if generated[1]:
-            return KeyUse.SENT
-        generated[1] = True
-        return KeyUse.FRESH
+        return KeyUse.GIVEN if generated is None or generated.key != self.key else generated.spend()

@@ -202,6 +202,6 @@ def _mode(task: NewTask) -> int:
         return mode | _UNANSWERED | _REPEAT
     if task.replace:
         mode |= _REPLACE
-    elif task.is_repeat:
+    if task.is_repeat:
         mode |= _REPEAT
     return mode | _FRESH if task.fresh else mode

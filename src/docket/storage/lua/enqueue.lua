@@ -31,7 +31,7 @@ if existing % 2 == 1 then
   --- parts
   local generated = {}
   for _, c in ipairs(calls) do
-    if band(c[3], REPLACE) == 0 and band(c[3], FRESH + UNANSWERED) ~= 0 then generated[#generated + 1] = c[1] end
+    if band(c[3], FRESH + UNANSWERED) ~= 0 then generated[#generated + 1] = c[1] end
   end
   stored_before = noted_repeats(generated)
 end
@@ -60,7 +60,7 @@ local function write_any(c)
   local key, due, mode = c[1], c[2], c[3]
   local before = known[key] and unpack_task(known[key])
   local payload = band(mode, STORED) ~= 0 and named_payload(c[5])
-  if before and (band(mode, REPLACE) == 0 or is_unknown_location(before)) then
+  if before and (band(mode, REPLACE) == 0 or stored_before[key] or is_unknown_location(before)) then
     -- The payload may belong to the task: a caller repeats a call whose answer was lost.
     if payload and payload ~= payload_of(known[key]) then free_payload(payload) end
     return band(mode, UNANSWERED) ~= 0 and 1 or 0, before.generation, before.due, before.location

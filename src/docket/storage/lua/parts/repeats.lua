@@ -2,12 +2,15 @@
 -- belongs to a call that was stored, so an earlier request of that call stores nothing.
 -- uses: keys
 
--- How long a note stays, and how many there are at most.
+-- How long the notes stay after the last one, and how many there are at most.
 local REPEATED_MS, MOST_REPEATED = 3600000, 100000
 
 -- Which of these keys have a note: key → true.
 local function noted_repeats(keys)
   local noted = {}
+  -- Fails if the key has another type: before the script has written anything, so that it can be
+  -- repeated.
+  call('ZCARD', REPEATED)
   if #keys == 0 then return noted end
   for i, time in ipairs(call('ZMSCORE', REPEATED, unpack(keys))) do
     if time then noted[keys[i]] = true end
@@ -15,15 +18,17 @@ local function noted_repeats(keys)
   return noted
 end
 
+-- Must be the last write of a script: a note says that the task is stored.
 local function note_repeats(keys)
-  local now = real_ms()
+  -- The newest note has the highest time, even if the clock was set back.
+  local newest = call('ZRANGE', REPEATED, -1, -1, 'WITHSCORES')
+  local time = math.max(real_ms(), number_in(newest[2], 0))
   local members = {}
   for _, key in ipairs(keys) do
-    members[#members + 1] = now
+    members[#members + 1] = time
     members[#members + 1] = key
   end
   call('ZADD', REPEATED, unpack(members))
-  call('ZREMRANGEBYSCORE', REPEATED, '-inf', now - REPEATED_MS)
-  call('ZREMRANGEBYRANK', REPEATED, 0, -MOST_REPEATED - 1)
   call('PEXPIRE', REPEATED, REPEATED_MS)
+  call('ZREMRANGEBYRANK', REPEATED, 0, -MOST_REPEATED - 1)
 end
