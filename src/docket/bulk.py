@@ -55,7 +55,8 @@ class BulkScheduler(Scheduler):
             for batch in self._batches(executions, replace, min(most or ENQUEUE_BATCH, ENQUEUE_BATCH)):
                 while len(under_way) >= (1 if batch.has_own_keys else UNDER_WAY):
                     await under_way.popleft()
-                under_way.append(asyncio.create_task(self._send(batch, replace), name="docket - sending a batch"))
+                sending = self._send(batch, replace)
+                under_way.append(asyncio.create_task(sending, name=f"{self._docket.name} - sending a batch"))
                 # The request leaves before the next batch is prepared.
                 await asyncio.sleep(0)
                 if batch.has_own_keys:
@@ -63,8 +64,8 @@ class BulkScheduler(Scheduler):
             while under_way:
                 await under_way.popleft()
         finally:
-            for sending in under_way:
-                sending.cancel()
+            for task in under_way:
+                task.cancel()
 
     def _batches(self, executions: Iterable[Execution], replace: bool, most: int) -> Iterator[Batch]:
         add_new, batch = self._adder(replace), Batch()

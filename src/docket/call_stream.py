@@ -29,7 +29,7 @@ async def stream_calls(
             scheduled = await sending if sending is not None else []
             sending = None
             if chunk is not None:
-                sending = asyncio.create_task(docket.add_many(chunk, None), name="docket - sending a chunk")
+                sending = asyncio.create_task(docket.add_many(chunk, None), name=f"{docket.name} - sending a chunk")
                 # Its first requests leave before the caller handles the executions.
                 await asyncio.sleep(0)
             for execution in scheduled:

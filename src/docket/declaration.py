@@ -52,7 +52,7 @@ class SettingsDeclaration:
         """Declares now, in the background, and again after EVERY_SECONDS."""
         self.begun = True
         loop = asyncio.get_running_loop()
-        self._call = loop.create_task(self._declare(), name="docket - declaring settings")
+        self._call = loop.create_task(self._declare(), name=f"{self._ledger.server.name} - declaring settings")
         self._timer = loop.call_later(EVERY_SECONDS, self.begin)
 
     async def aclose(self) -> None:

@@ -100,7 +100,7 @@ class DocketLifetime:
         self.registry: Registry = Registry()
         for function in standard_tasks:
             self.registry.register(function)
-        self.server: Server = Server(url, credential_provider)
+        self.server: Server = Server(url, credential_provider, name=name)
         self.keys: Keys = self._name_keys()
         self.attached: AttachedWorkers = AttachedWorkers()
         self._ledger: Ledger | None = None

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -288,6 +289,30 @@ async def test_the_tasks_of_the_loop_are_named_after_the_docket(docket: Docket, 
 
     assert f"{docket.name} - scheduler" in names
     assert {name for name in names if not name.startswith(docket.name)} == set()
+
+
+async def test_tasks_that_live_for_a_moment_are_named_after_the_docket_too(name: str, url: str) -> None:
+    """Opening a connection, sending a batch."""
+    tasks: list[asyncio.Task[Any]] = []
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        tasks.append(asyncio.Task(coro, loop=loop, **options))
+        return tasks[-1]
+
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(make)
+    try:
+        async with Docket(name=name, url=url) as docket:
+            await docket.add_many([docket.call(noop)()])
+            await run_everything(docket)
+    finally:
+        loop.set_task_factory(None)
+
+    # The others are tasks of asyncio and redis-py.
+    names = [task.get_name() for task in tasks if not task.get_name().startswith("Task-")]
+    assert f"{name} - connecting" in names
+    assert f"{name} - sending a batch" in names
+    assert [task for task in names if not task.startswith(name)] == []
 
 
 async def test_the_loop_is_left_as_it_was_found(name: str, url: str) -> None:

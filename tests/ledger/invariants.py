@@ -41,7 +41,17 @@ SUSPECT_AFTER = 2
 
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times, and damaged data that was set aside; both end by themselves.
-_WINDOWS = {b"rate", b"rate-waiters", b"cooldown", b"debounce", b"windows", b"delay", b"letter-batch", b"damaged", b"repeated"}
+_WINDOWS = {
+    b"rate",
+    b"rate-waiters",
+    b"cooldown",
+    b"debounce",
+    b"windows",
+    b"delay",
+    b"letter-batch",
+    b"damaged",
+    b"repeated",
+}
 # Counts of what has ended, and the history. test_statistics and test_history look at them.
 _STATISTICS = {
     b"stats-minute",

@@ -8,11 +8,10 @@ import pytest
 
 from docket.errors import ServerUnreachable
 from docket.ledger import EnqueueResult, NewTask
-from docket.model.states import ExecutionState
 from docket.ledger.payloads import call_payload
+from docket.model.states import ExecutionState
 from docket.repeater import Repeater
 from docket.storage.records import name_in_record, read_task
-
 from tests.payloads import decode_call, encode_call
 
 from .ledger_client import CALL, LedgerClient, completed
@@ -64,7 +63,8 @@ async def test_nothing_is_sent_without_time_for_the_answer() -> None:
 
 
 async def bulk(ledger_client: LedgerClient, *keys: str) -> list[str]:
-    """Sends calls as `add_many` does for the first time. Returns the keys that were stored before."""
+    """Sends calls as `add_many` does for the first
+    time. Returns the keys that were stored before."""
     end = name_in_record("f") + CALL
     values = [value for key in keys for value in (key.encode(), -1.0, end)]
     _, stored_before = await ledger_client.ledger.enqueue_new(values)

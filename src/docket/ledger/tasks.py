@@ -33,8 +33,11 @@ class TaskVerbs(ScriptCalls):
         """Schedules calls with keys that docket has made up: three values per call, as
         enqueue_new.lua takes them. Returns the server's time in ms, and the positions of the calls
         that a repeat has stored before. Calls that are due by then are ready."""
-        reply = await self.ask("enqueue_new", values)
-        return (reply[0], reply[1:]) if isinstance(reply, list) else (reply, ())
+        reply: Any = await self.ask("enqueue_new", values)
+        if type(reply) is int:
+            return reply, ()
+        now_ms, *stored_before = reply
+        return now_ms, stored_before
 
     async def enqueue_and_wait(
         self, tasks: Sequence[NewTask], wait_ms: int

@@ -80,7 +80,9 @@ class BlockingConnection:
         if self._asked and not self._waiting:
             self._is_interrupted = True
         elif self._waiting and self._interrupting is None:
-            self._interrupting = asyncio.create_task(self._interrupt(self._commands), name="docket - interrupting")
+            self._interrupting = asyncio.create_task(
+                self._interrupt(self._commands), name=f"{self._connection.name} - interrupting"
+            )
             self._interrupting.add_done_callback(self._interrupted)
 
     async def aclose(self) -> None:

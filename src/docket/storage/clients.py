@@ -30,7 +30,11 @@ _NOT_IN_THREADS = ("max_connections", "health_check_interval", "retry_on_timeout
 class Clients:
     """Makes clients with the options of the URL."""
 
-    def __init__(self, address: Address, credentials: CredentialProvider | None, answer_seconds: float) -> None:
+    def __init__(
+        self, address: Address, credentials: CredentialProvider | None, answer_seconds: float, name: str
+    ) -> None:
+        """`name` is the docket's. The names of asyncio tasks begin with it."""
+        self.name = name
         self.address: Address = address
         self.database: int = address.database
         self._answer_seconds = answer_seconds

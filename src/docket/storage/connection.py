@@ -25,14 +25,17 @@ LEAVE_SECONDS = 0.5
 class Connection:
     """All calls to a node go over one connection, in the order of the calls."""
 
-    def __init__(self, client: Any, answer_seconds: float, leave_seconds: float = LEAVE_SECONDS) -> None:
+    def __init__(
+        self, client: Any, answer_seconds: float, leave_seconds: float = LEAVE_SECONDS, name: str = "docket"
+    ) -> None:
         self._client = client
+        self.name = name
         self._answer_seconds = answer_seconds
         self._leave_seconds = leave_seconds
         # How often the connection has moved to another node.
         self.moves: int = 0
         self._pipeline: Pipeline | None = None
-        self._connecting = SharedAttempt(self._connect, answer_seconds, "docket - connecting")
+        self._connecting = SharedAttempt(self._connect, answer_seconds, f"{name} - connecting")
         self._opening: asyncio.Task[Pipeline] | None = None
         self._is_outdated = self._closed = False
 
@@ -201,7 +204,7 @@ class Connection:
     async def _connect(self) -> Pipeline:
         while self._pipeline is None or self._pipeline.trouble is not None:
             self._is_outdated = False
-            self._opening = start_opening(self._client, self._answer_seconds)
+            self._opening = start_opening(self._client, self._answer_seconds, self.name)
             pipeline = await opened(self._opening)
             if pipeline is None:
                 # The node may be silent: a move ends the
@@ -220,10 +223,10 @@ class Connection:
 
 
 def start_opening(
-    client: Any, answer_seconds: float, on_message: Callable[[list[Any]], None] | None = None
+    client: Any, answer_seconds: float, name: str, on_message: Callable[[list[Any]], None] | None = None
 ) -> asyncio.Task[Pipeline]:
     """An attempt to open a connection that others may cancel; see `opened`."""
-    return asyncio.create_task(open_pipeline(client, answer_seconds, on_message), name="docket - opening")
+    return asyncio.create_task(open_pipeline(client, answer_seconds, on_message), name=f"{name} - opening")
 
 
 async def opened(opening: asyncio.Task[Pipeline]) -> Pipeline | None:

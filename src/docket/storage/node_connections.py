@@ -42,6 +42,7 @@ class NodeConnections:
     def __init__(self, clients: Clients, nodes: Nodes | None, stack: AsyncExitStack, answer_seconds: float) -> None:
         self._clients = clients
         self.nodes = nodes
+        self.name = clients.name
         self._stack = stack
         self._answer_seconds = answer_seconds
         self.ordinary: ConnectionsBySlot = {}
@@ -64,7 +65,7 @@ class NodeConnections:
         self._listeners: dict[int, list[Callable[[], object]]] = {}
         # One second longer than the time-out of the
         # thread, so that the thread can report its error.
-        self._locating = SharedAttempts(self._find, answer_seconds + 1, "docket - locating")
+        self._locating = SharedAttempts(self._find, answer_seconds + 1, f"{clients.name} - locating")
         stack.callback(self._locating.stop)
 
     def slot(self, key: bytes) -> int:
@@ -134,7 +135,7 @@ class NodeConnections:
             client = self._clients.node_client(await self._any_address())
             return await open_pipeline(client, self._answer_seconds, on_message)
         client = self._clients.node_client(await self.look_up(slot))
-        opening = start_opening(client, self._answer_seconds, on_message)
+        opening = start_opening(client, self._answer_seconds, self.name, on_message)
         forget = self._on_move(slot, opening.cancel)
         try:
             pipeline = await opened(opening)
@@ -156,7 +157,7 @@ class NodeConnections:
         if self.nodes is None:
             return await (await self.to_slot(0, self.ordinary)).ask("INFO", "server")
         address = await in_thread(self.nodes.locate, self._answer_seconds)
-        connection = Connection(self._clients.node_client(address), self._answer_seconds)
+        connection = Connection(self._clients.node_client(address), self._answer_seconds, name=self.name)
         try:
             return await connection.ask("INFO", "server")
         finally:
@@ -218,6 +219,6 @@ class NodeConnections:
         return await in_thread(self.nodes.find, slot, self._answer_seconds)
 
     def _to_node(self, slot: int, address: NodeAddress | None, leave_seconds: float) -> Connection:
-        connection = Connection(self._clients.node_client(address), self._answer_seconds, leave_seconds)
+        connection = Connection(self._clients.node_client(address), self._answer_seconds, leave_seconds, self.name)
         self._by_slot.setdefault(slot, weakref.WeakSet()).add(connection)
         return connection

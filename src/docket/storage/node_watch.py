@@ -40,7 +40,7 @@ class NodeWatch:
 
     def start(self, stack: AsyncExitStack) -> None:
         """The stack ends the watch."""
-        watching = asyncio.create_task(self._run(), name="docket - node watch")
+        watching = asyncio.create_task(self._run(), name=f"{self._connections.name} - node watch")
         stack.push_async_callback(cancel_and_wait, [watching], "docket closes")
 
     async def _run(self) -> None:

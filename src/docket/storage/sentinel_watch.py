@@ -42,9 +42,10 @@ class SentinelWatch:
 
     def start(self, stack: AsyncExitStack) -> None:
         """The stack ends the watch."""
+        name = self._connections.name
         tasks = [
-            asyncio.create_task(self._listen(), name="docket - sentinel watch"),
-            asyncio.create_task(self._follow(), name="docket - following the primary"),
+            asyncio.create_task(self._listen(), name=f"{name} - sentinel watch"),
+            asyncio.create_task(self._follow(), name=f"{name} - following the primary"),
         ]
         stack.push_async_callback(cancel_and_wait, tasks, "docket closes")
 

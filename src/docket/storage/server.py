@@ -60,11 +60,18 @@ class Server(BlockingCalls):
     """
 
     def __init__(
-        self, url: str, credential_provider: CredentialProvider | None = None, *, entry_seconds: float | None = None
+        self,
+        url: str,
+        credential_provider: CredentialProvider | None = None,
+        *,
+        entry_seconds: float | None = None,
+        name: str = "docket",
     ) -> None:
         address = parse(url)
         super().__init__(hide_password(url), credential_provider, address.options.get("username"))
         self.url = url
+        # The docket's. The names of asyncio tasks begin with it.
+        self.name = name
         self.clock: TaskClock = shared_clock(address.name) if address.kind is ServerKind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
         self.outages: Outages = Outages()
@@ -72,11 +79,11 @@ class Server(BlockingCalls):
         self.engine_version: str = "that has not answered yet"
         self._stack = AsyncExitStack()
         self._engine: FolderEngine | None = None
-        self._clients = Clients(address, credential_provider, ANSWER_SECONDS)
+        self._clients = Clients(address, credential_provider, ANSWER_SECONDS, name)
         self._connections = NodeConnections(self._clients, None, self._stack, ANSWER_SECONDS)
         # By direction, for large values: one request at a time.
         self._bulk_turns = (Turns(), Turns())
-        self._greeting = SharedAttempt(self._examine, ANSWER_SECONDS, "docket - greeting")
+        self._greeting = SharedAttempt(self._examine, ANSWER_SECONDS, f"{name} - greeting")
         self.client: Any = None
 
     @property
@@ -227,7 +234,7 @@ class Server(BlockingCalls):
         credentials = self.credential_provider
         if credentials is not None:
             credentials = bounded(credentials, ANSWER_SECONDS * _CREDENTIALS_SHARE)
-        self._clients = Clients(address, credentials, ANSWER_SECONDS)
+        self._clients = Clients(address, credentials, ANSWER_SECONDS, self.name)
         if address.kind is ServerKind.MEMORY:
             engine = await in_thread(memory_engine, address.name)
         elif address.kind is ServerKind.FOLDER:

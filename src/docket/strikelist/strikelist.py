@@ -70,7 +70,8 @@ class StrikeList:
         if self.url is None:
             return
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(Server(self.url, self._credentials, entry_seconds=0.0))
+            server = Server(self.url, self._credentials, entry_seconds=0.0, name=self.name)
+            await stack.enter_async_context(server)
             subscriptions = Subscriptions(server, self.name)
             stack.push_async_callback(subscriptions.aclose)
             stack.push_async_callback(self._stop_following)

@@ -45,6 +45,9 @@ main({descriptor}, {memory}, {tickets})
 class Pool(Protocol):
     """Who hears of what happens to a child."""
 
+    name: str
+    """The name of the docket, with which the names of asyncio tasks begin."""
+
     def run_ended(self, child: ChildProcess, is_worn_out: bool, taken: list[ChildCall]) -> None:
         """A run has ended. If the child is worn out, runs were taken back from it."""
 
@@ -261,7 +264,7 @@ class ChildProcess:
             if self._channel is not None:
                 self._channel.send(MessageKind.TERMINATE)
                 self._channel.flush()
-        self._killing = self._loop.create_task(self._kill(after), name=f"docket - ending child:{self.pid}")
+        self._killing = self._loop.create_task(self._kill(after), name=f"{self._pool.name} - ending child:{self.pid}")
         self._signal(signal.SIGTERM if after else signal.SIGKILL)
 
     async def _kill(self, after: float) -> None:

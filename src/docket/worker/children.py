@@ -43,6 +43,7 @@ class Children:
     def __init__(self, worker: Worker, is_stopping: Callable[[], bool]) -> None:
         self.count: int = worker.cpu_processes
         self._docket = worker.docket
+        self.name: str = worker.docket.name
         self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._is_stopping = is_stopping
@@ -247,7 +248,9 @@ class Children:
         self._dispatch()
 
     def _close(self, child: ChildProcess) -> None:
-        closing = asyncio.get_running_loop().create_task(child.close(), name=f"docket - ending child:{child.pid}")
+        closing = asyncio.get_running_loop().create_task(
+            child.close(), name=f"{self._docket.name} - ending child:{child.pid}"
+        )
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 

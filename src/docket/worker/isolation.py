@@ -133,7 +133,7 @@ class Isolation:
             self._slots.release()
             return
         opening = self._open_after(self.notes.alone_seconds, worker, delivery)
-        self._opening = asyncio.create_task(opening, name=f"docket - alone:{delivery.key}")
+        self._opening = asyncio.create_task(opening, name=f"{self._ledger.server.name} - alone:{delivery.key}")
 
     async def _open_after(self, seconds: float, worker: str, delivery: Delivery) -> None:
         """After `seconds` the run no longer counts as
