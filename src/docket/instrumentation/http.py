@@ -68,6 +68,9 @@ class _Server(ThreadingHTTPServer):
     get an answer."""
 
     daemon_threads = True
+    # If more clients connect at once than fit into the queue, the kernel drops some, and their next
+    # attempt is a second later: longer than a probe may wait.
+    request_queue_size = 4 * MOST_CONNECTIONS
 
     def __init__(self, *args: Any) -> None:
         self._open: dict[Any, None] = {}
