@@ -45,7 +45,7 @@ class GeneratedKey:
     __slots__ = ("_marks", "key")
 
     def __init__(self, key: str) -> None:
-        self.key = key
+        self.key: str = key
         # The process in which the key is fresh; None if requests with the key look it up because a
         # copy of the call is pickled; nothing if the call was sent. A list, because its `pop` is a
         # single step: of several threads, only one gets the mark.

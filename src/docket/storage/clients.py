@@ -34,7 +34,7 @@ class Clients:
         self, address: Address, credentials: CredentialProvider | None, answer_seconds: float, name: str
     ) -> None:
         """`name` is the docket's. The names of asyncio tasks begin with it."""
-        self.name = name
+        self.name: str = name
         self.address: Address = address
         self.database: int = address.database
         self._answer_seconds = answer_seconds

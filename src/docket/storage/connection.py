@@ -29,7 +29,7 @@ class Connection:
         self, client: Any, answer_seconds: float, leave_seconds: float = LEAVE_SECONDS, name: str = "docket"
     ) -> None:
         self._client = client
-        self.name = name
+        self.name: str = name
         self._answer_seconds = answer_seconds
         self._leave_seconds = leave_seconds
         # How often the connection has moved to another node.

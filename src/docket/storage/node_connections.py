@@ -42,7 +42,7 @@ class NodeConnections:
     def __init__(self, clients: Clients, nodes: Nodes | None, stack: AsyncExitStack, answer_seconds: float) -> None:
         self._clients = clients
         self.nodes = nodes
-        self.name = clients.name
+        self.name: str = clients.name
         self._stack = stack
         self._answer_seconds = answer_seconds
         self.ordinary: ConnectionsBySlot = {}

@@ -71,7 +71,7 @@ class Server(BlockingCalls):
         super().__init__(hide_password(url), credential_provider, address.options.get("username"))
         self.url = url
         # The docket's. The names of asyncio tasks begin with it.
-        self.name = name
+        self.name: str = name
         self.clock: TaskClock = shared_clock(address.name) if address.kind is ServerKind.MEMORY else TaskClock()
         self.entry_seconds = entry_seconds
         self.outages: Outages = Outages()
