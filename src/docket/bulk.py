@@ -10,7 +10,7 @@ from typing import Any
 from docket.errors import ServerUnreachable
 from docket.execution import Disposition, Execution, ExecutionState, TaskFunction
 from docket.execution.shown_arguments import shower
-from docket.execution.task_call import KeyUse
+from docket.execution.task_call import FRESH, SENT
 from docket.instrumentation import TASKS_ADDED, TASKS_SCHEDULED, is_measured
 from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.batcher import BATCH_BYTES
@@ -103,7 +103,7 @@ class BulkScheduler(Scheduler):
 
         def add(batch: Batch, execution: Execution) -> bool:
             nonlocal last_function, last_name, last_context, size, seal
-            if execution.key_use is not KeyUse.FRESH or execution.attempt != 1 or type(execution) is not Execution:
+            if execution.key_use is not FRESH or execution.attempt != 1 or type(execution) is not Execution:
                 return False
             function, name, context = execution.function, execution.function_name, execution.trace_context
             key = execution.key
@@ -118,7 +118,7 @@ class BulkScheduler(Scheduler):
                 return False
             if len(end) > size:
                 return False
-            execution.key_use = KeyUse.SENT
+            execution.key_use = SENT
             due_ms = to_ms(execution.when)
             batch.executions.append(execution)
             batch.values += (key.encode(), -due_ms if due_ms <= now_ms else due_ms, end)
@@ -201,17 +201,18 @@ class BulkScheduler(Scheduler):
                 self.note(execution, answer, replace)
 
     def _note_new(self, batch: Batch, now_ms: float, stored_before: Collection[int]) -> None:
+        scheduled, queued = Disposition.SCHEDULED, ExecutionState.QUEUED
         for execution, due_ms in zip(batch.executions, batch.values[1::3], strict=True):
-            execution.generation, execution.disposition = 1, Disposition.SCHEDULED
+            execution.generation, execution.disposition = 1, scheduled
             if due_ms <= now_ms:
-                execution.state = ExecutionState.QUEUED
+                execution.state = queued
         for at in stored_before:
             batch.executions[at].disposition = Disposition.ALREADY_SCHEDULED
         if is_measured():
             for name, count in Counter(execution.function_name for execution in batch.executions).items():
                 TASKS_ADDED.add(count, self._labels(name))
-            scheduled = (e.function_name for e in batch.executions if e.disposition is Disposition.SCHEDULED)
-            for name, count in Counter(scheduled).items():
+            names = (execution.function_name for execution in batch.executions if execution.disposition is scheduled)
+            for name, count in Counter(names).items():
                 TASKS_SCHEDULED.add(count, self._labels(name))
 
 

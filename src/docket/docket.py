@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ParamSpec, TypeVar, overload
 
 from docket._compat import PydocketKeys
+from docket.call_builders import CallBuilders
 from docket.call_stream import stream_calls
 from docket.chunks import check_chunk_size, checked_calls
 from docket.dependencies import argument_check
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
-from docket.execution.task_call import GeneratedKey
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
@@ -21,7 +22,6 @@ from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
 from docket.ledger import ProgressChange, Unwritten
 from docket.ledger.audit import note_cancel
 from docket.model.loggers import protect_own_loggers
-from docket.model.task_keys import new_key
 from docket.operations import DocketOperations
 from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
 from docket.registry import TaskCollection
@@ -146,19 +146,11 @@ class Docket(DocketOperations, PydocketKeys):
     ) -> Callable[..., TaskCall]:
         """A call to schedule later, with `add_many` or `replace_many`. If it is sent again while
         its task waits or runs, nothing changes."""
-        found, name = self.registry.find(function)
-        check_when_and_key(when, key, name)
-        check = argument_check(found)
+        return self._call_builders.get(function, when, key)
 
-        def build(*args: Any, **kwargs: Any) -> TaskCall:
-            check(*args, **kwargs)
-            task_key, generated = key, None
-            if task_key is None:
-                task_key = new_key()
-                generated = GeneratedKey(task_key)
-            return TaskCall(found, args, kwargs, task_key, when or self.now(), name, False, generated)
-
-        return build
+    @cached_property
+    def _call_builders(self) -> CallBuilders:
+        return CallBuilders(self.registry, self.now)
 
     async def add_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
         """Schedules many calls, in chunks. Each call succeeds or fails on its own: an error marks

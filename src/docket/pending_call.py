@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, o
 
 from docket.execution import Execution, TaskFunction
 from docket.execution.execution import new_execution
-from docket.execution.task_call import KeyUse
+from docket.execution.task_call import FRESH
 from docket.instrumentation import inject_context, is_tracing
 from docket.model.task_keys import new_key
 from docket.spans import task_span
@@ -95,7 +95,7 @@ class PendingCall:
             self._name,
         )
         if key is None:
-            execution.key_use = KeyUse.FRESH
+            execution.key_use = FRESH
         if is_tracing():
             with task_span(docket, "replace" if self._replace else "add", execution):
                 execution.trace_context = inject_context()

@@ -11,7 +11,7 @@ from docket.declaration import SettingsDeclaration
 from docket.durability import enqueue_for, not_durable
 from docket.errors import NotDurable, PayloadTooLarge, ServerUnreachable, ServerUnsuitable
 from docket.execution import Disposition, Execution
-from docket.execution.task_call import KeyUse
+from docket.execution.task_call import FRESH, SENT
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
@@ -145,14 +145,14 @@ class Scheduler:
         due_ms = to_ms(execution.when)
         # The key is fresh only for the first request. A later request must look it up.
         key_use = execution.key_use
-        if key_use is KeyUse.FRESH:
-            execution.key_use = KeyUse.SENT
+        if key_use is FRESH:
+            execution.key_use = SENT
         # A task that is due by the caller's clock starts
         # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
         return NewTask(
-            execution.key, name, call, due_ms, execution.attempt, replace, key_use is KeyUse.FRESH, is_due, payload,
-            execution.is_unconfirmed and not replace, execution.seed, key_use is KeyUse.SENT,
+            execution.key, name, call, due_ms, execution.attempt, replace, key_use is FRESH, is_due, payload,
+            execution.is_unconfirmed and not replace, execution.seed, key_use is SENT,
         )  # fmt: skip
 
     def _note_strike(self, execution: Execution) -> None:

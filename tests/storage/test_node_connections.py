@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -85,7 +86,7 @@ class Writes:
     def __init__(self, stack: AsyncExitStack) -> None:
         self.connection = ConfirmedConnection()
         self.sentinels = Sentinels()
-        self._connections = NodeConnections(cast(Any, None), self.sentinels, stack, 5.0)
+        self._connections = NodeConnections(cast(Any, SimpleNamespace(name="docket")), self.sentinels, stack, 5.0)
 
     async def confirmed(self) -> bool:
         _, replicas = await self._connections.run_and_wait(
@@ -212,7 +213,7 @@ async def test_a_node_is_not_searched_again_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(node_connections, "PAUSE_SECONDS", 3600.0)
     async with AsyncExitStack() as stack:
         sentinels = Sentinels()
-        connections = NodeConnections(cast(Any, None), sentinels, stack, 5.0)
+        connections = NodeConnections(cast(Any, SimpleNamespace(name="docket")), sentinels, stack, 5.0)
         await connections.look_up(0)
         searching = [asyncio.create_task(connections.look_up(0)) for _ in range(5)]
         await asyncio.wait(searching, timeout=0.2)
@@ -222,7 +223,7 @@ async def test_a_node_is_not_searched_again_at_once(monkeypatch: pytest.MonkeyPa
         await asyncio.wait(searching)
     monkeypatch.setattr(node_connections, "PAUSE_SECONDS", 0.0)
     async with AsyncExitStack() as stack:
-        connections = NodeConnections(cast(Any, None), sentinels, stack, 5.0)
+        connections = NodeConnections(cast(Any, SimpleNamespace(name="docket")), sentinels, stack, 5.0)
         await connections.look_up(0)
         await connections.look_up(0)
         assert sentinels.searched == 3

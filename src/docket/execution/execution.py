@@ -26,7 +26,7 @@ from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .result_type import Result_co
 from .shown_arguments import functions_with_logged, show_arguments_of
 from .stored_endings import StoredEnding, fetch_ending
-from .task_call import KeyUse, TaskFunction
+from .task_call import GIVEN, KeyUse, TaskFunction
 from .unregistered import unregistered_function
 from .waiting import StateEvent, seconds_to_wait, wait_finished, watch
 
@@ -54,7 +54,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
     disposition: Disposition = Disposition.LOADED
     schedule_exception: BaseException | None = None
     epoch: int = 0
-    key_use: KeyUse = KeyUse.GIVEN
+    key_use: KeyUse = GIVEN
     # Stored under a key that docket made up, and confirmed by no replica.
     is_unconfirmed: bool = False
     seed: bool = False

@@ -22,54 +22,29 @@ class KeyUse(enum.Enum):
     """docket generated the key, and a request with it may be under way."""
 
 
+# The lookup of a member takes a while, and every call needs some.
+GIVEN, FRESH, SENT = KeyUse.GIVEN, KeyUse.FRESH, KeyUse.SENT
+
 # An async function, or a plain function. `Plan.body` has the form that can be awaited.
 TaskFunction = Callable[..., Any]
 """A function that can be a task: async or plain."""
 
-
-_this_process = object()
+# Stands for this process in the marks of generated keys: a forked process has another object.
+THIS_PROCESS: list[object] = [object()]
 
 
 def _begin_process() -> None:
-    global _this_process
-    _this_process = object()
+    THIS_PROCESS[0] = object()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_process)
 
-
-class GeneratedKey:
-    """A key that docket generated for a call. Copies of the call in the same process share it."""
-
-    __slots__ = ("_marks", "key")
-
-    def __init__(self, key: str) -> None:
-        self.key: str = key
-        # The process in which the key is fresh; None if requests with the key look it up because a
-        # copy of the call is pickled; nothing if the call was sent. A list, because its `pop` is a
-        # single step: of several threads, only one gets the mark.
-        self._marks: list[object] = [_this_process]
-
-    def spend(self) -> KeyUse:
-        """How the key was used before. From now on it counts as sent."""
-        try:
-            mark = self._marks.pop()
-        except IndexError:
-            return KeyUse.SENT
-        if mark is None:
-            self._marks.append(None)
-            return KeyUse.GIVEN
-        # A forked process may send the call, too. It has another mark.
-        return KeyUse.FRESH if mark is _this_process else KeyUse.SENT
-
-    def spend_for_copy(self) -> bool:
-        """Whether nothing was sent with the key. Then the copy and the call itself may be sent in
-        any order, and every request looks the key up."""
-        is_unsent = self.spend() is not KeyUse.SENT
-        if is_unsent and not self._marks:
-            self._marks.append(None)
-        return is_unsent
+# A key that docket generated, and a mark behind it: the process in which the key is fresh, or None
+# if every request looks the key up, because a copy of the call was pickled before it was sent. A
+# call that was sent has no mark. A plain list, because one is made for every call, and because its
+# `pop` is a single step: of several threads, only one gets the mark.
+GeneratedKey = list[Any]
 
 
 @dataclass(frozen=True, init=False)
@@ -113,12 +88,26 @@ class TaskCall:
             fields["generated"] = generated
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__
-        if self.generated is not None and self.generated.spend_for_copy():
-            state = {name: value for name, value in state.items() if name != "generated"}
-        return state
+        if self.generated is None or self.spend_key() is SENT:
+            return self.__dict__
+        # Nothing was sent: the copy and the call itself may be sent in any order.
+        self.generated[1:] = [None]
+        return {name: value for name, value in self.__dict__.items() if name != "generated"}
 
     def spend_key(self) -> KeyUse:
         """How the key was used before. From now on a generated key counts as sent."""
         generated = self.generated
-        return KeyUse.GIVEN if generated is None or generated.key != self.key else generated.spend()
+        try:
+            if generated is None or generated[0] != self.key:
+                return GIVEN
+            mark = generated.pop()
+        except IndexError:
+            # Another thread looks at the key at this moment.
+            return SENT
+        if mark is THIS_PROCESS[0]:
+            return FRESH
+        if mark is None or isinstance(mark, str):
+            generated.append(mark)
+            return GIVEN if mark is None else SENT
+        # The mark of the process from which this one was forked.
+        return SENT

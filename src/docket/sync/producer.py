@@ -14,7 +14,7 @@ from docket.chunks import check_chunk_size, checked_calls, in_chunks
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.execution.task_call import KeyUse
+from docket.execution.task_call import FRESH
 from docket.instrumentation import inject_context, is_tracing
 from docket.model.task_keys import new_key
 from docket.spans import batch_span, task_span
@@ -127,7 +127,7 @@ class Producer:
             name,
         )
         if key is None:
-            execution.key_use = KeyUse.FRESH
+            execution.key_use = FRESH
         if is_tracing():
             with task_span(docket, "replace" if replace else "add", execution):
                 execution.trace_context = inject_context()

@@ -20,9 +20,11 @@ from .slots import Slots
 HORIZON_SECONDS = 0.01
 # The rate is measured at most this often.
 RATE_SECONDS = 0.05
-# Prefetch at most this many tasks, and at most one task for every `SHARE` slots.
+# Prefetch at most this many tasks, and at most so many for each slot but the first: a worker with
+# one slot prefetches none. With few slots a batch would otherwise have few tasks, and a batch costs
+# the server much the same whatever it contains.
 MOST = 50
-SHARE = 2
+PER_SLOT = 2
 # Prefetched tasks wait this long while no slot is given back at all.
 LONGEST_WAIT = 0.05
 # No prefetched task waits longer than this.
@@ -52,7 +54,7 @@ class Prefetcher:
 
     def room(self) -> int:
         """How many more tasks may be prefetched."""
-        most = min(int(self._current_rate() * HORIZON_SECONDS), self._slots.count // SHARE, MOST)
+        most = min(int(self._current_rate() * HORIZON_SECONDS), (self._slots.count - 1) * PER_SLOT, MOST)
         return max(most - len(self._waiting), 0)
 
     def add(self, run: Run) -> None:

@@ -22,6 +22,11 @@ LONGEST_SLEEP = 30.0
 # A deputy checks this long after a task should have been staged.
 DEPUTY_SECONDS = 0.5
 RESIGN_SECONDS = 1.0
+# The event loop rounds a wait up to whole milliseconds. So the stager wakes up this much earlier,
+# and lets the other tasks of the loop take turns until the due time.
+EARLY_SECONDS = 0.001
+# These turns cost CPU, so there is at least this time between two such waits.
+EXACT_EVERY_SECONDS = 0.01
 
 
 class Stager(Service):
@@ -56,6 +61,8 @@ class Stager(Service):
         self._listens = self._is_overdue_reported = False
         # The next due time may have changed without a message: ask the server.
         self._must_recheck = True
+        # Since when the stager may wait until the exact due time again.
+        self._exact_from = 0.0
 
     async def open(self) -> None:
         self._duties.on_change(self._recheck)
@@ -94,9 +101,9 @@ class Stager(Service):
         self._next_ms = math.inf
         try:
             if duty is Duty.DEPUTY and not is_overdue and not must_recheck and not await self._leader_is_late():
-                await self._sleep(DEPUTY_SECONDS)
+                await self._sleep(DEPUTY_SECONDS, steady_seconds(), self._now_ms())
             elif must_recheck and not is_overdue and duty is Duty.LEADER and await self._nothing_waits():
-                await self._sleep(0.0)
+                await self._sleep(0.0, steady_seconds(), self._now_ms())
             else:
                 await self._stage(is_overdue)
         except BaseException:
@@ -104,7 +111,10 @@ class Stager(Service):
             raise
 
     async def _stage(self, is_overdue: bool) -> None:
+        sent = steady_seconds()
         staged = await self._ledger.stage(worker=self._identity.id, summoned=is_overdue)
+        # About when the server has read its clock.
+        read = (sent + steady_seconds()) / 2
         self.clear_problem()
         if staged.duty is not self._duties.duty:
             self._duties.assign(staged.duty)
@@ -113,10 +123,10 @@ class Stager(Service):
             return
         self._note_due(staged.next_ms)
         if staged.duty is Duty.LEADER:
-            await self._sleep(0.0, staged.now_ms)
+            await self._sleep(0.0, read, staged.now_ms)
         else:
             # If tasks are still overdue, the leader is already staging them.
-            await self._sleep(DEPUTY_SECONDS, staged.now_ms, least=DEPUTY_SECONDS)
+            await self._sleep(DEPUTY_SECONDS, read, staged.now_ms, least=DEPUTY_SECONDS)
 
     async def _nothing_waits(self) -> bool:
         """Whether the schedule is empty. One plain command tells a leader that has just begun, and
@@ -130,20 +140,35 @@ class Stager(Service):
         self.clear_problem()
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 
-    async def _sleep(self, longer: float, server_ms: float | None = None, *, least: float = 0.0) -> None:
-        """Sleeps until `longer` seconds after the next
-        known due time, or until a recheck is requested."""
-        began, server_ms = steady_seconds(), server_ms if server_ms is not None else self._now_ms()
+    async def _sleep(self, longer: float, read: float, server_ms: float, *, least: float = 0.0) -> None:
+        """Sleeps until `longer` seconds after the next known due time, or until a recheck is
+        requested. The server's clock showed `server_ms` at the steady time `read`."""
         while not self._must_recheck:
-            slept = steady_seconds() - began
+            now = steady_seconds()
             until_due = (self._next_ms - server_ms) / 1000 + longer
-            left = min(max(until_due, least), LONGEST_SLEEP) - slept
+            left = min(max(until_due, least), LONGEST_SLEEP) - (now - read)
             if left <= 0:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._wake.wait()
-                    self._wake.clear()
+            if longer or now < self._exact_from:
+                await self._wait(left)
+            elif left > EARLY_SECONDS:
+                await self._wait(left - EARLY_SECONDS)
+            else:
+                await self._take_turns(now + left)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+                self._wake.clear()
+
+    async def _take_turns(self, until: float) -> None:
+        while True:
+            if self._wake.is_set() or steady_seconds() >= until:
+                break
+            await asyncio.sleep(0)
+        self._wake.clear()
+        self._exact_from = until + EXACT_EVERY_SECONDS
 
     async def _listen(self) -> None:
         if not self._listens:
