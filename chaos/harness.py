@@ -15,6 +15,7 @@ from random import Random
 from docket import Docket
 from docket.errors import DocketError
 
+from .broken import BUILDS
 from .children import ChildWatch
 from .histories import History
 from .inspection import inspect
@@ -119,7 +120,7 @@ class Harness:
             rate=options.rate / options.producers,
             work=tuple(options.work),
             clock_seconds=self._random.choice(options.clocks) if is_worker else 0.0,
-            broken=options.broken if is_worker else "",
+            broken=options.broken if options.broken and BUILDS[options.broken].in_producers != is_worker else "",
         )
 
     async def _load(self, arena: Arena, faults: Sequence[FaultKind]) -> None:

@@ -15,6 +15,7 @@ from docket.storage.records import FinishedRecord, read_finished
 from .histories import History
 from .work import NAMING
 from .work.changes import replaceable
+from .work.plain import plain
 
 PAGE = 500
 # More than the history of a docket has.
@@ -105,9 +106,9 @@ async def _note_page(client: Any, docket: Docket, history: History, names: list[
 
 
 async def _token(docket: Docket, key: str, record: FinishedRecord) -> str | None:
-    """The first argument of the call. Only tasks that
-    are replaced have another token than their key."""
-    if record.task.function_name != replaceable.__name__:
+    """The first argument of the call. Only tasks that are replaced, and those with a generated key,
+    have another token than their key."""
+    if record.task.function_name not in (replaceable.__name__, plain.__name__):
         return key
     execution = await docket.get_execution(key)
     return execution.args[0] if execution is not None and execution.args else None

@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from docket import Docket
+from docket import Docket, Execution, TaskCall
 from docket.errors import DocketError, NotDurable, NotPaused, ServerUnreachable
 from docket.worker.signals import stopped_by_signals
 
+from .broken import BUILDS
 from .histories import History, real_wall
 from .metric_counts import MetricCounts
 from .settings import Settings
@@ -53,6 +54,18 @@ class Requests:
         key = key or token
         sent = self._schedule(self.docket.add(function, when=when, key=key)(token, *args))
         return await self._request("add", sent, **_request(function, token, args, when, key))
+
+    async def add_with_generated_key(self, function: Function, token: str, *args: Any) -> bool:
+        """docket makes up the key. It repeats such a call by itself if the answer is lost."""
+        call = self.docket.call(function)(token, *args)
+        sent = self._schedule(self._add_call(call))
+        return await self._request("add", sent, **_request(function, token, args, None, call.key))
+
+    async def _add_call(self, call: TaskCall) -> Execution:
+        (execution,) = await self.docket.add_many([call])
+        if execution.schedule_exception is not None:
+            raise execution.schedule_exception
+        return execution
 
     async def replace(self, function: Function, token: str, *args: Any, when: datetime, key: str) -> bool:
         sent = self._schedule(self.docket.replace(function, when=when, key=key)(token, *args))
@@ -168,4 +181,6 @@ if __name__ == "__main__":
     _history.write("process")
     watch_for_stalls(_history)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    if _settings.broken:
+        BUILDS[_settings.broken].apply()
     asyncio.run(main(_settings, _history))

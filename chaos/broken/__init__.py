@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .adding import LateRequestsStored
 from .base import BrokenBuild
 from .clocks import CronByWorkerClock, DueTimesByWorkerClock
 from .leases import NoFence, NoRenewal, ReclaimWithoutCursor, RenewalWithoutOwnership
@@ -31,6 +32,7 @@ BUILDS: dict[str, BrokenBuild] = {
         AbandonedThreadsForgotten(),
         LostChildIsDone(),
         ChildrenOutliveWorkers(),
+        LateRequestsStored(),
     )
 }
 

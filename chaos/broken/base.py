@@ -1,5 +1,5 @@
-"""A build that is broken on purpose, by changes to a worker process before it starts. The product
-has no switch for this."""
+"""A build that is broken on purpose, by changes to a process before it starts. The product has no
+switch for this."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class BrokenBuild:
     seconds: float = 12.0
     gap_seconds: float = 1.5
     clocks: Sequence[float] = (0.0,)
+    # Whether the mistake is in the producers, not in the workers.
+    in_producers: bool = False
 
     def apply(self) -> None:
-        """Changes this process. Called in each worker,
-        before it imports or connects anything else."""
+        """Changes this process. Called in each worker, or in each producer, before it connects."""
         raise NotImplementedError
 
 

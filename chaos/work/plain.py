@@ -36,7 +36,8 @@ class Plain(Work):
     functions = (plain,)
 
     async def produce(self, producer: Producer) -> None:
-        await producer.add(plain, producer.new_token(), round(producer.random.uniform(0, 0.05), 4))
+        add = producer.random.choice([producer.add, producer.add_with_generated_key])
+        await add(plain, producer.new_token(), round(producer.random.uniform(0, 0.05), 4))
 
 
 class Valued(Work):
