@@ -2,8 +2,8 @@
 
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 CPUS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-# Tests mostly wait, so there are four test processes even on a small machine.
-WORKERS ?= $(shell [ "$(CPUS)" -gt 4 ] 2>/dev/null && echo "$(CPUS)" || echo 4)
+# Tests mostly wait, so a small machine has three test processes per core, and at most six.
+WORKERS ?= $(shell few=$$((3 * $(CPUS))); [ $$few -gt 6 ] && few=6; [ $(CPUS) -gt $$few ] && few=$(CPUS); echo $$few)
 
 # Tests start hundreds of processes. If Python may not keep its bytecode, each of them compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
