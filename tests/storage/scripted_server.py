@@ -62,10 +62,14 @@ class ScriptedServer:
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
         self._server.close()
-        for writer in self._writers:
-            writer.close()
+        self.hang_up()
         await self._server.wait_closed()
         shutil.rmtree(self._folder)
+
+    def hang_up(self) -> None:
+        """Closes all connections."""
+        for writer in self._writers:
+            writer.close()
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

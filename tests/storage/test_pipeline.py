@@ -16,7 +16,7 @@ from redis.exceptions import MovedError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from docket.storage.connection import Connection, open_pipeline
-from docket.storage.pipeline import keep_listening
+from docket.storage.pipeline import Pipeline, keep_listening
 from docket.storage.scripts import Script
 from tests.waiting import eventually
 
@@ -68,6 +68,21 @@ async def test_calls_take_effect_in_the_order_in_which_they_are_made(line: Conne
     await line.ask("PING")
     await outcomes(*(line.ask("RPUSH", "numbers", n) for n in range(100)))
     assert blocking.lrange("numbers", 0, -1) == [b"%d" % n for n in range(100)]
+
+
+async def test_a_server_that_dies_while_the_connection_is_handed_over_is_noticed_at_once(
+    scripted_server: ScriptedServer,
+) -> None:
+    """redis-py has seen the end of the connection, and nobody sees it again."""
+    connection = client_of(scripted_server.url).connection_pool.make_connection()
+    await connection.connect()
+    scripted_server.hang_up()
+    await eventually(connection._reader.at_eof, "redis-py has seen the end")
+
+    pipeline = Pipeline(connection)
+
+    with pytest.raises(RedisConnectionError, match="closed"):
+        await asyncio.wait_for(pipeline.ask(("PING",), 10 * SECONDS), SECONDS)
 
 
 async def test_calls_that_come_before_there_is_a_connection_share_one(line: Connection) -> None:

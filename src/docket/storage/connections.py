@@ -61,16 +61,18 @@ class AsyncTLSConnection(AsyncConnection, aio.SSLConnection):
         return {**super()._connection_arguments(), "server_hostname": self.host}
 
 
-def take_transport(connection: Any) -> tuple[asyncio.StreamWriter, ParseError]:
+def take_transport(connection: Any) -> tuple[asyncio.StreamWriter, ParseError, bool]:
     """Takes the transport out of an open connection of redis-py, which must then neither use nor
-    close it, and the parser of the connection's error texts.
+    close it, and the parser of the connection's error texts. The last value says whether the server
+    has closed the connection: a transport tells that only once, and redis-py was told.
 
     The caller keeps the writer, because it closes its transport when it is garbage-collected.
     """
     writer: asyncio.StreamWriter = connection._writer
+    reader: asyncio.StreamReader = connection._reader
     parse = error_parser(connection._parser)
     connection._reader = connection._writer = None
-    return writer, parse
+    return writer, parse, reader.at_eof()
 
 
 class _Timed(blocking.AbstractConnection):

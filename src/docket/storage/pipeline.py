@@ -44,7 +44,7 @@ class Pipeline(asyncio.Protocol):
     def __init__(self, connection: Any, on_message: Callable[[list[Any]], None] | None = None) -> None:
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
-        self._writer, parse_error = take_transport(connection)
+        self._writer, parse_error, is_ended = take_transport(connection)
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
             replyError=parse_error,
@@ -65,7 +65,7 @@ class Pipeline(asyncio.Protocol):
         self._transport: asyncio.Transport = self._writer.transport  # pyright: ignore[reportAttributeAccessIssue]
         self._before: asyncio.BaseProtocol = self._transport.get_protocol()
         self._transport.set_protocol(self)
-        if self._transport.is_closing():
+        if is_ended or self._transport.is_closing():
             self._end(RedisConnectionError("the server closed the connection"))
 
     def ask(self, words: Words, patience: float) -> asyncio.Future[Any]:
