@@ -70,7 +70,7 @@ async def test_calls_take_effect_in_the_order_in_which_they_are_made(line: Conne
     assert blocking.lrange("numbers", 0, -1) == [b"%d" % n for n in range(100)]
 
 
-async def test_a_server_that_dies_while_the_connection_is_handed_over_is_noticed_at_once(
+async def test_a_server_that_dies_while_docket_takes_the_connection_is_noticed_at_once(
     scripted_server: ScriptedServer,
 ) -> None:
     """redis-py has seen the end of the connection, and nobody sees it again."""
