@@ -18,7 +18,7 @@ local function noted_repeats(keys)
   return noted
 end
 
--- Must be the last write of a script: a note says that the task is stored.
+-- Must come after the writes of the task records: a note says that the task is stored.
 local function note_repeats(keys)
   -- The newest note has the highest time, even if the clock was set back.
   local newest = call('ZRANGE', REPEATED, -1, -1, 'WITHSCORES')
