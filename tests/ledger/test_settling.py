@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from docket.errors import Undecodable
@@ -191,3 +193,20 @@ async def test_dead_letters_stay_when_the_finished_record_expires(ledger_client:
 def test_bytes_that_are_no_ending_are_told_apart() -> None:
     with pytest.raises(Undecodable):
         read_ending(b"\xc1")
+
+
+async def test_runs_that_have_not_begun_are_requeued_from_a_thread(ledger_client: LedgerClient) -> None:
+    worker, other = await ledger_client.hire(), await ledger_client.hire()
+    await ledger_client.add("a", "b", "c")
+    first, second, third = await ledger_client.take(worker, 3)
+    server = ledger_client.ledger.server
+    client = server.threaded_client(lambda: 5.0, ledger_client.ledger.keys.stream)
+    runs = [(first.key, first.epoch), (second.key, second.epoch), ("gone", 1)]
+    await asyncio.to_thread(ledger_client.ledger.requeue_blocking, client, worker, runs)
+
+    # The event loop, which was blocked, requeues them once more.
+    assert await ledger_client.settle(requeue(first.key, first.epoch)) == [SettleResult.LOST]
+    assert [run.key for run in await ledger_client.take(other, 5)] == ["a", "b"]
+    assert await ledger_client.settle(completed(third)) == [SettleResult.DONE]
+    ledger_client.checked_state()
+    client.close()

@@ -70,7 +70,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # If more clients connect at once than fit into the queue, the kernel drops some, and their next
     # attempt is a second later: longer than a probe may wait.
-    request_queue_size = 4 * MOST_CONNECTIONS
+    request_queue_size = 1024
 
     def __init__(self, *args: Any) -> None:
         self._open: dict[Any, None] = {}

@@ -11,7 +11,7 @@ from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
 from .rows import EnqueueResult, TaskStatus
 from .script_calls import ScriptCalls
-from .settlements import SETTLE_RESULTS, CompletedItem, Settlement, SettleResult
+from .settlements import SETTLE_RESULTS, CompletedItem, Settlement, SettleResult, requeue
 from .values import Duty, NewTask, ProgressChange, Seed, SlotOffer, Staged, TaskCounts, Unwritten
 from .workers import as_json
 
@@ -92,6 +92,23 @@ class TaskVerbs(ScriptCalls):
             return [SETTLE_RESULTS[code] for code in reply]
         answers = dict(zip([*positions, *others], reply, strict=True))
         return [SETTLE_RESULTS[answers[i]] for i in range(len(settlements))]
+
+    def requeue_blocking(self, client: Any, worker: str, runs: Sequence[tuple[str, int]]) -> None:
+        """Requeues runs of that worker, by key and epoch, that have not begun: from a thread, on the
+        thread's own blocking client."""
+        settlements = [requeue(key, epoch) for key, epoch in runs]
+        items, cells = [s.item for s in settlements], [s.cell for s in settlements]
+        usual = (
+            self.ttl_ms,
+            False,
+            self.offer_ms,
+            items,
+            worker.encode(),
+            False,
+            cells,
+            [s.seconds for s in settlements],
+        )
+        self.ask_blocking(client, "settle", (*usual, self.keep_ms, []))
 
     async def stage(self, most: int = BATCH, worker: str | None = None, *, summoned: bool = False) -> Staged:
         """Moves due tasks to the stream. A worker does this only if it is the leader, or if it

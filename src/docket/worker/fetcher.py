@@ -17,7 +17,7 @@ from .intake import Intake
 from .isolation import Isolation
 from .lease import LeaseView
 from .runner import Runner
-from .runs import Runs
+from .runs import Run, Runs
 from .slots import Slots
 from .unknown_deliveries import UnknownDeliveries
 
@@ -162,6 +162,10 @@ class Fetcher(ClaimingService):
     @property
     def has_offer(self) -> bool:
         return self._direct_delivery.state is Offer.OFFERED
+
+    def take_prefetched(self) -> list[Run]:
+        """The prefetched runs, which do not start here any more. Safe to call from any thread."""
+        return self._intake.prefetch.take_all()
 
     def refuse_from_now(self) -> None:
         """The worker begins to stop: direct deliveries go back untouched."""

@@ -10,7 +10,7 @@ from docket.ledger import Renewal
 
 from .activity import Activity
 from .registration import declared_by
-from .runs import CancelReason
+from .runs import CancelReason, Run
 from .self_report import SelfReport
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 class LeaseEvents:
-    """Passes events of the lease on to the parts of the worker.
-    All methods except `activity` run in the event loop."""
+    """Passes events of the lease on to the parts of the worker. All methods except `activity` and
+    `take_prefetched` run in the event loop."""
 
     def __init__(self, docket: Docket, worker: str, staff: Staff) -> None:
         self._docket = docket
@@ -36,6 +36,13 @@ class LeaseEvents:
         """Safe to call from any thread."""
         staff, fetcher = self._staff, self._staff.fetcher
         return Activity(len(staff.runs), fetcher.has_offer, staff.session.is_stopping, fetcher.reading_client)
+
+    def take_prefetched(self) -> list[Run]:
+        """Safe to call from any thread."""
+        return self._staff.fetcher.take_prefetched()
+
+    def requeue(self, run: Run) -> None:
+        self._staff.runner.requeue(run)
 
     def renewed(self, renewal: Renewal) -> None:
         staff, tasks = self._staff, self._docket.tasks

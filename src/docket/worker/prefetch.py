@@ -67,13 +67,28 @@ class Prefetcher:
         """Requeues all prefetched runs. None is prefetched until slots turn over again."""
         self._rate = 0.0
         self._measured_at, self._measured = self._loop.time(), self._slots.turnover
-        while self._waiting:
-            self._requeue(self._waiting.popleft()[1])
+        for run in self.take_all():
+            self._requeue(run)
+
+    def take_all(self) -> list[Run]:
+        """Takes all prefetched runs: they do not start here any more. Safe to call from any thread,
+        while the event loop is blocked."""
+        runs: list[Run] = []
+        while (run := self._next()) is not None:
+            runs.append(run)
+        return runs
+
+    def _next(self) -> Run | None:
+        """A single step, since another thread may take the last run."""
+        try:
+            return self._waiting.popleft()[1]
+        except IndexError:
+            return None
 
     def _start_next(self) -> bool:
         # After a pause longer than the lease, other workers may have these tasks.
-        while self._waiting and not self._is_lapsed():
-            if self._start(self._waiting.popleft()[1]):
+        while not self._is_lapsed() and (run := self._next()) is not None:
+            if self._start(run):
                 return True
         return False
 
@@ -90,11 +105,13 @@ class Prefetcher:
         """Gives up after two checks without turnover. One is not enough: after a pause of the whole
         process, the first check comes before the messages that wait in the sockets."""
         self._timer = None
-        if not self._waiting:
+        try:
+            oldest = self._waiting[0][0]
+        except IndexError:
             return
         self._quiet_checks = self._quiet_checks + 1 if self._slots.turnover == self._seen else 0
         self._seen = self._slots.turnover
-        if self._quiet_checks >= 2 or self._loop.time() - self._waiting[0][0] > MUCH_TOO_LONG:
+        if self._quiet_checks >= 2 or self._loop.time() - oldest > MUCH_TOO_LONG:
             self.give_up()
         else:
             self._check_later()

@@ -20,6 +20,7 @@ from .activity import Activity
 from .duties import Duties
 from .lease import Lease
 from .renewer import Renewer, RenewerEvents
+from .runs import Run
 from .server_clock import ServerClock, steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -48,6 +49,10 @@ class RegistrationEvents(Protocol):
     """The callbacks by which a registration informs the worker about its lease."""
 
     def activity(self) -> Activity: ...
+
+    def take_prefetched(self) -> list[Run]: ...
+
+    def requeue(self, run: Run) -> None: ...
 
     @property
     def report(self) -> Callable[[float], bytes]: ...
@@ -172,6 +177,8 @@ class Registration:
     def _new_renewer(self) -> Renewer:
         events = RenewerEvents(
             activity=self._events.activity,
+            take_prefetched=self._events.take_prefetched,
+            requeue=self._events.requeue,
             renewed=self._events.renewed,
             lost=self._lost,
             cut_off=self._events.cut_off,

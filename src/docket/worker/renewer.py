@@ -23,6 +23,7 @@ from .activity import Activity
 from .duties import Duties
 from .lease import SHORTEST_PATIENCE, Lease
 from .reclaimer import Reclaimer
+from .runs import Run
 from .self_report import EVERY_SECONDS as REPORT_SECONDS
 from .self_report import IDLE_EVERY_SECONDS as IDLE_REPORT_SECONDS
 from .server_clock import ServerClock, steady_seconds
@@ -38,10 +39,12 @@ EXIT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RenewerEvents:
-    """The callbacks by which the renewer informs the worker.
-    All except `activity` run in the event loop."""
+    """The callbacks by which the renewer informs the worker. All except `activity` and
+    `take_prefetched` run in the event loop."""
 
     activity: Callable[[], Activity]
+    take_prefetched: Callable[[], list[Run]]
+    requeue: Callable[[Run], None]
     renewed: Callable[[Renewal], None]
     lost: Callable[[], None]
     cut_off: Callable[[], None]
@@ -72,7 +75,15 @@ class Renewer:
         self._loop = asyncio.get_running_loop()
         self._client: Any = None
         self._stopping = threading.Event()
-        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events.activity, self._call_in_loop)
+        self.watchdog: Watchdog = Watchdog(
+            ledger,
+            lease,
+            self._connected,
+            events.activity,
+            events.take_prefetched,
+            events.requeue,
+            self._call_in_loop,
+        )
         self._reclaimer = Reclaimer(
             ledger, lease, self._connected, duties, labels, self._renew_meanwhile, self._call_in_loop, self._stopping
         )

@@ -14,6 +14,7 @@ from docket.ledger import Ledger
 
 from .activity import Activity
 from .lease import Lease
+from .runs import Run
 from .server_clock import steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -30,8 +31,8 @@ LEAST_WAIT_FOR_LOOP = 2.0
 class Watchdog:
     """Pings the event loop at intervals and measures how long the loop takes to respond.
 
-    The constructor runs in the thread of the event
-    loop; `step` and `ping` run in the renewal thread.
+    The constructor and `requeue` run in the thread of the event loop; `step` and `ping` run in the
+    renewal thread.
     """
 
     def __init__(
@@ -40,12 +41,16 @@ class Watchdog:
         lease: Lease,
         client: Callable[[], Any],
         activity: Callable[[], Activity],
+        take_prefetched: Callable[[], list[Run]],
+        requeue: Callable[[Run], None],
         call_in_loop: Callable[..., None],
     ) -> None:
         self._ledger = ledger
         self._lease = lease
         self._client = client
         self._activity = activity
+        self._take_prefetched = take_prefetched
+        self._requeue = requeue
         self._call_in_loop = call_in_loop
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -80,9 +85,24 @@ class Watchdog:
         return not self.loop_is_closed and waited < max(self._lease.length_ms / 1000, LEAST_WAIT_FOR_LOOP)
 
     def step(self) -> None:
-        """If the loop is blocked, releases the deliveries that it has not read to other workers."""
+        """If the loop is blocked, releases the deliveries that it has not read, and the prefetched
+        runs, to other workers."""
         if self.loop_lag > LOOP_BLOCKED_SECONDS:
+            self._requeue_prefetched()
             self._put_back_unclaimed()
+
+    def _requeue_prefetched(self) -> None:
+        runs = self._take_prefetched()
+        if not runs:
+            return
+        try:
+            own = [(run.key, run.epoch) for run in runs if run.worker == self._lease.worker]
+            self._ledger.requeue_blocking(self._client(), self._lease.worker, own)
+            logger.warning("the event loop is blocked: %d prefetched task(s) go to other workers", len(own))
+        finally:
+            # The loop forgets the runs. If the server was not reached, it requeues them.
+            for run in runs:
+                self._call_in_loop(self._requeue, run)
 
     def _put_back_unclaimed(self) -> None:
         activity = self._activity()
