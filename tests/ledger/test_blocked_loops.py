@@ -34,7 +34,7 @@ async def test_prefetched_runs_go_to_other_workers(ledger_client: LedgerClient) 
         lambda: Activity(2, has_offer=False, stopping=False),
         prefetch.take_all,
         requeued.append,
-        asyncio.get_running_loop().call_soon_threadsafe,
+        cast(Any, asyncio.get_running_loop().call_soon_threadsafe),
     )
     watchdog.ping()
     stepping = threading.Thread(target=watchdog.step)

@@ -94,8 +94,8 @@ class TaskVerbs(ScriptCalls):
         return [SETTLE_RESULTS[answers[i]] for i in range(len(settlements))]
 
     def requeue_blocking(self, client: Any, worker: str, runs: Sequence[tuple[str, int]]) -> None:
-        """Requeues runs of that worker, by key and epoch, that have not begun: from a thread, on the
-        thread's own blocking client."""
+        """Requeues runs of that worker, by key and epoch, that have not begun: from a thread, on
+        the thread's own blocking client."""
         settlements = [requeue(key, epoch) for key, epoch in runs]
         items, cells = [s.item for s in settlements], [s.cell for s in settlements]
         usual = (
