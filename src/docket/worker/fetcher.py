@@ -45,6 +45,7 @@ class Fetcher(ClaimingService):
         most_pause: float,
     ) -> None:
         self._intake = Intake(slots, runner, runs, lease, labels["docket.name"])
+        self.take_prefetched: Callable[[], list[Run]] = self._intake.prefetch.take_all
         super().__init__(labels, most_pause, self._intake.refuse)
         self._ledger = ledger
         self._subscriptions = subscriptions
@@ -162,10 +163,6 @@ class Fetcher(ClaimingService):
     @property
     def has_offer(self) -> bool:
         return self._direct_delivery.state is Offer.OFFERED
-
-    def take_prefetched(self) -> list[Run]:
-        """The prefetched runs, which do not start here any more. Safe to call from any thread."""
-        return self._intake.prefetch.take_all()
 
     def refuse_from_now(self) -> None:
         """The worker begins to stop: direct deliveries go back untouched."""
