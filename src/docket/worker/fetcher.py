@@ -3,7 +3,7 @@ none, it blocks on the server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from docket.ledger import Delivery, Entry, Ledger, SlotOffer
 from docket.storage.server import BLOCK_SECONDS
@@ -49,8 +49,7 @@ class Fetcher(ClaimingService):
         super().__init__(labels, most_pause, self._intake.refuse)
         self._ledger = ledger
         self._subscriptions = subscriptions
-        self._slots = slots
-        self._lease = lease
+        self._slots, self._lease = slots, lease
         self._read = BlockedRead(ledger)
         self._direct_delivery = DirectDelivery(
             ledger,
