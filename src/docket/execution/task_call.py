@@ -11,7 +11,7 @@ from typing import Any
 
 
 class KeyUse(enum.Enum):
-    """Who chose the key of a call, and whether the call was sent before
+    """The origin of a call's key, and whether a request with it was sent before
     (docs/design/state-machine.md, "Generated keys")."""
 
     GIVEN = "given"
