@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from docket import Docket, Worker
 from docket.testing.servers import Cluster, Sentinels, ServerGroup, ServerNotFound, ServerProcess, find_binary
 
+from .order import for_processes
 from .running import worker_for
 
 # A script's background jobs ignore SIGINT, and what they
@@ -95,6 +96,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("one_server"):
                 item.add_marker(skipped)
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def order_for_processes(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After all marks are set."""
+    processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    if processes > 1:
+        items[:] = for_processes(items, processes)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from docket.dependencies.argument_checks import Check, argument_check
 from docket.execution import TaskCall, TaskFunction
-from docket.execution.task_call import THIS_PROCESS
+from docket.execution.task_call import new_call
 from docket.model.task_keys import new_key
 from docket.pending_call import check_when_and_key
 from docket.registry import Registry
@@ -55,10 +55,7 @@ class CallBuilders:
 
         def build(*args: Any, **kwargs: Any) -> TaskCall:
             check(*args, **kwargs)
-            task_key, generated = key, None
-            if task_key is None:
-                task_key = new_key()
-                generated = [task_key, THIS_PROCESS[0]]
-            return TaskCall(found, args, kwargs, task_key, when or now(), name, False, generated)
+            task_key = new_key() if key is None else key
+            return new_call(found, args, kwargs, task_key, when or now(), name, key is None)
 
         return _Known(name, check, build)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -88,8 +91,31 @@ def test_an_envelope_of_a_newer_release_is_of_an_unknown_version(header: bytes) 
 
 def test_the_stored_format_of_the_default_stays() -> None:
     assert CODEC_IDS["pickle"] == 1
-    assert PAYLOADS.seal_call("key", "f", None, (), {})[:6] == b"\0\0\x01\x01\x00\x80"
+    assert PAYLOADS.seal_call("key", "f", None, (), {}) == b"\0\0\x01\x01\x00)}\x94\x86\x94."
     assert PAYLOADS.seal_result(*RUN, None, 1)[:4] == b"\x01\x01\x00\x80"
+
+
+@pytest.mark.parametrize("size", [0, 1, 500, 990, 1000, 1010, 1020, 1030, 5000, 70_000, 200_000])
+def test_short_calls_are_stored_without_the_beginning_of_their_pickle(size: int) -> None:
+    args, kwargs = ("x" * size, b"y" * size, list(range(size // 10))), {"more": {"z" * size}}
+    sealed = PAYLOADS.seal_call("key", "f", None, args, kwargs)
+    assert PAYLOADS.open_call("key", "f", None, sealed) == (args, kwargs, {})
+    if size == 0:
+        assert pickle.FRAME not in sealed[5:]
+
+
+def test_a_call_that_was_stored_with_the_beginning_of_its_pickle_is_read() -> None:
+    whole = b"\0\0\x01\x01\x00" + pickle.dumps(((1, "two"), {"three": 3}), protocol=5)
+    assert PAYLOADS.open_call("key", "f", None, whole) == ((1, "two"), {"three": 3}, {})
+
+
+def test_a_module_with_a_name_of_python_2_is_still_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = ModuleType("commands")
+    exec("class Order:\n    pass", vars(commands))
+    monkeypatch.setitem(sys.modules, "commands", commands)
+    sealed = PAYLOADS.seal_call("key", "f", None, (commands.Order(),), {})
+    (order,), _, _ = PAYLOADS.open_call("key", "f", None, sealed)
+    assert type(order) is commands.Order
 
 
 def test_an_unknown_codec_is_refused_by_name() -> None:

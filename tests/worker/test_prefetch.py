@@ -64,8 +64,8 @@ async def test_as_many_are_taken_ahead_as_slots_turn_over_within_a_moment(monkey
 
 
 @pytest.mark.usefixtures("eager")
-async def test_there_is_room_for_two_tasks_per_slot_but_the_first() -> None:
-    assert [Line(count).prefetch.room() for count in (1, 3, 4, 40, 1000)] == [0, 4, 6, prefetch.MOST, prefetch.MOST]
+async def test_there_is_room_for_four_tasks_per_slot_but_the_first() -> None:
+    assert [Line(count).prefetch.room() for count in (1, 3, 4, 40, 1000)] == [0, 8, 12, prefetch.MOST, prefetch.MOST]
 
 
 async def test_a_slot_that_is_given_back_goes_to_the_first_in_line() -> None:

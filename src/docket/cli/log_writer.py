@@ -47,13 +47,15 @@ class LogWriter:
         # How much was written when `flush` gave up.
         self._stuck_at = -1
         self._is_writing = self._is_hurried = False
-        self._changed = threading.Condition()
+        # `with` on a condition is a call in Python, and on its lock it is not.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
     def write(self, line: str) -> None:
         """Adds a line, which ends with a line break. Does not wait for the stream, unless the
         reader is so slow that no more lines fit."""
-        with self._changed:
+        with self._lock:
             if self._is_direct:
                 self._target.put(line)
                 return

@@ -18,6 +18,8 @@ from .tracebacks import traceback_text
 
 _loads = pickle.loads
 _dumps = pickle.dumps
+# How a pickle begins: its protocol, and the length of its first frame.
+_BEGINNING, _FRAME, _ONE_FRAME = 11, pickle.FRAME[0], 1024
 
 
 class PickleCodec:
@@ -33,7 +35,9 @@ class PickleCodec:
         try:
             data = _dumps((args, kwargs), protocol=5)
             if b"__main__" not in data:
-                return data
+                # A short pickle is one frame. Its beginning says nothing else, and would be stored
+                # with every task.
+                return data[_BEGINNING:] if data[2] == _FRAME and len(data) < _ONE_FRAME else data
         except Exception:
             pass
         try:
@@ -43,7 +47,9 @@ class PickleCodec:
 
     def decode_call(self, function: Callable[..., Any] | None, body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
-            value = _loads(body)
+            # Without its beginning, a pickle would pass for one of Python 2, whose modules had
+            # other names.
+            value = _loads(body, fix_imports=False)
         except BaseException as error:
             raise _undecodable(error) from error
         try:

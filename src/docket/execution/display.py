@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, get_type_hints
 
 from uncalled_for import Dependency, get_signature
@@ -25,11 +26,18 @@ def show_call(
     """`name(args…){key}`. Only `Logged` arguments are shown."""
     marks = _marks_of(function) if function is not None else _NO_MARKS
     if marks is _NO_MARKS:
+        if not kwargs:
+            return f"{_hidden_call(name, len(args))}{{{escaped(key)}}}"
         shown = [HIDDEN] * len(args) + [f"{n}={HIDDEN}" for n in kwargs]
     else:
         shown = [_show(marks.at(position), value) for position, value in enumerate(args)]
         shown += [f"{n}={_show(marks.named(n), value)}" for n, value in kwargs.items()]
     return f"{escaped(name)}({', '.join(shown)}){{{escaped(key)}}}"
+
+
+@lru_cache(maxsize=1000)
+def _hidden_call(name: str, count: int) -> str:
+    return f"{escaped(name)}({', '.join([HIDDEN] * count)})"
 
 
 def _show(mark: Logged | None, value: Any) -> str:

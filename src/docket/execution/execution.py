@@ -40,7 +40,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
     """A task: its call, its due time, its state and its progress. The function of an `Execution[R]`
     returns an `R`."""
 
-    # Defaults on the class: most executions never change these, so they do not pay for them.
+    # Defaults on the class: most executions never change these.
     taken: Sequence[Taken] = ()
     state: ExecutionState = ExecutionState.SCHEDULED
     record: TaskRecord | None = None
@@ -60,6 +60,8 @@ class Execution(TaskWithRecord, Generic[Result_co]):
     seed: bool = False
     is_unregistered: bool = False
     next_run: NextRun | None = None
+    # The call as text and the labels of the run, from the log line about its start.
+    start_line: tuple[str, dict[str, Any]] | None = None
     _progress: ExecutionProgress | None = None
 
     def __init__(
@@ -179,8 +181,7 @@ class Execution(TaskWithRecord, Generic[Result_co]):
         started_ms, epoch = await self.docket.manual_runs.claim(self.key, worker)
         if not epoch:
             return False
-        self.epoch = epoch
-        self._progress, self.next_run = None, None
+        self.epoch, self._progress, self.next_run = epoch, None, None
         self.state, self.worker, self.started_at = ExecutionState.RUNNING, worker, from_ms(started_ms)
         return True
 

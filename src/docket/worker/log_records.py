@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from typing import Any
 
 _new = logging.LogRecord.__new__
@@ -34,8 +35,9 @@ class LogTemplate:
         code = function.__code__
         self._place = code.co_filename, code.co_firstlineno, code.co_name
         self._parts: dict[str, Any] = {}
-        self._process = self._thread = 0
+        self._thread = 0
         self._loaded_at_ms = 0.0
+        _templates.add(self)
 
     def log(self, message: str, args: tuple[Any, ...], extra: dict[str, Any]) -> None:
         """Logs a line. `extra` may not have the name of a field of records."""
@@ -44,26 +46,42 @@ class LogTemplate:
             self._logger.handle(self._usual_record(message, args, extra))
             return
         now = time.time()
-        process, thread = os.getpid(), threading.get_ident()
-        if process != self._process or thread != self._thread:
-            self._prepare(process, thread)
-        record = _new(logging.LogRecord)
-        fields = record.__dict__
-        fields.update(self._parts)
+        thread = threading.get_ident()
+        if thread != self._thread:
+            self._prepare(thread)
+        fields = {**self._parts, **extra}
         fields["msg"], fields["args"] = message, args
         fields["created"], fields["msecs"] = now, float(int(now % 1 * 1000))
         fields["relativeCreated"] = now * 1000 - self._loaded_at_ms
         if "taskName" in fields:
             fields["taskName"] = _task_name()
-        fields.update(extra)
+        record = _new(logging.LogRecord)
+        record.__dict__ = fields
         self._logger.handle(record)
 
     def _usual_record(self, message: str, args: tuple[Any, ...], extra: dict[str, Any]) -> logging.LogRecord:
         file, line, function = self._place
         return self._logger.makeRecord(self._logger.name, self._level, file, line, message, args, None, function, extra)
 
-    def _prepare(self, process: int, thread: int) -> None:
+    def forget(self) -> None:
+        """After a fork, in the child: the parts name the parent. To ask for the id of the process
+        is a call of the system, and would cost each line more than all else."""
+        self._thread = 0
+
+    def _prepare(self, thread: int) -> None:
         record = self._usual_record("", (), {})
         self._parts = dict(record.__dict__)
         self._loaded_at_ms = record.created * 1000 - record.relativeCreated
-        self._process, self._thread = process, thread
+        self._thread = thread
+
+
+_templates: weakref.WeakSet[LogTemplate] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for template in list(_templates):
+        template.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -23,8 +23,8 @@ RATE_SECONDS = 0.05
 # Prefetch at most this many tasks, and at most so many for each slot but the first: a worker with
 # one slot prefetches none. With few slots a batch would otherwise have few tasks, and a batch costs
 # the server much the same whatever it contains.
-MOST = 50
-PER_SLOT = 2
+MOST = 100
+PER_SLOT = 4
 # Prefetched tasks wait this long while no slot is given back at all.
 LONGEST_WAIT = 0.05
 # No prefetched task waits longer than this.

@@ -13,6 +13,7 @@ from docket.dependencies import TaskOutcome, format_duration
 from docket.errors import PayloadRefused
 from docket.execution import Execution
 from docket.execution.next_run import NextRun
+from docket.execution.shown_arguments import functions_with_logged
 from docket.instrumentation import (
     PAYLOADS_REFUSED,
     TASK_DURATION,
@@ -96,18 +97,22 @@ class Reporter:
         if not is_logged and not is_measured():
             return
         assert execution.started_at is not None
-        attributes = self.attributes(execution)
         late = (execution.started_at - execution.when).total_seconds()
-        TASKS_STARTED.add(1, attributes)
-        TASKS_RUNNING.add(1, attributes)
-        TASK_PUNCTUALITY.record(max(late, 0.0), attributes)
-        if execution.redelivered:
-            TASKS_REDELIVERED.add(1, attributes)
+        if is_measured():
+            attributes = self.attributes(execution)
+            TASKS_STARTED.add(1, attributes)
+            TASKS_RUNNING.add(1, attributes)
+            TASK_PUNCTUALITY.record(max(late, 0.0), attributes)
+            if execution.redelivered:
+                TASKS_REDELIVERED.add(1, attributes)
         if is_logged:
             arrow = "↬" if execution.attempt > 1 else "↪"
             redelivered = " (redelivered)" if execution.redelivered else ""
-            args = arrow, format_duration(late), execution.call_repr(), redelivered
-            _STARTED.log("%s [%s] %s%s", args, self._run_labels(execution, late))
+            call, labels = execution.call_repr(), self._run_labels(execution, late)
+            _STARTED.log("%s [%s] %s%s", (arrow, format_duration(late), call, redelivered), labels)
+            if execution.function not in functions_with_logged:
+                # The line of the end has the same.
+                execution.start_line = call, labels
 
     def over(self, execution: Execution, seconds: float) -> None:
         """The body has ended, or the run was not admitted: started − completed = running."""
@@ -129,10 +134,14 @@ class Reporter:
         """The same as `log_end`, for a run that succeeded and that no other run follows."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        started = execution.started_at
-        extra = self._run_labels(execution, (started - execution.when).total_seconds() if started else 0.0)
-        extra["duration"] = seconds
-        _SUCCEEDED.log("↩ [%s] %s", (format_duration(seconds), execution.call_repr()), extra)
+        if execution.start_line is not None:
+            call, labels = execution.start_line
+        else:
+            started = execution.started_at
+            call = execution.call_repr()
+            labels = self._run_labels(execution, (started - execution.when).total_seconds() if started else 0.0)
+        labels["duration"] = seconds
+        _SUCCEEDED.log("↩ [%s] %s", (format_duration(seconds), call), labels)
 
     def log_retry(self, execution: Execution, outcome: TaskOutcome, next_run: NextRun, attempts: int | None) -> None:
         """A failed attempt that another one follows. It is one line, because the failure of the

@@ -12,6 +12,7 @@ from docket.ledger import Duty, Ledger
 from docket.storage.subscriptions import Subscriptions
 
 from .duties import Duties
+from .exact_timer import ExactTimer
 from .registration import Identity
 from .server_clock import steady_seconds
 from .service import Service
@@ -22,14 +23,13 @@ LONGEST_SLEEP = 30.0
 # A deputy checks this long after a task should have been staged.
 DEPUTY_SECONDS = 0.5
 RESIGN_SECONDS = 1.0
-# The event loop rounds a wait up to whole milliseconds. So the stager wakes up this much earlier,
-# and lets the other tasks of the loop take turns until the due time.
-EARLY_SECONDS = 0.001
+# Longer waits are left to the event loop until there is this much left.
+EXACT_SECONDS = 0.5
+# A safety net: the event loop ends an exact wait this much later.
+LATE_SECONDS = 0.01
 # The server has read its clock at least this long before its answer arrives. With a larger number
 # the stager would sometimes be too early, and would have to ask once more.
 ANSWER_SECONDS = 0.0001
-# These turns cost CPU, so there is at least this time between two such waits.
-EXACT_EVERY_SECONDS = 0.01
 
 
 class Stager(Service):
@@ -64,14 +64,15 @@ class Stager(Service):
         self._listens = self._is_overdue_reported = False
         # The next due time may have changed without a message: ask the server.
         self._must_recheck = True
-        # Since when the stager may wait until the exact due time again.
-        self._exact_from = 0.0
+        self._timer = ExactTimer(self._wake.set)
 
     async def open(self) -> None:
         self._duties.on_change(self._recheck)
         self._subscriptions.on_gap(self, self._recheck)
+        self._timer.open()
 
     async def close(self) -> None:
+        self._timer.close()
         self._subscriptions.forget_gap(self)
         self._unlisten()
 
@@ -150,12 +151,12 @@ class Stager(Service):
             left = min(max(until_due, least), LONGEST_SLEEP) - (now - read)
             if left <= 0:
                 return
-            if longer or now < self._exact_from:
+            if longer:
                 await self._wait(left)
-            elif left > EARLY_SECONDS:
-                await self._wait(left - EARLY_SECONDS)
+            elif left > 2 * EXACT_SECONDS:
+                await self._wait(left - EXACT_SECONDS)
             else:
-                await self._take_turns(now + left)
+                await self._wait_exactly(left)
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -163,13 +164,12 @@ class Stager(Service):
                 await self._wake.wait()
                 self._wake.clear()
 
-    async def _take_turns(self, until: float) -> None:
-        while True:
-            if self._wake.is_set() or steady_seconds() >= until:
-                break
-            await asyncio.sleep(0)
-        self._wake.clear()
-        self._exact_from = until + EXACT_EVERY_SECONDS
+    async def _wait_exactly(self, seconds: float) -> None:
+        is_set = self._timer.set(seconds)
+        try:
+            await self._wait(seconds + LATE_SECONDS if is_set else seconds)
+        finally:
+            self._timer.stop()
 
     async def _listen(self) -> None:
         if not self._listens:

@@ -1,5 +1,5 @@
 -- Moves a task to its location: the stream, the front stream or the schedule.
--- uses: keys, records
+-- uses: keys, records, numbers
 
 local function drop_entries(stream, ids)
   if #ids > 0 then
@@ -20,13 +20,18 @@ local MANY_ENTRIES = 16
 -- that has delivered nothing yet.
 local function drop_run_entries(stream, entries)
   if #entries == 0 then return end
-  local ids, n, format, last_ms, beginning = {}, 0, string.format, nil, nil
+  local ids, n, format, last_ms, beginning, texts = {}, 0, string.format, nil, nil, {}
+  if #entries >= 2 * MANY_NUMBERS then
+    --- parts
+    texts = small_numbers()
+  end
   for i = 1, #entries, 2 do
     local ms = entries[i]
     -- As in id_text, without a call for each entry.
     if ms ~= last_ms then last_ms, beginning = ms, format('%.0f-', ms) end
     n = n + 1
-    ids[n] = beginning .. format('%d', entries[i + 1])
+    local seq = entries[i + 1]
+    ids[n] = beginning .. (texts[seq] or format('%d', seq))
   end
   call('XACK', stream, GROUP, unpack(ids))
   -- Without the group this is an error, which must not stop the script in the middle.

@@ -1,0 +1,66 @@
+"""The timer of the stager."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+from docket.worker.exact_timer import ExactTimer
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has such timers")
+
+
+async def test_it_rings_once_and_not_too_early() -> None:
+    rung: asyncio.Queue[float] = asyncio.Queue()
+    timer = ExactTimer(lambda: rung.put_nowait(time.monotonic()))
+    timer.open()
+    for seconds in (0.0, 0.0005, 0.02, 0.1):
+        began = time.monotonic()
+        assert timer.set(seconds)
+        assert await asyncio.wait_for(rung.get(), 30) >= began + seconds
+    await asyncio.sleep(0.05)
+    assert rung.empty()
+    timer.close()
+
+
+async def test_a_timer_that_is_set_again_or_stopped_forgets_its_time() -> None:
+    rung: asyncio.Queue[float] = asyncio.Queue()
+    timer = ExactTimer(lambda: rung.put_nowait(time.monotonic()))
+    timer.open()
+    timer.set(0.05)
+    began = time.monotonic()
+    timer.set(0.2)
+    assert await asyncio.wait_for(rung.get(), 30) >= began + 0.2
+    timer.set(0.01)
+    timer.stop()
+    # It rings while the event loop is busy, and is stopped before the loop sees it.
+    timer.set(0.001)
+    time.sleep(0.01)
+    timer.stop()
+    await asyncio.sleep(0.05)
+    assert rung.empty()
+    timer.close()
+
+
+async def test_without_a_timer_it_says_so() -> None:
+    timer = ExactTimer(lambda: None)
+    assert not timer.set(0.01)
+    timer.stop()
+    timer.close()
+
+
+async def test_a_closed_timer_leaves_no_file_descriptor_and_can_be_opened_again() -> None:
+    rung = asyncio.Event()
+    timer = ExactTimer(rung.set)
+    for _ in range(2):
+        timer.open()
+        timer.set(0.001)
+        await asyncio.wait_for(rung.wait(), 30)
+        rung.clear()
+        timer.set(0.001)
+        timer.close()
+    await asyncio.sleep(0.02)
+    assert not rung.is_set()
