@@ -139,18 +139,24 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
     keys = [f"task-{n}" for n in range(TASKS)]
     await docket.add_many([docket.call(slots, key=key)(n % VALUES, 0.4) for n, key in enumerate(keys)])
 
+    are_over = asyncio.Event()
+
     async def churn() -> None:
-        while True:
-            await asyncio.sleep(2.0)
+        while not are_over.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await are_over.wait()
+                    break
             fleet.hire()
             await fleet.lose_one()
 
+    # Not ended by a cancel: the client of redis may swallow it, and the churn would never end.
     churning = asyncio.create_task(churn())
     try:
         await eventually(lambda: all_over(docket), "all tasks are over")
     finally:
-        churning.cancel()
-        await asyncio.wait([churning])
+        are_over.set()
+        await churning
 
     notes = await fleet.notes()
     killed = sum(n.what == "killed" for n in notes)
