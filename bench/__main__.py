@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.environments import prepare
 from bench.publishing import publish, save
+from bench.quotes import quote
 from bench.results import Results
 from bench.running import run
 from bench.sessions import sessions
@@ -29,7 +30,7 @@ def main() -> None:
     print(render(results))
     written = save(results, CACHE / "latest")
     if options.publish:
-        written += publish(results)
+        written += publish(results) + quote(results)
     print("\nWritten: " + ", ".join(str(path) for path in written), file=sys.stderr)
 
 
