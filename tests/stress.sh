@@ -30,7 +30,8 @@ run() {
   else
     failed=$((failed + 1))
     echo "$name: FAILED"
-    tail -n 200 "$output"
+    # Without the dots, and without the end of long logs.
+    grep -vE '^[.sxFE]+ *\[' "$output" | cut -c 1-300 | tail -n 1500
     grep -E '^(FAILED|ERROR) ' "$output" | sed "s|^|$name: |" >>"$failures"
     # A run that ends without a list of failures counts, too.
     grep -qE '^(FAILED|ERROR) ' "$output" || echo "$name: ended without a result" >>"$failures"

@@ -34,6 +34,7 @@ class Fleet:
         self._client = client
         self._numbers = itertools.count()
         self.workers: list[Process] = []
+        self._names: dict[int, Any] = {}
 
     def hire(self, *, concurrency: int = 10, clock_seconds: float = 0.0) -> Process:
         settings = {
@@ -46,8 +47,10 @@ class Fleet:
             "grace": 60.0,
             "clock_seconds": clock_seconds,
         }
-        self.workers.append(self._harness.process(["-m", "tests.faults.program", json.dumps(settings)]))
-        return self.workers[-1]
+        worker = self._harness.process(["-m", "tests.faults.program", json.dumps(settings)])
+        self._names[worker.pid] = settings["name"]
+        self.workers.append(worker)
+        return worker
 
     async def at_work(self, docket: Docket, count: int) -> None:
         async def present() -> bool:
@@ -57,21 +60,31 @@ class Fleet:
 
         await eventually(present, f"{count} workers work")
 
-    async def lose_one(self) -> None:
+    async def lose_one(self, docket: Docket) -> None:
         """Kills one. What it ran is over from here, whatever its notes say.
 
         Not one that runs a task which has lost two workers
         already: a third loss would bury that task, as it should.
         """
-        spared = endangered(await self.notes())
-        candidates = [worker for worker in self.workers if worker.pid not in spared]
-        if not candidates:
-            return
-        worker = random.choice(candidates)
-        self.workers.remove(worker)
-        worker.kill()
-        await worker.ended()
-        await note("killed", "-", "-", worker.pid, self._client)
+        for worker in random.sample(self.workers, len(self.workers)):
+            # It must not take such a task while it is looked at.
+            worker.pause()
+            if not await self._runs_endangered(docket, worker):
+                self.workers.remove(worker)
+                worker.kill()
+                await worker.ended()
+                await note("killed", "-", "-", worker.pid, self._client)
+                return
+            worker.wake()
+
+    async def _runs_endangered(self, docket: Docket, worker: Process) -> bool:
+        """Whether it runs a task that has lost two workers. Its last requests may still arrive."""
+        for _ in range(2):
+            await asyncio.sleep(0.05)
+            for run in (await docket.snapshot()).running:
+                if run.worker == self._names[worker.pid] and run.record is not None and run.record.losses >= 2:
+                    return True
+        return False
 
     async def notes(self) -> list[Note]:
         return read_notes(await self._client.lrange("limits", 0, -1))
@@ -81,14 +94,6 @@ class Fleet:
 async def fleet(harness: Harness) -> AsyncIterator[Fleet]:
     async with redis.asyncio.Redis.from_url(harness.reports.url) as client:
         yield Fleet(harness, client)
-
-
-def endangered(notes: list[Note]) -> set[int]:
-    """The processes that run a task which has lost two workers."""
-    dead = {n.pid for n in notes if n.what == "killed"}
-    losses = Counter(n.key for n in notes if n.what == "begin" and n.pid in dead)
-    ended = {(n.key, n.pid) for n in notes if n.what == "end"}
-    return {n.pid for n in notes if n.what == "begin" and losses[n.key] >= 2 and (n.key, n.pid) not in ended}
 
 
 def most_at_once(notes: list[Note]) -> dict[str, int]:
@@ -148,7 +153,7 @@ async def test_limits_hold_and_all_tasks_finish_while_a_worker_is_killed_every_t
                     await are_over.wait()
                     break
             fleet.hire()
-            await fleet.lose_one()
+            await fleet.lose_one(docket)
 
     # Not ended by a cancel: the client of redis may swallow it, and the churn would never end.
     churning = asyncio.create_task(churn())
@@ -272,7 +277,7 @@ async def test_a_debounce_never_ends_in_no_run_when_workers_are_killed(harness: 
         for _ in range(3):
             await asyncio.sleep(0.7)
             fleet.hire(concurrency=5)
-            await fleet.lose_one()
+            await fleet.lose_one(docket)
 
     churning = asyncio.create_task(churn())
     for n in range(8):
