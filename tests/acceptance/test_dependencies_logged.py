@@ -88,3 +88,27 @@ async def test_all_that_is_gathered_is_shown_if_it_may_be(docket: Docket, caplog
     line = await logged_call(docket, caplog, pay, "4111", 1, 2, 3, note="hush")
 
     assert line.endswith("pay(..., 1, 2, 3, note=...){k}")
+
+
+async def test_the_line_of_the_end_shows_what_the_task_has_made_of_an_argument(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def extend(values: Annotated[list[int], Logged()], **more: Annotated[list[int], Logged()]) -> None:
+        for one in (values, *more.values()):
+            one.append(2)
+
+    await logged_call(docket, caplog, extend, [1], others=[1])
+
+    (end,) = [record.getMessage() for record in caplog.records if "↩" in record.getMessage()]
+    assert end.endswith("extend([1, 2], others=[1, 2]){k}")
+
+
+async def test_a_call_with_very_many_arguments_is_shown_without_them(
+    docket: Docket, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def add_up(*numbers: int) -> None: ...
+
+    for count in (0, 50, 51):
+        caplog.clear()
+        line = await logged_call(docket, caplog, add_up, *range(count))
+        assert line.endswith(f"add_up({', '.join(['...'] * count)}){{k}}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import sys
 import time
 
@@ -50,6 +52,42 @@ async def test_without_a_timer_it_says_so() -> None:
     assert not timer.set(0.01)
     timer.stop()
     timer.close()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, RuntimeError])
+async def test_an_event_loop_that_watches_no_files_has_no_timer_and_leaks_none(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", refuse)
+    before = open_files()
+    timer = ExactTimer(lambda: None)
+    timer.open()
+    assert not timer.set(0.01)
+    timer.close()
+    assert open_files() == before
+
+
+def test_a_timer_whose_event_loop_was_closed_leaks_no_file() -> None:
+    async def begin() -> list[ExactTimer]:
+        timers = [ExactTimer(lambda: None) for _ in range(3)]
+        for timer in timers:
+            timer.open()
+            timer.set(100.0)
+        return timers
+
+    before = open_files()
+    timers = asyncio.run(begin())
+    timers.pop().close()
+    del timers
+    gc.collect()
+    assert open_files() == before
 
 
 async def test_a_closed_timer_leaves_no_file_descriptor_and_can_be_opened_again() -> None:

@@ -3,6 +3,8 @@ none runs beyond the slots."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
@@ -98,6 +100,23 @@ async def test_what_finds_no_slot_soon_is_requeued() -> None:
     await eventually(lambda: line.requeued == ["a", "b"], "both are requeued")
     line.slots.give_back()
     assert (line.begun, line.slots.free) == ([], 1)
+
+
+async def test_what_would_wait_too_long_behind_a_few_slots_is_requeued_in_its_order() -> None:
+    line = Line()
+    keys = [f"{n}" for n in range(40)]
+    line.fill(*keys)
+
+    async def turn_over_slowly() -> bool:
+        # About one slot in each check.
+        await asyncio.sleep(prefetch.LONGEST_WAIT / 2)
+        line.slots.give_back()
+        return bool(line.requeued)
+
+    await eventually(turn_over_slowly, "the latest are requeued")
+    assert len(line.requeued) >= 10
+    assert line.requeued == keys[40 - len(line.requeued) :]
+    assert line.begun == keys[: len(line.begun)]
 
 
 async def test_all_runs_of_a_lost_lease_are_marked_those_that_wait_included() -> None:

@@ -13,6 +13,8 @@ from docket.annotations import Logged
 from docket.model.texts import escaped
 
 HIDDEN = "..."
+# The texts of calls with more arguments are not kept.
+MOST_KEPT = 50
 
 
 def display_name(function: Callable[..., Any]) -> str:
@@ -26,13 +28,18 @@ def show_call(
     """`name(args…){key}`. Only `Logged` arguments are shown."""
     marks = _marks_of(function) if function is not None else _NO_MARKS
     if marks is _NO_MARKS:
-        if not kwargs:
+        if not kwargs and len(args) <= MOST_KEPT:
             return f"{_hidden_call(name, len(args))}{{{escaped(key)}}}"
         shown = [HIDDEN] * len(args) + [f"{n}={HIDDEN}" for n in kwargs]
     else:
         shown = [_show(marks.at(position), value) for position, value in enumerate(args)]
         shown += [f"{n}={_show(marks.named(n), value)}" for n, value in kwargs.items()]
     return f"{escaped(name)}({', '.join(shown)}){{{escaped(key)}}}"
+
+
+def shows_values(function: Callable[..., Any]) -> bool:
+    """Whether the text of a call shows arguments, which the function may change."""
+    return _marks_of(function) is not _NO_MARKS
 
 
 @lru_cache(maxsize=1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -29,25 +29,64 @@ GIVEN, FRESH, SENT = KeyUse.GIVEN, KeyUse.FRESH, KeyUse.SENT
 TaskFunction = Callable[..., Any]
 """A function that can be a task: async or plain."""
 
-# Stands for this process in the marks of generated keys: a forked process has another byte.
-THIS_PROCESS: list[bytes] = [b"\x01"]
-# Stands for a call of which a copy was pickled before it was sent: every request looks the key up.
-_COPIED = b"\x00"
+# The most generations of forked processes that have a byte of their own.
+_MOST_FORKS = 255
+# What stands for a call of which a copy was pickled before it was sent: every request looks the key
+# up.
+_COPIED = 0
 
 
-def _begin_process() -> None:
-    THIS_PROCESS[0] = bytes((THIS_PROCESS[0][0] % 255 + 1,))
+class Mark:
+    """The mark of a generated key, for copies of its call, which share it (`dataclasses.replace`).
+    A copy of the mark itself is that of a call that was sent (`dataclasses.asdict`, pickles)."""
 
+    __slots__ = ("shared",)
+
+    def __init__(self, shared: bytearray) -> None:
+        self.shared = shared
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Mark:
+        return Mark(bytearray())
+
+    def __reduce__(self) -> tuple[type[Mark], tuple[bytearray]]:
+        return Mark, (bytearray(),)
+
+
+class _ThisProcess:
+    """A forked process has another byte than those that it was forked from."""
+
+    def __init__(self) -> None:
+        self.byte = 1
+        # The mark of a new key. Without a byte, every request looks the key up.
+        self.mark = bytes((self.byte,))
+
+    def begin(self) -> None:
+        self.byte += 1
+        self.mark = bytes((self.byte,)) if self.byte <= _MOST_FORKS else b""
+
+
+THIS_PROCESS = _ThisProcess()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_process)
+    os.register_at_fork(after_in_child=THIS_PROCESS.begin)
 
 
 class _Fields:
     """The fields of a call, while they can still be set. Slots, because a dictionary per call would
     be one more object that Python's garbage collector visits again and again."""
 
-    __slots__ = ("args", "function", "function_name", "generated_key", "key", "kwargs", "mark", "seed", "when")
+    __slots__ = (
+        "__weakref__",
+        "args",
+        "function",
+        "function_name",
+        "generated_key",
+        "key",
+        "kwargs",
+        "seed",
+        "shared_mark",
+        "when",
+    )
 
     function: TaskFunction
     args: tuple[Any, ...]
@@ -57,7 +96,10 @@ class _Fields:
     function_name: str | None
     seed: bool
     generated_key: str | None
-    mark: bytearray | None
+    # One byte, which stands for the process in which the generated key is fresh. A call that was
+    # sent has no byte. A bytearray, because one is made for every call, the garbage collector
+    # ignores it, and its `pop` is a single step: of several threads, only one gets the byte.
+    shared_mark: bytearray | None
 
     def __init__(
         self,
@@ -69,7 +111,7 @@ class _Fields:
         function_name: str | None = None,
         seed: bool = False,
         generated_key: str | None = None,
-        mark: bytearray | None = None,
+        shared_mark: bytearray | None = None,
     ) -> None:
         self.function = function
         self.args = args
@@ -79,7 +121,7 @@ class _Fields:
         self.function_name = function_name
         self.seed = seed
         self.generated_key = generated_key
-        self.mark = mark
+        self.shared_mark = shared_mark
 
 
 @dataclass(frozen=True, init=False)
@@ -97,12 +139,9 @@ class TaskCall(_Fields):
     function_name: str | None
     # True for an automatic task that a worker schedules.
     seed: bool = field(repr=False)
-    # The key that docket generated for this call, and its mark: one byte, which stands for the
-    # process in which the key is fresh. A call that was sent has no byte. Copies of the call share
-    # the mark. A bytearray, because one is made for every call, the garbage collector ignores it,
-    # and its `pop` is a single step: of several threads, only one gets the byte.
+    # The key that docket generated for this call, and its mark.
     generated_key: str | None = field(repr=False, compare=False)
-    mark: bytearray | None = field(repr=False, compare=False)
+    mark: Mark | None = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -114,25 +153,31 @@ class TaskCall(_Fields):
         function_name: str | None = None,
         seed: bool = False,
         generated_key: str | None = None,
-        mark: bytearray | None = None,
+        mark: Mark | None = None,
     ) -> None:
-        values = (function, args, kwargs, key, when, function_name, seed, generated_key, mark)
+        shared = None if mark is None else mark.shared
+        values = (function, args, kwargs, key, when, function_name, seed, generated_key, shared)
         for name, value in zip(_NAMES, values, strict=True):
             object.__setattr__(self, name, value)
 
-    def __reduce__(self) -> tuple[type[TaskCall], tuple[Any, ...]]:
-        values = tuple(getattr(self, name) for name in _NAMES[:-2])
-        if self.mark is None or self.generated_key != self.key:
-            return TaskCall, values
-        if self.spend_key() is SENT:
-            return TaskCall, (*values, self.key, bytearray())
-        # Nothing was sent: the copy and the call itself may be sent in any order.
-        self.mark[:] = _COPIED
-        return TaskCall, values
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: getattr(self, name) for name in _NAMES}
+        if self.shared_mark is not None and self.generated_key == self.key:
+            if self.spend_key() is SENT:
+                state["shared_mark"] = bytearray()
+            else:
+                # Nothing was sent: the copy and the call itself may be sent in any order.
+                self.shared_mark[:] = bytes((_COPIED,))
+                state["generated_key"] = state["shared_mark"] = None
+        return state | getattr(self, "__dict__", {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
 
     def spend_key(self) -> KeyUse:
         """How the key was used before. From now on a generated key counts as sent."""
-        mark = self.mark
+        mark = self.shared_mark
         if mark is None or self.generated_key != self.key:
             return GIVEN
         try:
@@ -140,16 +185,22 @@ class TaskCall(_Fields):
         except IndexError:
             # The call was sent before, or another thread looks at the mark at this moment.
             return SENT
-        if process == THIS_PROCESS[0][0]:
+        if process == THIS_PROCESS.byte:
             return FRESH
-        if process == _COPIED[0]:
+        if process == _COPIED:
             mark.append(process)
             return GIVEN
         # The mark of the process from which this one was forked.
         return SENT
 
 
-_NAMES: tuple[str, ...] = tuple(one.name for one in fields(TaskCall))
+def _mark_of(call: TaskCall) -> Mark | None:
+    return None if call.shared_mark is None else Mark(call.shared_mark)
+
+
+# A field of the dataclass, so that copies with other fields share the mark.
+TaskCall.mark = property(_mark_of)  # pyright: ignore[reportAttributeAccessIssue]
+_NAMES = ("function", "args", "kwargs", "key", "when", "function_name", "seed", "generated_key", "shared_mark")
 
 
 def new_call(
@@ -163,7 +214,7 @@ def new_call(
 ) -> TaskCall:
     """The same as `TaskCall(…)`, in half of the time. `is_generated` if docket has just generated
     the key."""
-    generated, mark = (key, bytearray(THIS_PROCESS[0])) if is_generated else (None, None)
+    generated, mark = (key, bytearray(THIS_PROCESS.mark)) if is_generated else (None, None)
     call: Any = _Fields(function, args, kwargs, key, when, function_name, False, generated, mark)
     call.__class__ = TaskCall
     return call

@@ -37,12 +37,21 @@ class ExactTimer:
     def open(self) -> None:
         if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
             return
-        with contextlib.suppress(OSError, AttributeError, NotImplementedError):
+        with contextlib.suppress(OSError, AttributeError):
             self._library = ctypes.CDLL(None)
             file: int = self._library.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
             if file >= 0:
-                self._file, self._loop = file, asyncio.get_running_loop()
-                self._loop.add_reader(file, self._has_rung)
+                self._watch(file)
+
+    def _watch(self, file: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._loop.add_reader(file, self._has_rung)
+        except (NotImplementedError, RuntimeError):
+            # An event loop that cannot watch files.
+            os.close(file)
+        else:
+            self._file = file
 
     def set(self, seconds: float) -> bool:
         """Rings after this time, instead of at the time that was set before. False if there is no
@@ -61,8 +70,14 @@ class ExactTimer:
     def close(self) -> None:
         file, self._file = self._file, None
         if file is not None and self._loop is not None:
-            self._loop.remove_reader(file)
+            if not self._loop.is_closed():
+                self._loop.remove_reader(file)
             os.close(file)
+
+    def __del__(self) -> None:
+        """The event loop was closed under the worker."""
+        if self._file is not None:
+            os.close(self._file)
 
     def _has_rung(self) -> None:
         # It may have been set again or stopped in the meantime, and then has nothing to read.

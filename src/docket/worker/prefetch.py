@@ -10,6 +10,7 @@ prefetched tasks are requeued.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -27,6 +28,9 @@ MOST = 100
 PER_SLOT = 4
 # Prefetched tasks wait this long while no slot is given back at all.
 LONGEST_WAIT = 0.05
+# If slots turn over more slowly than before, as many prefetched tasks stay as will find a slot
+# within twice that time. Another worker may be idle.
+_KEPT_PER_TURNOVER = 4
 # No prefetched task waits longer than this.
 MUCH_TOO_LONG = 0.5
 
@@ -47,7 +51,7 @@ class Prefetcher:
         self._waiting: deque[tuple[float, Run]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._seen = self._quiet_checks = 0
+        self._seen = self._slow_checks = 0
         self._rate = 0.0
         self._measured_at, self._measured = self._loop.time(), 0
         slots.pass_on = self._start_next
@@ -60,7 +64,7 @@ class Prefetcher:
     def add(self, run: Run) -> None:
         self._waiting.append((self._loop.time(), run))
         if self._timer is None:
-            self._seen, self._quiet_checks = self._slots.turnover, 0
+            self._seen, self._slow_checks = self._slots.turnover, 0
             self._check_later()
 
     def give_up(self) -> None:
@@ -102,19 +106,34 @@ class Prefetcher:
         return self._rate
 
     def _check(self) -> None:
-        """Gives up after two checks without turnover. One is not enough: after a pause of the whole
-        process, the first check comes before the messages that wait in the sockets."""
+        """Requeues the tasks that would wait too long, after two checks with too little turnover.
+        One is not enough: after a pause of the whole process, the first check comes before the
+        messages that wait in the sockets."""
         self._timer = None
         try:
             oldest = self._waiting[0][0]
         except IndexError:
             return
-        self._quiet_checks = self._quiet_checks + 1 if self._slots.turnover == self._seen else 0
+        kept = (self._slots.turnover - self._seen) * _KEPT_PER_TURNOVER
+        self._slow_checks = self._slow_checks + 1 if len(self._waiting) > kept else 0
         self._seen = self._slots.turnover
-        if self._quiet_checks >= 2 or self._loop.time() - oldest > MUCH_TOO_LONG:
+        if self._loop.time() - oldest > MUCH_TOO_LONG or (self._slow_checks >= 2 and not kept):
             self.give_up()
-        else:
-            self._check_later()
+            return
+        if self._slow_checks >= 2:
+            self._give_up_all_but(kept)
+        self._check_later()
+
+    def _give_up_all_but(self, kept: int) -> None:
+        """Requeues the latest ones. The rate is that of the last check."""
+        self._rate = kept / _KEPT_PER_TURNOVER / (LONGEST_WAIT / 2)
+        self._measured_at, self._measured = self._loop.time(), self._slots.turnover
+        latest: deque[Run] = deque()
+        with contextlib.suppress(IndexError):
+            while len(self._waiting) > kept:
+                latest.appendleft(self._waiting.pop()[1])
+        for run in latest:
+            self._requeue(run)
 
     def _check_later(self) -> None:
         self._timer = self._loop.call_later(LONGEST_WAIT / 2, self._check)

@@ -12,8 +12,8 @@ from docket.codec import error_text
 from docket.dependencies import TaskOutcome, format_duration
 from docket.errors import PayloadRefused
 from docket.execution import Execution
+from docket.execution.display import shows_values
 from docket.execution.next_run import NextRun
-from docket.execution.shown_arguments import functions_with_logged
 from docket.instrumentation import (
     PAYLOADS_REFUSED,
     TASK_DURATION,
@@ -110,7 +110,7 @@ class Reporter:
             redelivered = " (redelivered)" if execution.redelivered else ""
             call, labels = execution.call_repr(), self._run_labels(execution, late)
             _STARTED.log("%s [%s] %s%s", (arrow, format_duration(late), call, redelivered), labels)
-            if execution.function not in functions_with_logged:
+            if not shows_values(execution.function):
                 # The line of the end has the same.
                 execution.start_line = call, labels
 
