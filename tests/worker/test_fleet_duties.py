@@ -16,7 +16,7 @@ import pytest
 from docket import Docket, Worker
 from docket.ledger import Duty, Reclaimed
 from docket.storage.server import Server
-from docket.worker import sampler
+from docket.worker import lease, sampler
 from docket.worker.reclaimer import Reclaimer
 from tests.nodes import command_counts
 from tests.running import at_work
@@ -166,3 +166,22 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(
         spent, took = await command_counts(docket) - before, time.monotonic() - began
     del spent["info"]
     assert spent.total() / took <= 3.0, spent
+
+
+async def test_other_workers_lead_at_once_when_leader_and_deputy_leave_together(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No ordinary renewal finds the vacant duties.
+    monkeypatch.setattr(lease, "LONGEST_INTERVAL", 3600.0)
+    patient = Docket(docket.name, docket.url, heartbeat_interval=timedelta(hours=1))
+    async with patient, AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(Worker(patient, name=f"worker-{n}")) for n in range(5)]
+        await stack.enter_async_context(at_work(*workers))
+        left = workers
+        while len(left) > 1:
+            await eventually(lambda left=left: any(worker.staff.duties.leads for worker in left), "a worker leads", 20)
+            leaving = [worker for worker in left if worker.staff.duties.duty is not Duty.NONE]
+            left = [worker for worker in left if worker not in leaving]
+            for worker in leaving:
+                worker.stop()
+        await eventually(lambda: all(worker.staff.duties.leads for worker in left), "the last worker leads", 20)

@@ -195,6 +195,7 @@ class TaskCall(_Fields):
 
 
 def _mark_of(call: TaskCall) -> Mark | None:
+    """Whether the generated key is fresh. Copies of the call share it."""
     return None if call.shared_mark is None else Mark(call.shared_mark)
 
 

@@ -1,5 +1,5 @@
-"""Receives the messages on the worker's own channel: requests to cancel a run, and functions whose
-tasks wait for this worker.
+"""Receives the messages on the worker's own channel: requests to cancel a run, functions whose tasks
+wait for this worker, and vacant duties.
 
 The next renewal brings the cancel requests again, in case a message was lost.
 """
@@ -62,7 +62,8 @@ class CancelListener:
             self._cancel(epoch)
 
     def _on_message(self, message: bytes) -> None:
-        """The message has the name of a function, or the epoch of a run to cancel and its key."""
+        """The message has the name of a function, or the epoch of a run to cancel and its key, or
+        says that a duty is vacant."""
         secret = self._registration.secret
         request = proven_body(secret, b"C", b"cancel", self._worker, message)
         name = proven_body(secret, b"F", b"function", self._worker, message) if request is None else None
@@ -72,6 +73,9 @@ class CancelListener:
                 self._cancel(int(epoch))
         elif name is not None:
             self._function_waits(_text(name))
+        elif proven_body(secret, b"D", b"duty", self._worker, message) is not None:
+            # The renewal tells this worker to take the duty.
+            self._registration.renew_now()
         else:
             self._ignore(message)
 

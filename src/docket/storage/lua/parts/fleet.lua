@@ -1,6 +1,6 @@
 -- The state of the fleet: its leases, the time of the last renewal, the grace in which no worker is
 -- declared dead, and the leader.
--- uses: keys
+-- uses: keys, proofs
 
 -- The first worker that renews after this time reclaims.
 local function schedule_reclaim(at)
@@ -80,8 +80,24 @@ local function announce_vacancy(at)
   if holders < 2 and workers_with_lease() > holders then schedule_reclaim(at) end
 end
 
--- Takes the duty from a worker that stops or is dead. Its deputy leads at once, and the next worker
--- that renews takes the vacant duty.
+-- Tells a few workers without a duty that one is vacant: they renew now, and the first one reclaims
+-- and takes it. The workers whose leases end last have just renewed.
+local MOST_TOLD, MOST_LOOKED_AT = 3, 10
+local function tell_of_vacancy(leaving)
+  local held = call('HMGET', FLEET, 'leader', 'deputy')
+  if held[1] and held[2] then return end
+  local told = 0
+  for _, worker in ipairs(call('ZREVRANGE', LEASES, 0, MOST_LOOKED_AT - 1)) do
+    local is_free = worker ~= leaving and worker ~= held[1] and worker ~= held[2] and worker ~= RECLAIM_DUE
+    if is_free and told < MOST_TOLD and call('SISMEMBER', STOPPING, worker) == 0 then
+      call('PUBLISH', CHANNELS .. 'worker/' .. worker, 'D' .. proof('duty', worker, ''))
+      told = told + 1
+    end
+  end
+end
+
+-- Takes the duty from a worker that stops or is dead. Its deputy leads at once, and a worker that
+-- renews takes the vacant duty.
 local function give_up_duty(worker)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   if held[1] ~= worker and held[2] ~= worker then return end
@@ -91,6 +107,10 @@ local function give_up_duty(worker)
   end
   call('PUBLISH', CHANNELS .. 'wake/', '0')
   announce_vacancy(0)
+  do
+    --- parts
+    tell_of_vacancy(worker)
+  end
 end
 
 -- The duty of a worker that wants to stage. If a task is overdue, the leader is stalled or gone:
