@@ -1,5 +1,5 @@
-"""Receives the messages on the worker's own channel: requests to cancel a run, functions whose tasks
-wait for this worker, and vacant duties.
+"""Receives the messages on the worker's own channel: requests to cancel a run, functions whose
+tasks wait for this worker, and vacant duties.
 
 The next renewal brings the cancel requests again, in case a message was lost.
 """
