@@ -101,28 +101,6 @@ class _Fields:
     # ignores it, and its `pop` is a single step: of several threads, only one gets the byte.
     shared_mark: bytearray | None
 
-    def __init__(
-        self,
-        function: TaskFunction,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str,
-        when: datetime,
-        function_name: str | None = None,
-        seed: bool = False,
-        generated_key: str | None = None,
-        shared_mark: bytearray | None = None,
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.key = key
-        self.when = when
-        self.function_name = function_name
-        self.seed = seed
-        self.generated_key = generated_key
-        self.shared_mark = shared_mark
-
 
 @dataclass(frozen=True, init=False)
 class TaskCall(_Fields):
@@ -215,7 +193,15 @@ def new_call(
 ) -> TaskCall:
     """The same as `TaskCall(…)`, in half of the time. `is_generated` if docket has just generated
     the key."""
-    generated, mark = (key, bytearray(THIS_PROCESS.mark)) if is_generated else (None, None)
-    call: Any = _Fields(function, args, kwargs, key, when, function_name, False, generated, mark)
+    call: Any = _Fields()
+    call.function = function
+    call.args = args
+    call.kwargs = kwargs
+    call.key = key
+    call.when = when
+    call.function_name = function_name
+    call.seed = False
+    call.generated_key = key if is_generated else None
+    call.shared_mark = bytearray(THIS_PROCESS.mark) if is_generated else None
     call.__class__ = TaskCall
     return call
