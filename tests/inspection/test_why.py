@@ -250,6 +250,7 @@ async def test_a_task_that_is_due_and_not_yet_staged(docket: Docket) -> None:
     reason = await docket.why("second")
     assert (reason.code, reason.before, reason.worker) == (ReasonCode.STAGING, 1, "w")
     assert "1 due task is before it" in reason.sentence
+    await hire(docket, name="other")
     await docket.ledger.resign(leader)
     await docket.server.client.zrem(schedule, "second")
     assert await codes(docket, "second") == [ReasonCode.UNREACHABLE]

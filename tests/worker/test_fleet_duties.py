@@ -168,20 +168,50 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(
     assert spent.total() / took <= 3.0, spent
 
 
-async def test_other_workers_lead_at_once_when_leader_and_deputy_leave_together(
-    docket: Docket, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("leaving", [2, 3, 6], ids=lambda count: f"{count} of 8")
+async def test_other_workers_lead_at_once_when_several_leave_together(
+    docket: Docket, monkeypatch: pytest.MonkeyPatch, leaving: int
 ) -> None:
     # No ordinary renewal finds the vacant duties.
     monkeypatch.setattr(lease, "LONGEST_INTERVAL", 3600.0)
     patient = Docket(docket.name, docket.url, heartbeat_interval=timedelta(hours=1))
     async with patient, AsyncExitStack() as stack:
-        workers = [await stack.enter_async_context(Worker(patient, name=f"worker-{n}")) for n in range(5)]
+        workers = [await stack.enter_async_context(Worker(patient, name=f"worker-{n}")) for n in range(8)]
         await stack.enter_async_context(at_work(*workers))
         left = workers
         while len(left) > 1:
-            await eventually(lambda left=left: any(worker.staff.duties.leads for worker in left), "a worker leads", 20)
-            leaving = [worker for worker in left if worker.staff.duties.duty is not Duty.NONE]
-            left = [worker for worker in left if worker not in leaving]
-            for worker in leaving:
-                worker.stop()
+            await eventually(lambda left=left: any(worker.staff.duties.leads for worker in left), "one leads", 20)
+            left.sort(key=lambda worker: worker.staff.duties.duty is Duty.NONE)
+            gone, left = left[:leaving], left[leaving:] or left[-1:]
+            for worker in gone:
+                if worker not in left:
+                    worker.stop()
         await eventually(lambda: all(worker.staff.duties.leads for worker in left), "the last worker leads", 20)
+
+
+async def test_a_message_about_a_vacant_duty_that_is_sent_again_costs_a_renewal_a_second(docket: Docket) -> None:
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(Worker(docket, name=f"worker-{n}")) for n in range(3)]
+        await stack.enter_async_context(at_work(*workers))
+        (third,) = [worker for worker in workers if worker.staff.duties.duty is Duty.NONE]
+        renewals = 0
+        renew_now = third.staff.registration.renewer.renew_now
+
+        def counted() -> None:
+            nonlocal renewals
+            renewals += 1
+            renew_now()
+
+        third.staff.registration.renewer.renew_now = counted  # pyright: ignore[reportAttributeAccessIssue]
+        channel = docket.keys.worker_channel(third.staff.registration.id)
+        seen: asyncio.Queue[bytes] = asyncio.Queue()
+        await docket.subscriptions.listen(channel, seen.put_nowait)
+        next(worker for worker in workers if worker.staff.duties.leads).stop()
+        message = await asyncio.wait_for(seen.get(), 30)
+        assert message.startswith(b"D")
+        began = time.monotonic()
+        async with docket.redis() as redis:
+            for _ in range(100):
+                await redis.publish(channel, message)
+        await eventually(lambda: seen.qsize() >= 100, "all messages have arrived")
+        assert 1 <= renewals <= 2 + (time.monotonic() - began)

@@ -13,6 +13,7 @@ from docket.ledger import Ledger
 from docket.storage.ignored_messages import Inquiry
 from docket.storage.subscriptions import Subscriptions
 
+from .duties import Duties
 from .registration import Registration
 from .runs import CancelReason, Runs
 
@@ -30,12 +31,14 @@ class CancelListener:
         runs: Runs,
         function_waits: Callable[[str], None],
         registration: Registration,
+        duties: Duties,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._runs = runs
         self._function_waits = function_waits
         self._registration = registration
+        self._duties = duties
         self._worker = b""
         self._channel: bytes | None = None
         self._inquiry = Inquiry(self._ask_server)
@@ -74,8 +77,9 @@ class CancelListener:
         elif name is not None:
             self._function_waits(_text(name))
         elif proven_body(secret, b"D", b"duty", self._worker, message) is not None:
-            # The renewal tells this worker to take the duty.
-            self._registration.renew_now()
+            # The renewal tells this worker to take the duty. Anybody may send the message again.
+            if self._duties.willing:
+                self._inquiry.request()
         else:
             self._ignore(message)
 

@@ -116,7 +116,7 @@ class Staff:
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
         self.cancel_listener: CancelListener = CancelListener(
-            ledger, subscriptions, self.runs, events.function_waits, self.registration
+            ledger, subscriptions, self.runs, events.function_waits, self.registration, self.duties
         )
         self.stager: Stager = Stager(
             ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause

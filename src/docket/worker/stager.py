@@ -203,9 +203,9 @@ class Stager(Service):
         self._wake.set()
 
     async def _resign(self) -> None:
-        has_duty = self._duties.duty is not Duty.NONE
+        """Also without a duty: the server may have given it one in this moment, and must not offer
+        it another."""
         self._duties.resign()
-        if has_duty:
-            with contextlib.suppress(TimeoutError, DocketError):
-                async with asyncio.timeout(RESIGN_SECONDS):
-                    await self._ledger.resign(self._identity.id)
+        with contextlib.suppress(TimeoutError, DocketError):
+            async with asyncio.timeout(RESIGN_SECONDS):
+                await self._ledger.resign(self._identity.id)

@@ -210,6 +210,10 @@ else
   schedule_second_reclaim(now)
   -- This worker has its duty by now, or does not want one. If a duty is still vacant, announce it
   -- to the others.
-  announce_vacancy(now + 2000)
+  announce_vacancy(is_willing == 1 and now + 2000 or 0)
+  if is_willing ~= 1 then
+    --- parts
+    tell_of_vacancy(asking)
+  end
 end
 return {declared, put_back, buried, cancelled, left, was_due and 1 or 0, duty}

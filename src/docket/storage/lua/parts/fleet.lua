@@ -81,26 +81,28 @@ local function announce_vacancy(at)
 end
 
 -- Tells a few workers without a duty that one is vacant: they renew now, and the first one reclaims
--- and takes it. The workers whose leases end last have just renewed.
-local MOST_TOLD, MOST_LOOKED_AT = 3, 10
+-- and takes it. A node of a cluster does not know who listens at other nodes, so the number of
+-- messages has a bound of its own.
+local MOST_TOLD, MOST_MESSAGES, MOST_LOOKED_AT = 3, 10, 100
 local function tell_of_vacancy(leaving)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
   if held[1] and held[2] then return end
-  local told = 0
+  local told, sent = 0, 0
+  local busy = {[leaving] = true, [held[1] or ''] = true, [held[2] or ''] = true, [RECLAIM_DUE] = true, [RENEWED] = true, [GRACE] = true}
   for _, worker in ipairs(call('ZREVRANGE', LEASES, 0, MOST_LOOKED_AT - 1)) do
-    local is_free = worker ~= leaving and worker ~= held[1] and worker ~= held[2] and worker ~= RECLAIM_DUE
-    if is_free and told < MOST_TOLD and call('SISMEMBER', STOPPING, worker) == 0 then
-      call('PUBLISH', CHANNELS .. 'worker/' .. worker, 'D' .. proof('duty', worker, ''))
-      told = told + 1
+    if told == MOST_TOLD or sent == MOST_MESSAGES then return end
+    if not busy[worker] and call('SISMEMBER', STOPPING, worker) == 0 then
+      sent = sent + 1
+      if call('PUBLISH', CHANNELS .. 'worker/' .. worker, 'D' .. proof('duty', worker, '')) > 0 then told = told + 1 end
     end
   end
 end
 
 -- Takes the duty from a worker that stops or is dead. Its deputy leads at once, and a worker that
--- renews takes the vacant duty.
+-- renews takes the vacant duty. Returns whether the worker had a duty.
 local function give_up_duty(worker)
   local held = call('HMGET', FLEET, 'leader', 'deputy')
-  if held[1] ~= worker and held[2] ~= worker then return end
+  if held[1] ~= worker and held[2] ~= worker then return false end
   if held[1] ~= worker or held[2] then call('HDEL', FLEET, 'deputy') end
   if held[1] == worker then
     if held[2] then call('HSET', FLEET, 'leader', held[2]) else call('HDEL', FLEET, 'leader') end
@@ -111,6 +113,7 @@ local function give_up_duty(worker)
     --- parts
     tell_of_vacancy(worker)
   end
+  return true
 end
 
 -- The duty of a worker that wants to stage. If a task is overdue, the leader is stalled or gone:
