@@ -43,7 +43,7 @@ class Mark:
     __slots__ = ("shared",)
 
     def __init__(self, shared: bytearray) -> None:
-        self.shared = shared
+        self.shared: bytearray = shared
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Mark:
         return Mark(bytearray())
@@ -56,16 +56,16 @@ class _ThisProcess:
     """A forked process has another byte than those that it was forked from."""
 
     def __init__(self) -> None:
-        self.byte = 1
+        self.byte: int = 1
         # The mark of a new key. Without a byte, every request looks the key up.
-        self.mark = bytes((self.byte,))
+        self.mark: bytes = bytes((self.byte,))
 
     def begin(self) -> None:
         self.byte += 1
         self.mark = bytes((self.byte,)) if self.byte <= _MOST_FORKS else b""
 
 
-THIS_PROCESS = _ThisProcess()
+THIS_PROCESS: _ThisProcess = _ThisProcess()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=THIS_PROCESS.begin)
