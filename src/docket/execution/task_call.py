@@ -31,8 +31,7 @@ TaskFunction = Callable[..., Any]
 
 # The most generations of forked processes that have a byte of their own.
 _MOST_FORKS = 255
-# What stands for a call of which a copy was pickled before it was sent: every request looks the key
-# up.
+# The byte of a call that was pickled before it was sent. Every request looks its key up.
 _COPIED = 0
 
 
@@ -88,14 +87,6 @@ class _Fields:
         "when",
     )
 
-    function: TaskFunction
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    key: str
-    when: datetime
-    function_name: str | None
-    seed: bool
-    generated_key: str | None
     # One byte, which stands for the process in which the generated key is fresh. A call that was
     # sent has no byte. A bytearray, because one is made for every call, the garbage collector
     # ignores it, and its `pop` is a single step: of several threads, only one gets the byte.

@@ -126,6 +126,7 @@ class Prefetcher:
 
     def _give_up_all_but(self, kept: int) -> None:
         """Requeues the latest ones. The rate is that of the last check."""
+        self._slow_checks = 0
         self._rate = kept / _KEPT_PER_TURNOVER / (LONGEST_WAIT / 2)
         self._measured_at, self._measured = self._loop.time(), self._slots.turnover
         latest: deque[Run] = deque()
