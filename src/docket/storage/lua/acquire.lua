@@ -26,6 +26,10 @@ for i, l in ipairs(limits) do
   names[i] = l[1]
   call('HSET', LIMITS, l[1], l[2])
   local free = call('SCARD', SLOTS .. l[1]) < l[2] or drop_odd_holders(l[1]) and call('SCARD', SLOTS .. l[1]) < l[2]
+  if not free and call('SREM', SLOTS .. l[1], 'w' .. key) == 1 then
+    -- The slot was reserved for this task, and what PARKED said about it is damaged.
+    free, kept[l[1]] = call('SCARD', SLOTS .. l[1]) < l[2], true
+  end
   local is_next = kept[l[1]] or call('ZCARD', WAITERS .. l[1]) == 0
   if not full and not (free and is_next) then full = i end
 end
