@@ -303,3 +303,14 @@ async def test_the_census_counts_limits_and_slots(ledger_client: LedgerClient) -
     await line_up(ledger_client, worker, 5, most=2)
     census = await ledger_client.ledger.count()
     assert (census.limits_in_use, census.slots_in_use, census.parked, census.running) == (1, 2, 3, 2)
+
+
+async def test_a_woken_task_takes_its_slot_although_the_note_about_it_is_damaged(ledger_client: LedgerClient) -> None:
+    worker = await ledger_client.hire()
+    first, _ = await line_up(ledger_client, worker, 2, most=1)
+    await ledger_client.settle(completed(first))
+    ledger_client.client.hset(ledger_client.ledger.keys.key("parked"), "t1", "not a limit")
+    (woken,) = await ledger_client.take(worker)
+    assert await ledger_client.acquire(woken.key, woken.epoch, [("L", 1)]) == ACQUIRED
+    await ledger_client.settle(completed(woken))
+    assert not ledger_client.stored_state().slots
