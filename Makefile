@@ -23,7 +23,7 @@ SECONDS ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-large test-redis-py test-servers test-stress check lint $(LINTERS) faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
+.PHONY: help demo test tests-on-one-server tests-on-other-servers test-clients test-large test-redis-py test-servers test-stress check lint $(LINTERS) faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -31,8 +31,13 @@ help: ## show this list
 demo: $(READY) ## run the demo, with the dashboard; at a terminal until Ctrl-C
 	$(BIN)/python examples/demo.py --web
 
+# Side by side: the second of them has ended long before the first one does.
 test: $(READY) ## run every test, fault tests included, and some of them on other servers
+	@$(MAKE) --no-print-directory -k -j 2 tests-on-one-server tests-on-other-servers
+
+tests-on-one-server:
 	$(PYTEST) -m "not large"
+tests-on-other-servers:
 	bash tests/servers.sh some $(PYTEST)
 
 test-servers: $(READY) ## run the tests of behaviours and of the contract on every kind of server

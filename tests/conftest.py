@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
-def order_for_processes(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_order_for_processes(config: pytest.Config, items: list[pytest.Item]) -> None:
     """After all marks are set."""
     processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
     if processes > 1:

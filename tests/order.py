@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import groupby
 
 import pytest
-
-T = TypeVar("T")
-
 
 def for_processes(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """The tests in as many equal shares as there are processes. Each process gets one share
     (`--dist worksteal`), and takes tests from the end of another one's when it has run its own.
 
     Each share begins with fault tests, then has other slow tests, and ends with short ones: a long
-    test that begins when all others have ended would keep the other processes waiting. Half of the
-    shares have the slow ones first: fault tests mostly wait, and these compute.
+    test that begins when all others have ended would keep the other processes waiting. So the long
+    ones are dealt like cards, and short ones fill the shares up. Half of the shares have the slow
+    ones first: fault tests mostly wait, and these compute.
     """
-    kinds: list[list[pytest.Item]] = [[], [], []]
-    for item in items:
-        kinds[_kind(item)].append(item)
+    waiting, computing, short = ([item for item in items if _kind(item) == kind] for kind in range(3))
+    dealt = [_dealt(waiting, processes), _dealt(computing, processes)[::-1]]
     ordered: list[pytest.Item] = []
-    for number, (waiting, computing, short) in enumerate(
-        zip(*(_parts(kind, processes) for kind in kinds), strict=True)
-    ):
-        ordered += (*waiting, *computing, *short) if number % 2 else (*computing, *waiting, *short)
+    for number, (long, other) in enumerate(zip(*dealt, strict=True)):
+        ordered += (*long, *other) if number % 2 else (*other, *long)
+        missing = len(items) * (number + 1) // processes - len(ordered)
+        ordered += short[:missing]
+        short = short[missing:]
     return ordered
 
 
@@ -35,6 +33,16 @@ def _kind(item: pytest.Item) -> int:
     return 1 if item.get_closest_marker("slow") else 2
 
 
-def _parts(items: Sequence[T], count: int) -> list[Sequence[T]]:
-    """Neighbours stay together: they share fixtures."""
-    return [items[len(items) * at // count : len(items) * (at + 1) // count] for at in range(count)]
+def _dealt(items: Sequence[pytest.Item], processes: int) -> list[list[pytest.Item]]:
+    """The tests for each process. Neighbours that share a fixture stay together."""
+    groups = [list(group) for _, group in groupby(items, _shared)]
+    return [[item for group in groups[number::processes] for item in group] for number in range(processes)]
+
+
+def _shared(item: pytest.Item) -> object:
+    """The package or module whose fixture the test uses, or the test itself."""
+    fixtures = getattr(item, "_fixtureinfo", None)
+    for definitions in fixtures.name2fixturedefs.values() if fixtures else ():
+        if definitions[-1].scope in ("package", "module"):
+            return definitions[-1].baseid if definitions[-1].scope == "package" else item.path
+    return item

@@ -23,11 +23,12 @@ import subprocess
 import sys
 import textwrap
 import types
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from docket import Docket, Worker
 from tests.waiting import SECONDS, eventually_blocking
@@ -173,8 +174,27 @@ def snippets(page: Path) -> Iterator[Block]:
             yield block
 
 
+@contextmanager
+def _surroundings() -> Generator[None]:
+    """Whatever the page and its preambles add to the environment and to the modules is gone after
+    it. Modules that were imported from a file stay."""
+    known = set(sys.modules)
+    with patch.dict(os.environ):
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - known:
+                if sys.modules[name].__spec__ is None:
+                    del sys.modules[name]
+
+
 async def run_snippets(page: Path, folder: Path) -> None:
     """All Python blocks of a page without a title, in one namespace."""
+    with _surroundings():
+        await _run_snippets(page, folder)
+
+
+async def _run_snippets(page: Path, folder: Path) -> None:
     name = page.stem if page.parent.name in {"docs", ROOT.name} else f"{page.parent.name}_{page.stem}"
     name = name.lower().replace("-", "_")
     module = sys.modules["__page__"] = types.ModuleType("__page__")  # pickle looks for its classes there

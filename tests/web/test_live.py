@@ -67,6 +67,13 @@ async def tab(address: str, path: str, **options: Any) -> AsyncGenerator[Tab]:
         yield Tab(answer.aiter_lines())
 
 
+def test_an_answer_does_not_wait_until_its_head_is_acknowledged() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        served, _ = listening.accept()
+        with served:
+            assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 async def test_a_tab_gets_the_counts_and_their_changes(
     dashboard: tuple[str, Dashboard], docket: Docket, segment: str
 ) -> None:

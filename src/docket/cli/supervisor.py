@@ -19,6 +19,10 @@ from docket.instrumentation import healthcheck_server
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 
+# The exit codes of worker processes that have stopped. A signal ends a process that does not handle
+# signals yet. Ctrl-C reaches it if it has not left the process group of its supervisor yet.
+STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)
+
 
 class Supervisor:
     """Keeps worker processes running, forwards signals to
@@ -89,7 +93,7 @@ class Supervisor:
             await asyncio.gather(*running, return_exceptions=True)
             return failure.code
         await self._replacements.wait()
-        return max((1 if code not in (0, -signal.SIGTERM) else 0 for code in codes), default=0)
+        return max((0 if code in STOPPED else 1 for code in codes), default=0)
 
     async def _keep_running(self, index: int) -> int:
         """Keeps the process at this position running, and replaces it when it is worn out."""

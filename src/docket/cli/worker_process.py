@@ -89,7 +89,9 @@ class WorkerProcess:
     def _signal(self) -> None:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+                # Not `send_signal`: it takes the exit code of a process that
+                # has just ended, and asyncio reports 255 in its place.
+                os.kill(self._process.pid, signal.SIGTERM)
 
     # The process
 
