@@ -7,6 +7,7 @@ from itertools import groupby
 
 import pytest
 
+
 def for_processes(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """The tests in as many equal shares as there are processes. Each process gets one share
     (`--dist worksteal`), and takes tests from the end of another one's when it has run its own.

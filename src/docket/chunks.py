@@ -16,13 +16,12 @@ def check_chunk_size(chunk_size: int | None) -> None:
         raise ValueError(f"chunk_size={chunk_size}: it must be at least 1, or None for a single chunk")
 
 
-def checked_calls(calls: Iterable[TaskCall]) -> list[TaskCall]:
-    """The calls as a list. Raises TypeError if one of them is not a call, before any is sent."""
-    found = calls if isinstance(calls, list) else list(calls)
-    for number, call in enumerate(found):
+def checked_calls(calls: Iterable[TaskCall]) -> Iterator[TaskCall]:
+    """The calls, one by one. Raises TypeError at a value that is not a call."""
+    for number, call in enumerate(calls):
         if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
             raise TypeError(f"calls[{number}] is {call!r}; a call is made by docket.call(function)(arguments)")
-    return found
+        yield call
 
 
 def in_chunks(executions: Sequence[T], chunk_size: int | None) -> Iterator[Sequence[T]]:

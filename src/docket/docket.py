@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable
 from datetime import datetime
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar, overload
@@ -197,24 +197,20 @@ class Docket(DocketOperations, PydocketKeys):
         check_chunk_size(chunk_size)
         executions: list[Execution] = []
         with batch_span(self, "replace_many" if replace else "add_many", executions):
-            # An iterator that raises leaves nothing behind:
-            # all calls are there before the first is sent.
-            all_calls = checked_calls(calls)
-            await self.scheduler.schedule_many(self._executions(all_calls, executions), replace, chunk_size)
+            # All executions are made before the first is sent: an iterator that raises leaves
+            # nothing behind. Calls are not kept: Python's garbage collector would visit them again
+            # and again.
+            trace_context = inject_context()
+            for call in checked_calls(calls):
+                execution = new_execution(
+                    self, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
+                )
+                if call.seed:
+                    execution.seed = True
+                execution.key_use = call.spend_key()
+                executions.append(execution)
+            await self.scheduler.schedule_many(executions, replace, chunk_size)
         return executions
-
-    def _executions(self, calls: Iterable[TaskCall], made: list[Execution]) -> Iterator[Execution]:
-        """The executions of the calls, one by one; `made` gets them, too."""
-        trace_context = inject_context()
-        for call in calls:
-            execution = new_execution(
-                self, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
-            )
-            if call.seed:
-                execution.seed = True
-            execution.key_use = call.spend_key()
-            made.append(execution)
-            yield execution
 
     # Unfinished and finished tasks
 

@@ -1,5 +1,5 @@
-"""A worker process that ends before it handles signals. A Ctrl-C reaches it that early if it has not
-left the process group of its supervisor yet."""
+"""A worker process that ends before it handles signals. A Ctrl-C reaches it that early if it has
+not left the process group of its supervisor yet."""
 
 import asyncio
 import os
@@ -16,6 +16,11 @@ from docket.cli.worker_options import WorkerOptions
 KILLED_BY_CTRL_C = "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="asyncio would notice the end in a thread")
+
+
+def wait_for_end(pid: int) -> None:
+    """Blocks, so the event loop does not know of the end yet."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +44,7 @@ def test_a_process_that_ended_before_it_was_told_to_stop_has_stopped(
     async def start_and_stop(*command: str, **options: Any) -> asyncio.subprocess.Process:
         os.kill(os.getpid(), signal.SIGTERM)
         process = await start(sys.executable, "-c", KILLED_BY_CTRL_C, **options)
-        # It has ended, and the event loop does not know yet.
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        wait_for_end(process.pid)
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_stop)
