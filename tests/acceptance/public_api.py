@@ -68,6 +68,9 @@ def _member(path: str, value: Any) -> Iterator[str]:
         yield f"{path}: a module"
     elif inspect.isclass(value):
         yield from _class(path, value)
+    elif inspect.isfunction(value) and not _is_of_docket(value):
+        # Each release of the other package may have its own parameters.
+        yield f"{path} of {_package(value)}"
     elif inspect.isfunction(value):
         yield f"{path}{_signature(value)}"
     else:
@@ -75,10 +78,10 @@ def _member(path: str, value: Any) -> Iterator[str]:
 
 
 def _class(path: str, kind: type) -> Iterator[str]:
-    if not kind.__module__.startswith("docket."):
-        yield f"class {path} of {kind.__module__.partition('.')[0]}"
+    if not _is_of_docket(kind):
+        yield f"class {path} of {_package(kind)}"
         return
-    bases = [base.__name__ for base in kind.__mro__[1:] if not base.__module__.startswith("docket.")]
+    bases = [base.__name__ for base in kind.__mro__[1:] if not _is_of_docket(base)]
     bases = [name for name in bases if name not in {"ABC", "BaseException", "Generic", "object"}]
     yield f"class {path}({', '.join(bases)})" if bases else f"class {path}"
     if issubclass(kind, Enum):
@@ -89,10 +92,18 @@ def _class(path: str, kind: type) -> Iterator[str]:
         yield from _attribute(f"{path}.{name}", inspect.getattr_static(kind, name))
 
 
+def _is_of_docket(value: Any) -> bool:
+    return value.__module__.startswith("docket.")
+
+
+def _package(value: Any) -> str:
+    return value.__module__.partition(".")[0]
+
+
 def _attributes(kind: type) -> set[str]:
     """Names of the class and of its bases in docket. Members
     of an enumeration are listed with their values."""
-    bases = [base for base in kind.__mro__ if base.__module__.startswith("docket.")]
+    bases = [base for base in kind.__mro__ if _is_of_docket(base)]
     names = {name for base in bases for name in vars(base) if not name.startswith("_")}
     return names - set(kind.__members__) if issubclass(kind, Enum) else names
 
