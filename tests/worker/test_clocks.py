@@ -11,7 +11,8 @@ import pytest
 
 from docket import Cron, CurrentExecution, CurrentWorker, Docket, Execution, Worker
 from docket.model.times import from_ms
-from docket.worker.server_clock import ServerClock
+from docket.worker import server_clock
+from docket.worker.server_clock import ServerClock, arrival_clock
 from tests.running import at_work
 from tests.waiting import eventually
 
@@ -45,6 +46,45 @@ def test_an_answer_that_is_late_changes_nothing(monkeypatch: pytest.MonkeyPatch,
     clocks.ask(clock, 0.4, 0.6)
     clocks.ask(clock, *lag)
     assert clock.now_ms() == pytest.approx(clocks.server_ms, abs=2.0)
+
+
+class Link:
+    """The steady clock of this machine, and the clock of a server, which shows microseconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steady_ms = 5_000.0
+        self.ahead_ms = 777.0
+        monkeypatch.setattr(server_clock, "steady_seconds", lambda: self.steady_ms / 1000)
+
+    @property
+    def server_ms(self) -> float:
+        return self.steady_ms + self.ahead_ms
+
+    def ask(self, clock: ServerClock, there_ms: float, back_ms: float) -> None:
+        self.steady_ms += there_ms
+        answer = round(self.server_ms, 3)
+        self.steady_ms += back_ms
+        clock.note(answer, (there_ms + back_ms) / 1000)
+
+
+def test_a_request_that_is_as_quick_as_the_quickest_arrives_when_its_clock_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link, clock = Link(monkeypatch), arrival_clock()
+    for there_ms, back_ms in ((9.0, 0.1), (0.4, 0.5), (0.2, 30.0), (0.3, 0.1)):
+        link.ask(clock, there_ms, back_ms)
+    assert clock.now_ms() == pytest.approx(link.server_ms + 0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("step_ms", [-2_000.0, 2_000.0])
+def test_a_step_of_the_servers_clock_is_followed_with_the_next_answer(
+    monkeypatch: pytest.MonkeyPatch, step_ms: float
+) -> None:
+    link, clock = Link(monkeypatch), arrival_clock()
+    link.ask(clock, 0.2, 0.3)
+    link.ahead_ms += step_ms
+    link.ask(clock, 0.2, 0.3)
+    assert clock.now_ms() == pytest.approx(link.server_ms, abs=0.5)
 
 
 async def test_a_worker_with_a_wrong_clock_knows_the_servers_time(

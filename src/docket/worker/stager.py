@@ -14,7 +14,7 @@ from docket.storage.subscriptions import Subscriptions
 from .duties import Duties
 from .exact_timer import ExactTimer
 from .registration import Identity
-from .server_clock import steady_seconds
+from .server_clock import arrival_clock, steady_seconds
 from .service import Service
 
 # A safety net in case a message about an earlier due time is
@@ -27,9 +27,9 @@ RESIGN_SECONDS = 1.0
 EXACT_SECONDS = 0.5
 # A safety net: the event loop ends an exact wait this much later.
 LATE_SECONDS = 0.01
-# The server has read its clock at least this long before its answer arrives. With a larger number
-# the stager would sometimes be too early, and would have to ask once more.
-ANSWER_SECONDS = 0.0001
+# A request may be quicker than all requests before by this much. If it arrives before the due time,
+# the stager has to ask once more.
+QUICKER_MS = 0.06
 
 
 class Stager(Service):
@@ -65,6 +65,7 @@ class Stager(Service):
         # The next due time may have changed without a message: ask the server.
         self._must_recheck = True
         self._timer = ExactTimer(self._wake.set)
+        self._arrival = arrival_clock()
 
     async def open(self) -> None:
         self._duties.on_change(self._recheck)
@@ -115,8 +116,10 @@ class Stager(Service):
             raise
 
     async def _stage(self, is_overdue: bool) -> None:
+        sent = steady_seconds()
         staged = await self._ledger.stage(worker=self._identity.id, summoned=is_overdue)
-        read = steady_seconds() - ANSWER_SECONDS
+        read = steady_seconds()
+        self._arrival.note(staged.now_ms, read - sent)
         self.clear_problem()
         if staged.duty is not self._duties.duty:
             self._duties.assign(staged.duty)
@@ -125,7 +128,7 @@ class Stager(Service):
             return
         self._note_due(staged.next_ms)
         if staged.duty is Duty.LEADER:
-            await self._sleep(0.0, read, staged.now_ms)
+            await self._sleep(0.0, read, self._arrival.now_ms() - QUICKER_MS)
         else:
             # If tasks are still overdue, the leader is already staging them.
             await self._sleep(DEPUTY_SECONDS, read, staged.now_ms, least=DEPUTY_SECONDS)

@@ -105,7 +105,7 @@ end
 local function wait_for_time(key, due)
   call('ZADD', SCHEDULE, due, key)
   if call('ZRANGE', SCHEDULE, 0, 0)[1] == key then
-    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.0f', math.floor(due)))
+    call('PUBLISH', CHANNELS .. 'wake/', string.format('%.3f', due))
   end
 end
 
