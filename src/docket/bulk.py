@@ -16,6 +16,7 @@ from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL
 from docket.ledger.tasks import ENQUEUE_BATCH
+from docket.model.task_keys import key_end
 from docket.model.times import to_ms
 from docket.scheduler import Scheduler, mark_failed, weigh
 from docket.storage.records import name_in_record
@@ -25,7 +26,7 @@ LARGE_CALL_WEIGHT = BATCH_BYTES // 8
 # Batches under way: the server has work while this process reads an answer and prepares a batch.
 UNDER_WAY = 2
 # About what a key adds to the size of a request.
-_KEY_BYTES = 50
+_KEY_BYTES = 65
 
 
 class Batch:
@@ -36,7 +37,7 @@ class Batch:
 
     def __init__(self) -> None:
         self.executions: list[Execution] = []
-        # Three per call: the key, the due time, the end of the task record.
+        # Four per call: the key, the due time, the end of the task record, the end of the key.
         self.values: list[Any] = []
         self.tasks: list[NewTask] = []
         self.room: int = BATCH_BYTES
@@ -121,7 +122,7 @@ class BulkScheduler(Scheduler):
             execution.key_use = SENT
             due_ms = to_ms(execution.when)
             batch.executions.append(execution)
-            batch.values += (key.encode(), -due_ms if due_ms <= now_ms else due_ms, end)
+            batch.values += (key.encode(), -due_ms if due_ms <= now_ms else due_ms, end, key_end(key))
             batch.room -= len(end) + _KEY_BYTES
             return True
 
@@ -149,7 +150,7 @@ class BulkScheduler(Scheduler):
             self._note_new(batch, now_ms, stored_before)
 
     async def _send_again(self, batch: Batch, error: ServerUnreachable) -> None:
-        calls = zip(batch.executions, batch.values[1::3], batch.values[2::3], strict=True)
+        calls = zip(batch.executions, batch.values[1::4], batch.values[2::4], strict=True)
         sent = [(execution, _new_task_of(execution, due_ms, end)) for execution, due_ms, end in calls]
         answers: Sequence[EnqueueResult | Exception]
         try:
@@ -202,7 +203,7 @@ class BulkScheduler(Scheduler):
 
     def _note_new(self, batch: Batch, now_ms: float, stored_before: Collection[int]) -> None:
         scheduled, queued = Disposition.SCHEDULED, ExecutionState.QUEUED
-        for execution, due_ms in zip(batch.executions, batch.values[1::3], strict=True):
+        for execution, due_ms in zip(batch.executions, batch.values[1::4], strict=True):
             execution.generation, execution.disposition = 1, scheduled
             if due_ms <= now_ms:
                 execution.state = queued

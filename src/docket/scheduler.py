@@ -17,6 +17,7 @@ from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.model.bounds import check_key
+from docket.model.task_keys import key_end
 from docket.model.times import from_ms, to_ms
 from docket.repeater import Repeater, StoreTries, error_for_caller
 
@@ -144,15 +145,15 @@ class Scheduler:
             call = payload.reference
         due_ms = to_ms(execution.when)
         # The key is fresh only for the first request. A later request must look it up.
-        key_use = execution.key_use
+        key_use, end = execution.key_use, None
         if key_use is FRESH:
-            execution.key_use = SENT
+            execution.key_use, end = SENT, key_end(execution.key)
         # A task that is due by the caller's clock starts
         # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
         return NewTask(
             execution.key, name, call, due_ms, execution.attempt, replace, key_use is FRESH, is_due, payload,
-            execution.is_unconfirmed and not replace, execution.seed, key_use is SENT,
+            execution.is_unconfirmed and not replace, execution.seed, key_use is SENT, key_end=end,
         )  # fmt: skip
 
     def _note_strike(self, execution: Execution) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from docket.ledger import Ledger, read_failed_attempts
+from docket.ledger.entries import entry_key
 from docket.storage.keys import bytes_text, segment
 from docket.storage.letters import LetterRecord
 from docket.storage.records import (
@@ -668,7 +669,7 @@ def _kind(suffix: bytes) -> str:
 
 
 def _stream(entries: Any, groups: Any, consumers: Any, pending: Any) -> Stream:
-    stream = Stream([StreamEntry(id.decode(), bytes_text(fields[b"k"]), None) for id, fields in entries])
+    stream = Stream([StreamEntry(id.decode(), bytes_text(key_of(fields)), None) for id, fields in entries])
     if not groups:
         return stream
     (group,) = groups
@@ -684,6 +685,14 @@ def _stream(entries: Any, groups: Any, consumers: Any, pending: Any) -> Stream:
         else:
             stream.dangling.append(id)
     return stream
+
+
+def key_of(fields: dict[bytes, bytes]) -> bytes:
+    """The key of the task in a stream entry."""
+    ((name, value),) = fields.items()
+    key = entry_key((name, value))
+    assert key is not None, fields
+    return key
 
 
 def _unsegment(data: bytes) -> str:

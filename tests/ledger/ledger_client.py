@@ -25,11 +25,13 @@ from docket.ledger.endings import Ending, ending_event
 from docket.ledger.letter_notes import DeathCause, LetterNote
 from docket.ledger.limits import Limits
 from docket.model.states import ExecutionState
+from docket.model.task_keys import key_end
 from docket.storage.keys import Keys, bytes_text, text_bytes
+from docket.storage.records import name_in_record
 from docket.storage.server import Server
 from tests.payloads import encode_call
 
-from .invariants import GROUP, StoredState, problems, read_stored_state
+from .invariants import GROUP, StoredState, key_of, problems, read_stored_state
 
 # So long that it ends only when a test says so.
 LEASE_MS = 600_000
@@ -55,6 +57,16 @@ def new_ledger(server: Server, name: str = "stored_state", ttl_ms: int = TTL_MS,
 
 def new_task(key: str, call: bytes = CALL, function: str = "f", **options: Any) -> NewTask:
     return NewTask(key, function, call, **options)
+
+
+def made_up_key(number: int) -> str:
+    """A key as docket generates them."""
+    return f"01a1eed1-cee8-7ba8-8740-{number:012x}"
+
+
+def new_call(key: str, due_ms: float, call: bytes = b"") -> list[Any]:
+    """A call with a generated key, as the script of bulk scheduling takes it."""
+    return [text_bytes(key), due_ms, name_in_record("f") + call, key_end(key)]
 
 
 def completed(run: Delivery, **options: Any) -> Settlement:
@@ -128,7 +140,7 @@ class LedgerClient:
         streams = {self.ledger.keys.front: ">", self.ledger.keys.stream: ">"}
         reply = self.client.xreadgroup(GROUP, worker, streams, count=count)
         return [
-            Entry(bytes_text(name) == self.ledger.keys.front, id.decode(), fields[b"k"])
+            Entry(bytes_text(name) == self.ledger.keys.front, id.decode(), key_of(fields))
             for name, entries in reply
             for id, fields in entries
         ]

@@ -27,13 +27,13 @@ from docket.ledger.pauses import begin_resume, release, store_pause
 from docket.ledger.payloads import Payload, call_payload
 from docket.ledger.queries import Query, find_all
 from docket.model.states import ExecutionState
+from docket.model.task_keys import key_end
 from docket.storage.keys import text_bytes
-from docket.storage.records import name_in_record
 from docket.storage.server import Server
 
 from .comparison import adopt, adopt_front_order, assert_same
 from .invariants import GROUP, problems
-from .ledger_client import LedgerClient, blocking_client, completed, ended, new_ledger
+from .ledger_client import LedgerClient, blocking_client, completed, ended, made_up_key, new_call, new_ledger
 from .model import Ending, Limits, Model, ModelTask
 
 # Few, so that they collide; and none that is nice.
@@ -201,7 +201,7 @@ class LedgerMachine(RuleBasedStateMachine):
         later, values, calls = self.ledger_client.later(), list[Any](), list[ModelTask]()
         for is_later in self._draw(st.lists(st.booleans(), min_size=1, max_size=2)):
             calls.append(ModelTask(self._made_up_key(), b"", later=is_later, replace=False))
-            values += [text_bytes(calls[-1].key), later if is_later else -later, name_in_record("f")]
+            values += new_call(calls[-1].key, later if is_later else -later)
         now, stored_before = self._run(self.ledger_client.ledger.enqueue_new(values))
         assert not stored_before
         assert abs(now - self.ledger_client.now()) < 3_600_000
@@ -209,7 +209,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _made_up_key(self) -> str:
         self.made_up += 1
-        return f"made up {self.made_up}"
+        return made_up_key(self.made_up)
 
     def repeat(self) -> None:
         """The first request of a call is kept by the network, and its repeat arrives."""
@@ -224,12 +224,12 @@ class LedgerMachine(RuleBasedStateMachine):
         """Nothing changes, whatever has become of the task."""
         key = self._draw(st.sampled_from(self.late))
         if self._draw(st.booleans()):
-            values = [text_bytes(key), -self.ledger_client.later(), name_in_record("f")]
+            values = new_call(key, -self.ledger_client.later())
             _, stored_before = self._run(self.ledger_client.ledger.enqueue_new(values))
             assert list(stored_before) == [0]
         else:
             replace = self._draw(st.booleans())
-            task = NewTask(key, "f", b"", fresh=True, replace=replace)
+            task = NewTask(key, "f", b"", fresh=True, replace=replace, key_end=key_end(key))
             (result,) = self._run(self.ledger_client.ledger.enqueue([task]))
             assert not result.scheduled
 

@@ -11,10 +11,10 @@ from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.payloads import call_payload
 from docket.model.states import ExecutionState
 from docket.repeater import Repeater
-from docket.storage.records import name_in_record, read_task
+from docket.storage.records import read_task
 from tests.payloads import decode_call, encode_call
 
-from .ledger_client import CALL, LedgerClient, completed
+from .ledger_client import CALL, LedgerClient, completed, made_up_key, new_call
 
 FIFTEEN_MINUTES = 900_000
 
@@ -62,57 +62,59 @@ async def test_nothing_is_sent_without_time_for_the_answer() -> None:
     assert not sent
 
 
+K, NEW = made_up_key(1), made_up_key(2)
+
+
 async def bulk(ledger_client: LedgerClient, *keys: str) -> list[str]:
     """Sends calls as `add_many` does for the first
     time. Returns the keys that were stored before."""
-    end = name_in_record("f") + CALL
-    values = [value for key in keys for value in (key.encode(), -1.0, end)]
+    values = [value for key in keys for value in new_call(key, -1.0, CALL)]
     _, stored_before = await ledger_client.ledger.enqueue_new(values)
     return [keys[at] for at in stored_before]
 
 
 async def test_a_first_request_that_arrives_after_a_repeat_stores_nothing(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
-    (repeated, _) = await ledger_client.add("k", "other", unanswered=True)
-    (late,) = await ledger_client.add("k", fresh=True)
-    (bulk_late,) = await bulk(ledger_client, "new", "k")
+    (repeated, _) = await ledger_client.add(K, "other", unanswered=True)
+    (late,) = await ledger_client.add(K, fresh=True)
+    (bulk_late,) = await bulk(ledger_client, NEW, K)
 
     assert repeated.scheduled
     assert not late.scheduled
-    assert bulk_late == "k"
+    assert bulk_late == K
     runs = await ledger_client.take(worker, 5)
-    assert [run.key for run in runs] == ["k", "other", "new"]
+    assert [run.key for run in runs] == [K, "other", NEW]
     ledger_client.checked_state()
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["finished", "forgotten"])
 async def test_the_same_after_the_task_has_ended(ledger_client: LedgerClient, is_forgotten: bool) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.add("k", unanswered=True)
+    await ledger_client.add(K, unanswered=True)
     (run,) = await ledger_client.take(worker)
     await ledger_client.settle(completed(run))
     if is_forgotten:
-        ledger_client.client.delete(ledger_client.ledger.keys.named("runs", "k"))
+        ledger_client.client.delete(ledger_client.ledger.keys.named("runs", K))
 
-    (late,) = await ledger_client.add("k", fresh=True)
-    (repeat,) = await ledger_client.add("k", unanswered=True)
+    (late,) = await ledger_client.add(K, fresh=True)
+    (repeat,) = await ledger_client.add(K, unanswered=True)
 
     assert (late.scheduled, repeat.scheduled) == (False, True)
-    assert await bulk(ledger_client, "k") == ["k"]
+    assert await bulk(ledger_client, K) == [K]
     assert await ledger_client.ledger.unfinished() == 0
 
 
 async def test_a_call_that_a_caller_sends_again_counts_for_its_first_request(ledger_client: LedgerClient) -> None:
-    await ledger_client.add("k", is_repeat=True)
+    await ledger_client.add(K, is_repeat=True)
 
-    assert await bulk(ledger_client, "k") == ["k"]
+    assert await bulk(ledger_client, K) == [K]
     assert await ledger_client.ledger.unfinished() == 1
 
 
 async def test_a_call_that_has_ended_may_be_sent_again_by_its_caller(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     for _ in range(3):
-        (result,) = await ledger_client.add("k", is_repeat=True)
+        (result,) = await ledger_client.add(K, is_repeat=True)
         assert result.scheduled
         (run,) = await ledger_client.take(worker)
         await ledger_client.settle(completed(run))
@@ -121,9 +123,9 @@ async def test_a_call_that_has_ended_may_be_sent_again_by_its_caller(ledger_clie
 @pytest.mark.parametrize("late", ["add", "replace"])
 async def test_a_replacement_is_not_overwritten_by_an_earlier_request(ledger_client: LedgerClient, late: str) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.add("k", call=encode_call(("later",), {}), replace=True, is_repeat=True)
+    await ledger_client.add(K, call=encode_call(("later",), {}), replace=True, is_repeat=True)
 
-    (result,) = await ledger_client.add("k", fresh=True, replace=late == "replace")
+    (result,) = await ledger_client.add(K, fresh=True, replace=late == "replace")
 
     assert not result.scheduled
     (run,) = await ledger_client.take(worker, 5)
@@ -133,7 +135,7 @@ async def test_a_replacement_is_not_overwritten_by_an_earlier_request(ledger_cli
 async def test_a_call_without_its_payload_leaves_no_note(ledger_client: LedgerClient) -> None:
     """A note says that the task is stored."""
     payload = call_payload(b"x" * 100_000)
-    lost = NewTask("k", "f", payload.reference, payload=payload, unanswered=True)
+    lost = NewTask(K, "f", payload.reference, payload=payload, unanswered=True)
     (missing,) = await ledger_client.ledger.enqueue([lost])
     await ledger_client.ledger.payloads.store(payload)
     (stored,) = await ledger_client.ledger.enqueue([lost])
@@ -147,15 +149,15 @@ async def test_notes_of_another_type_are_found_before_anything_is_stored(ledger_
     client, name = ledger_client.client, ledger_client.ledger.keys.key("repeated")
     client.set(name, "damaged")
 
-    await ledger_client.add("k", is_repeat=True)
+    await ledger_client.add(K, is_repeat=True)
 
     assert len(ledger_client.checked_state().streams["stream"].entries) == 1
-    assert client.zscore(name, "k") is not None
+    assert client.zscore(name, K) is not None
 
 
 async def test_notes_of_repeats_end_an_hour_after_the_last(ledger_client: LedgerClient) -> None:
     client, name = ledger_client.client, ledger_client.ledger.keys.key("repeated")
-    await ledger_client.add("k", unanswered=True)
+    await ledger_client.add(K, unanswered=True)
     client.pexpire(name, 1000)
 
     await ledger_client.add("k2", unanswered=True)
@@ -166,8 +168,8 @@ async def test_notes_of_repeats_end_an_hour_after_the_last(ledger_client: Ledger
 @pytest.mark.parametrize("clock", [-3_600_000, 3_600_000], ids=["set back", "set forward"])
 async def test_the_newest_notes_stay_if_there_are_many(ledger_client: LedgerClient, clock: int) -> None:
     client, name = ledger_client.client, ledger_client.ledger.keys.key("repeated")
-    await ledger_client.add("k", unanswered=True)
-    then = client.zscore(name, "k") - clock
+    await ledger_client.add(K, unanswered=True)
+    then = client.zscore(name, K) - clock
     client.zadd(name, {str(number): then for number in range(100_000)})
 
     await ledger_client.add("k2", unanswered=True)

@@ -4,7 +4,6 @@ its workers see to it, and nobody else touches it."""
 from __future__ import annotations
 
 import re
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -30,7 +29,7 @@ from docket.storage.records import TASK_HEADER
 from docket.storage.scripts import load
 from tests.waiting import SECONDS
 
-from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, new_task
+from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, made_up_key, new_call, new_task
 
 FOREIGN_PLACE = 99
 HOUR_MS = 3_600_000
@@ -98,7 +97,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     listener.get_message(timeout=SECONDS)
     ledger_client.client.zadd(keys.offers, {text_bytes(worker): 9e15})
     ledger_client.client.hset(keys.key("offer-secrets"), text_bytes(worker), b"s" * 16)
-    await ledger_client.ledger.enqueue_new((b"new", -1, struct.pack("<H", 1) + b"f" + CALL))
+    await ledger_client.ledger.enqueue_new(new_call(made_up_key(1), -1.0, CALL))
     assert not [entry for entry in ledger_client.stored_state().entries if entry.key == "k"], "the script has met it"
     return record
 

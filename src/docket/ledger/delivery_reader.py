@@ -9,6 +9,7 @@ from docket.storage.blocking_connection import BlockingConnection
 from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
 
+from .entries import entry_key
 from .ledger import Ledger
 from .values import Entry
 
@@ -61,7 +62,7 @@ class DeliveryReader:
             raise self._ledger.server.explain(error) from error
         self.was_cut = self._connection.was_cut
         return [
-            Entry(name == self._front, id.decode(), fields[1] if fields and fields[0] == b"k" else b"")
+            Entry(name == self._front, id.decode(), (fields and entry_key(fields)) or b"")
             for name, rows in (reply or ())
             for id, fields in rows
         ]

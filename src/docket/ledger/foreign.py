@@ -13,13 +13,13 @@ from docket.errors import TRANSIENT
 from docket.model.times import to_ms
 from docket.storage.keys import bytes_text, text_bytes
 
+from .entries import entry_key
 from .ledger import Ledger
 from .payloads import LARGEST_CALL, Payload, call_payload
 
 logger: logging.Logger = logging.getLogger("docket.foreign")
 
 _PAGE = 200
-_OWN_FIELD = b"k"
 _FIELDS = (b"key", b"when", b"function", b"args", b"kwargs", b"attempt", b"generation")
 _TRIES = 3
 _TAKEN, _ALREADY_THERE, _PAYLOAD_MISSING = 1, 2, 3
@@ -196,7 +196,7 @@ async def _entries(ledger: Ledger, source: str) -> AsyncIterator[list[_Row]]:
         if not rows:
             return
         start = b"(" + rows[-1][0]
-        yield [(source, id, None, _pairs(fields)) for id, fields in rows if fields[0] != _OWN_FIELD]
+        yield [(source, id, None, _pairs(fields)) for id, fields in rows if entry_key(fields) is None]
 
 
 def _pairs(flat: Sequence[bytes] | dict[bytes, bytes]) -> dict[bytes, bytes]:

@@ -192,10 +192,12 @@ class TaskVerbs(ScriptCalls):
 
 
 def _enqueue_rows(tasks: Sequence[NewTask]) -> list[Any]:
-    return [
-        (text_bytes(task.key), task.due_ms, _mode(task), text_bytes(task.function_name), task.call, task.attempt)
-        for task in tasks
-    ]
+    return [_enqueue_row(task) for task in tasks]
+
+
+def _enqueue_row(task: NewTask) -> tuple[Any, ...]:
+    row = (text_bytes(task.key), task.due_ms, _mode(task), text_bytes(task.function_name), task.call, task.attempt)
+    return (*row, task.key_end) if task.key_end is not None else row
 
 
 def _enqueue_results(reply: Sequence[Any]) -> list[EnqueueResult]:

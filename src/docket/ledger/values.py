@@ -46,6 +46,8 @@ class NewTask:
     # and whether docket made up the key.
     stored: EnqueueResult | None = None
     made_up: bool = False
+    # For a short stream entry: the bytes of the end of a generated key.
+    key_end: bytes | None = None
 
 
 @dataclass(slots=True)

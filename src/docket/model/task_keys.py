@@ -32,6 +32,22 @@ def new_key() -> str:
             _draw()
 
 
+# The first digits of a key and their hyphen. They change once in 65 seconds.
+BEGINNING_SIZE = 9
+END_SIZE = 12
+
+
+def key_end(key: str) -> bytes:
+    """The bytes of a generated key that follow its beginning."""
+    return bytes.fromhex(key[BEGINNING_SIZE:].replace("-", ""))
+
+
+def printed_end(end: bytes) -> str:
+    """The text of these bytes."""
+    digits = end.hex()
+    return f"{digits[:4]}-{digits[4:8]}-{digits[8:12]}-{digits[12:]}"
+
+
 def _draw() -> None:
     drawn = os.urandom(_ENDS_PER_DRAW * _DIGITS // 2).hex()
     digits = [drawn[at : at + _DIGITS] for at in range(0, len(drawn), _DIGITS)]

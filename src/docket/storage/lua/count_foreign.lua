@@ -3,15 +3,12 @@
 -- No arguments.
 -- Returns: scheduled tasks, entries of the stream if some of them are foreign, foreign entries that
 --   workers have set aside.
--- uses: keys, foreign
-local function is_ours(entry)
-  return entry[2][1] == 'k'
-end
+-- uses: keys, entries, foreign
 local scheduled, entries = redis.pcall('ZCARD', FOREIGN_QUEUE), 0
 if type(scheduled) ~= 'number' then scheduled = 0 end
 local first = redis.pcall('XRANGE', STREAM, '-', '+', 'COUNT', 1)[1]
 if first then
   local last = call('XREVRANGE', STREAM, '+', '-', 'COUNT', 1)[1]
-  if not is_ours(first) or not is_ours(last) then entries = call('XLEN', STREAM) end
+  if not entry_key(first[2]) or not entry_key(last[2]) then entries = call('XLEN', STREAM) end
 end
 return {scheduled, entries, call('XLEN', FOREIGN)}

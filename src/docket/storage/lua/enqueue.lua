@@ -1,6 +1,7 @@
 -- Schedules a batch of calls. A call that is due goes to the stream, any other call to the
 -- schedule. The script may deliver ready tasks directly.
--- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt}.
+-- ARGV[2]: msgpack list of {key, due ms (0 = now), mode, function name, call, attempt, and for
+--     a generated key the last 12 bytes of its UUID}.
 --   mode bits: 1 the key is new, so the script need not read it; 2 replace; 4 due now, even if the
 --     caller's clock is fast; 8 the call is the reference to a stored payload; 16 the caller sent
 --     this call before and got no answer: a task of that key, even a finished one, is this call and
@@ -9,7 +10,7 @@
 -- Returns: server ms, then per call: 1 scheduled, 2 scheduled as a replacement, 0 the key has a
 --   task already, 3 the payload is missing (the script changed nothing); generation, due ms,
 --   location.
--- uses: keys, records, payloads, placement, endings, repeats, direct_delivery
+-- uses: keys, records, entries, payloads, placement, endings, repeats, direct_delivery
 local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED, REPEAT = 1, 2, 4, 8, 16, 32, 64
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
@@ -107,7 +108,7 @@ for _, c in ipairs(calls) do
     if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
     if due <= now then
       location, ready = IN_STREAM, ready + 1
-      ms, seq = string.match(call('XADD', STREAM, '*', 'k', key), '^(%d+)-(%d+)$')
+      ms, seq = string.match(call('XADD', STREAM, '*', c[7] and SHORT .. string.sub(key, 1, SHORT_FIELD_SIZE - 1) or 'k', c[7] or key), '^(%d+)-(%d+)$')
     else
       wait_for_time(key, due)
     end

@@ -1,12 +1,12 @@
 -- Schedules a batch of calls whose keys docket has made up and not sent before, so no key has a
 -- task. This is the script of bulk scheduling; `enqueue` schedules all other calls.
--- ARGV[2]: msgpack list, three values per call: the key; the due ms, negative if the task is due
---   now even if the caller's clock is fast; the end of the task record, from the length of the
---   function's name on.
+-- ARGV[2]: msgpack list, four values per call: the key; the due ms, negative if the task is due now
+--   even if the caller's clock is fast; the end of the task record, from the length of the
+--   function's name on; the last 12 bytes of the UUID that is the key.
 -- Returns: server ms. A call whose due time is not later is in the stream, any other in the
 --   schedule. If repeats of calls were stored before: a list of the server ms and the positions,
 --   from 0, of these calls, for which the script has stored nothing.
--- uses: keys, records, placement, repeats, direct_delivery
+-- uses: keys, records, entries, placement, repeats, direct_delivery
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
 -- As in `enqueue`: the number of a task's first submission.
@@ -24,15 +24,15 @@ local answer
 if existing % 2 == 1 then
   --- parts
   local keys, others = {}, {}
-  for i = 1, #calls, 3 do keys[#keys + 1] = calls[i] end
+  for i = 1, #calls, 4 do keys[#keys + 1] = calls[i] end
   local stored_before = noted_repeats(keys)
-  for i = 1, #calls, 3 do
+  for i = 1, #calls, 4 do
     if stored_before[calls[i]] then
       answer = answer or {now}
-      answer[#answer + 1] = (i - 1) / 3
+      answer[#answer + 1] = (i - 1) / 4
     else
       local n = #others
-      others[n + 1], others[n + 2], others[n + 3] = calls[i], calls[i + 1], calls[i + 2]
+      others[n + 1], others[n + 2], others[n + 3], others[n + 4] = calls[i], calls[i + 1], calls[i + 2], calls[i + 3]
     end
   end
   calls = others
@@ -41,16 +41,22 @@ end
 
 local pack, find = struct.pack, string.find
 local fields, at, ready = {}, 0, 0
+-- The field of the last entry, and the beginning of the keys that it is for.
+local field, key_start = nil, '-'
 -- The milliseconds of the last entry as text with the hyphen, and its id as numbers.
 local beginning, ms, seq = '', 0, 0
 -- How the records of the tasks in the stream begin, up to the due time.
 local start = pack(NEW_TASK, 1, IN_STREAM, 0, 1, 0, 1, submission)
-for i = 1, #calls, 3 do
+for i = 1, #calls, 4 do
   local key, due, record_end = calls[i], calls[i + 1], calls[i + 2]
   if due < 0 then due = math.min(-due, now) end
   local record
   if due <= now then
-    local id = call('XADD', STREAM, '*', 'k', key)
+    if find(key, key_start, 1, true) ~= 1 then
+      key_start = string.sub(key, 1, SHORT_FIELD_SIZE - 1)
+      field = SHORT .. key_start
+    end
+    local id = call('XADD', STREAM, '*', field, calls[i + 3])
     if seq > 0 and find(id, beginning, 1, true) == 1 then
       -- Only this script adds entries now, so the numbers follow each other.
       seq = seq + 1

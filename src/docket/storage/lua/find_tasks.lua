@@ -8,7 +8,7 @@
 -- Returns: where to go on, or '' at the end; number of tasks read; then per task: key, task record
 --   without its call, size of the call, run record or false, headers of the call or false; its
 --   progress, the rule that holds it or the limits that it waits for, or false.
--- uses: keys, records, payloads, filters
+-- uses: keys, records, entries, payloads, filters
 local source, cursor, most, most_read, filter = unpack(cmsgpack.unpack(ARGV[2]))
 local name, prefix, part, shown, from, before, worker = unpack(filter)
 local MOST_BYTES, CHUNK = 262144, 50
@@ -33,7 +33,7 @@ local function read_stream(stream)
   local page = redis.pcall('XRANGE', stream, cursor == '' and '-' or '(' .. cursor, '+', 'COUNT', most_read)
   if page.err then return end
   for i, entry in ipairs(page) do
-    keys[i] = entry[2][1] == 'k' and entry[2][2] or ''
+    keys[i] = entry_key(entry[2]) or ''
     positions[i] = entry[1]
   end
   if #page == most_read then following = positions[#page] end

@@ -7,7 +7,7 @@
 -- Returns: workers declared dead, deliveries put back, buried, cancelled, number of workers left to
 --   declare and recover, whether the caller should search for consumers without a lease, duty of
 --   the worker that asks (1 leader, 2 deputy, 0 none).
--- uses: keys, records, letters, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers, statistics
+-- uses: keys, records, entries, letters, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers, statistics
 local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, letter =
   unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5
@@ -133,7 +133,7 @@ end
 
 local function key_of(stream, id)
   local entry = call('XRANGE', stream, id, id)[1]
-  return entry and entry[2][1] == 'k' and entry[2][2]
+  return entry and entry_key(entry[2])
 end
 
 -- Whether the worker died with exactly one run. This matters only if one or two losses bury a task.

@@ -4,7 +4,7 @@
 --   (0/1), entry id} that were unknown last time}.
 -- Returns: list of {from the front (0/1), entry id, key or '', epoch of its run, 0 if it is not
 --   claimed, -1 if its run record is damaged; unknown last time (0/1)}.
--- uses: keys, records
+-- uses: keys, records, entries
 local worker, epochs, before = unpack(cmsgpack.unpack(ARGV[2]))
 local has, seen, answer = {}, {[STREAM] = {}, [FRONT] = {}}, {}
 for _, epoch in ipairs(epochs) do has[epoch] = true end
@@ -25,7 +25,7 @@ for _, stream in ipairs({STREAM, FRONT}) do
     for _, p in ipairs(pending) do
       local id = p[1]
       local entry = call('XRANGE', stream, id, id)[1]
-      local key = entry and entry[2][1] == 'k' and entry[2][2]
+      local key = entry and entry_key(entry[2])
       local epoch = epoch_of(stream, id, key)
       if not has[epoch] then
         local front = stream == FRONT and 1 or 0

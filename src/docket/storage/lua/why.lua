@@ -2,7 +2,7 @@
 -- ARGV[2]: msgpack {key}.
 -- Returns: server ms, task record without its call, run record, finished record; false for each
 --   that does not exist; then pairs: the name of a fact, and the fact.
--- uses: keys, records, foreign, failed_attempts, placement, fleet, limit_slots, holds, removal, suspects, letters, statistics
+-- uses: keys, records, entries, foreign, failed_attempts, placement, fleet, limit_slots, holds, removal, suspects, letters, statistics
 local key = unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_BEFORE, MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 2000, 4194304, 100
 local MOST_RUNS, MOST_RUN_BYTES, MOST_HOLDERS, MOST_MEMBERS = 5000, 1048576, 20, 10000
@@ -78,7 +78,7 @@ local function count_entries(stream, after, last)
     local page = call('XRANGE', stream, from, last, 'COUNT', PAGE)
     if #page == 0 then return end
     local keys = {}
-    for i, entry in ipairs(page) do keys[i] = entry[2][1] == 'k' and entry[2][2] or '' end
+    for i, entry in ipairs(page) do keys[i] = entry_key(entry[2]) or '' end
     local tasks, runs = call('HMGET', TASKS, unpack(keys)), call('HMGET', RUNNING, unpack(keys))
     for i, entry in ipairs(page) do
       if tasks[i] and not runs[i] and is_live(tasks[i], place, entry[1]) then

@@ -1,0 +1,39 @@
+"""Scripts and Python read the same key from a stream entry."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import Any
+
+import pytest
+
+from docket.ledger.entries import entry_key
+from docket.storage.scripts import part
+
+DEFINITIONS = "\n".join(line for known in part("entries").definitions.values() for line in known.lines)
+ENTRY_KEY = f"{DEFINITIONS}\nreturn entry_key({{ARGV[1], ARGV[2]}})"
+DIGITS = f"{DEFINITIONS}\nreturn digits_of_bytes()[tonumber(ARGV[1])]"
+
+
+def test_scripts_and_python_print_the_same_text(any_client: Any) -> None:
+    """Each digit at each position."""
+    drawn = random.Random(7)
+    for value in (*(bytes([digit * 17]) * 16 for digit in range(16)), *(drawn.randbytes(16) for _ in range(200))):
+        text = str(uuid.UUID(bytes=value)).encode()
+        fields = b"u" + text[:9], value[4:]
+        assert any_client.eval(ENTRY_KEY, 0, *fields) == entry_key(fields) == text
+    assert any_client.eval(ENTRY_KEY, 0, b"k", b"any") == entry_key((b"k", b"any")) == b"any"
+
+
+def test_the_table_has_the_digits_of_every_byte(any_client: Any) -> None:
+    assert [any_client.eval(DIGITS, 0, n) for n in range(256)] == [b"%02x" % n for n in range(256)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [(b"u01a1eed1-", b"short"), (b"u01a1eed1-", b"x" * 13), (b"u01a1eed1", b"x" * 12), (b"U01a1eed1-", b"x" * 12)],
+)
+def test_other_fields_are_not_dockets(any_client: Any, fields: tuple[bytes, bytes]) -> None:
+    assert entry_key(fields) is None
+    assert any_client.eval(ENTRY_KEY, 0, *fields) is None
