@@ -2,8 +2,8 @@
 
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 CPUS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-# Tests mostly wait, so a small machine has four test processes per core, and at most eight.
-WORKERS ?= $(shell few=$$((4 * $(CPUS))); [ $$few -gt 8 ] && few=8; [ $(CPUS) -gt $$few ] && few=$(CPUS); echo $$few)
+# Tests mostly wait, so a small machine has five test processes per core, and at most ten.
+WORKERS ?= $(shell few=$$((5 * $(CPUS))); [ $$few -gt 10 ] && few=10; [ $(CPUS) -gt $$few ] && few=$(CPUS); echo $$few)
 
 # Tests start hundreds of processes. If Python may not keep its bytecode, each of them compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
