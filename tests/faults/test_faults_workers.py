@@ -112,6 +112,30 @@ async def test_a_paused_worker_does_not_start_what_it_was_handed_before_the_paus
     assert [harness.reports.count("start", e.key) for e in executions] == [1] * 5
 
 
+async def test_a_paused_worker_does_not_begin_the_rest_of_its_batch_when_it_wakes(harness: Harness) -> None:
+    """The first body blocks the event loop, so the others are claimed and have not begun."""
+    docket = await harness.docket()
+    first = await docket.add(tasks.block_until_released, key="first")("go")
+    rest = await docket.add_many([docket.call(tasks.nap, key=f"task-{i}")(0) for i in range(4)])
+    sleeper = harness.worker_process()
+    await harness.started("first")
+    for execution in rest:
+        await execution.sync()
+        assert execution.state is ExecutionState.RUNNING
+
+    sleeper.pause()
+    harness.reports.release("go")
+    other = harness.worker_process()
+    for execution in (first, *rest):
+        await execution.get_result(timeout=WAIT_LIMIT)
+    sleeper.wake()
+    await eventually(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
+    afterwards = await docket.add(tasks.nap, key="afterwards")(0)
+    await afterwards.get_result(timeout=WAIT_LIMIT)
+    assert [harness.reports.count("start", e.key) for e in rest] == [1] * 4
+    assert {r.pid for e in rest for r in harness.reports.read("start", e.key)} == {other.pid}
+
+
 async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(harness: Harness) -> None:
     docket = await harness.docket(lease=1.0)
     blocked = harness.worker_process(lease=1.0)

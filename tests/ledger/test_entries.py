@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
+import msgpack
 import pytest
 
 from docket import Docket, Worker
@@ -11,12 +13,14 @@ from docket.model.task_keys import BEGINNING_SIZE, key_end, new_key, printed_end
 from docket.storage.keys import bytes_text
 from tests.waiting import ends
 
+from .invariants import GROUP
 from .ledger_client import LedgerClient, made_up_key, new_call
 
 
-async def entries(docket: Docket) -> list[dict[bytes, bytes]]:
+async def entries(docket: Docket, stream: str | None = None) -> list[dict[bytes, bytes]]:
     async with docket.redis() as client:
-        return [fields for _, fields in await client.xrange(docket.stream_key)]
+        found: Any = await client.xrange(stream or docket.stream_key)
+        return [fields for _, fields in found]
 
 
 async def run_nothing(number: int) -> None: ...
@@ -63,8 +67,25 @@ async def test_a_short_entry_that_is_damaged_stops_nobody(docket: Docket, worker
     await docket.add(run_nothing)(2)
     await ends(worker.run_until_finished())
     assert await entries(docket) == []
-    async with docket.redis() as client:
-        assert [fields for _, fields in await client.xrange(docket.key("foreign"))] == [{b"u01a1eed1-": b"not twelve"}]
+    assert await entries(docket, docket.key("foreign")) == [{b"u01a1eed1-": b"not twelve"}]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["taken", "recovered"])
+async def test_an_entry_of_another_program_with_thousands_of_fields_stops_nobody(
+    ledger_client: LedgerClient, lost: bool
+) -> None:
+    many = {f"field {number}": "x" for number in range(4100)}
+    await ledger_client.add("before")
+    ledger_client.client.xadd(ledger_client.ledger.keys.stream, many)
+    await ledger_client.add("after")
+    worker, other = await ledger_client.hire(), await ledger_client.hire()
+    if lost:
+        ledger_client.client.xreadgroup(GROUP, worker, {ledger_client.ledger.keys.stream: ">"}, count=100)
+        ledger_client.end_lease(worker)
+        ledger_client.reclaim()
+    assert [run.key for run in await ledger_client.take(other)] == ["before", "after"]
+    ((_, kept),) = ledger_client.client.xrange(ledger_client.ledger.keys.key("foreign"))
+    assert len(msgpack.unpackb(kept[b"packed"])) == 2 * len(many)
 
 
 async def test_tasks_with_short_entries_are_recovered_and_put_back(ledger_client: LedgerClient) -> None:

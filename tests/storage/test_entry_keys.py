@@ -32,7 +32,15 @@ def test_the_table_has_the_digits_of_every_byte(any_client: Any) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [(b"u01a1eed1-", b"short"), (b"u01a1eed1-", b"x" * 13), (b"u01a1eed1", b"x" * 12), (b"U01a1eed1-", b"x" * 12)],
+    [
+        (b"u01a1eed1-", b"short"),
+        (b"u01a1eed1-", b"x" * 13),
+        (b"u01a1eed1", b"x" * 12),
+        (b"U01a1eed1-", b"x" * 12),
+        (b"u01A1EED1-", b"x" * 12),
+        (b"u01a-eed1-", b"x" * 12),
+        (b"user_email", b"bob@mail.com"),
+    ],
 )
 def test_other_fields_are_not_dockets(any_client: Any, fields: tuple[bytes, bytes]) -> None:
     assert entry_key(fields) is None

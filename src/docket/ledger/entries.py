@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from docket.model.task_keys import BEGINNING_SIZE, END_SIZE, printed_end
+from docket.model.task_keys import END_SIZE, printed_end
 
-_KEY, _SHORT = b"k", b"u"
-_SHORT_SIZE = len(_SHORT) + BEGINNING_SIZE
+_KEY = b"k"
+# A letter, and the beginning of the key.
+_SHORT = re.compile(rb"u[0-9a-f]{8}-")
 
 
 def entry_key(fields: Sequence[bytes]) -> bytes | None:
@@ -15,6 +17,6 @@ def entry_key(fields: Sequence[bytes]) -> bytes | None:
     name, value = fields[0], fields[1]
     if name == _KEY:
         return value
-    if len(name) == _SHORT_SIZE and len(value) == END_SIZE and name.startswith(_SHORT):
-        return name[len(_SHORT) :] + printed_end(value).encode()
+    if len(value) == END_SIZE and _SHORT.fullmatch(name):
+        return name[1:] + printed_end(value).encode()
     return None

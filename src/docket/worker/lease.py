@@ -41,16 +41,19 @@ class Lease:
         # How long the worker has kept the lease. An outage counts for at most half a lease.
         self.kept_seconds: float = 0.0
         self._renewed_at = steady_seconds()
+        # When the lease ends, on the steady clock. Every run asks for it before it begins.
+        self._ends_at = self._renewed_at + length_ms / 1000
 
     def renewed(self, sent_at: float) -> None:
         """The server has answered a renewal. The lease counts
         from the time at which the renewal was sent."""
         self.kept_seconds += min(sent_at - self._renewed_at, self.length_ms / 2000)
         self._renewed_at = sent_at
+        self._ends_at = sent_at + self.length_ms / 1000
 
     def lost(self) -> None:
         """The lease counts as lapsed from now on: nothing may start under it."""
-        self._renewed_at = -math.inf
+        self._renewed_at = self._ends_at = -math.inf
 
     @property
     def age(self) -> float:
@@ -59,7 +62,7 @@ class Lease:
 
     @property
     def lapsed(self) -> bool:
-        return self.age * 1000 > self.length_ms
+        return steady_seconds() > self._ends_at
 
     @property
     def left(self) -> float:

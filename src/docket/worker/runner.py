@@ -139,6 +139,11 @@ class Runner:
             run.task = asyncio.current_task()
         else:
             run.task.remove_done_callback(never_began)
+        if self._registration.lapsed:
+            # The process was paused after `start`, or while a body of the same batch blocked the
+            # event loop. Another worker may have the task by now.
+            self.requeue(run)
+            return
         outcome: Outcome | None = None
         try:
             try:

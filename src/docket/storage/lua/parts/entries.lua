@@ -7,7 +7,7 @@ local SHORT, SHORT_FIELD_SIZE = 'u', 10
 local KEY_END, KEY_END_SIZE = '>I2I2I2I2I4', 12
 
 local function is_short(name, value)
-  return #name == SHORT_FIELD_SIZE and #value == KEY_END_SIZE and string.sub(name, 1, 1) == SHORT
+  return #name == SHORT_FIELD_SIZE and #value == KEY_END_SIZE and string.find(name, '^u[%da-f]+%-$')
 end
 
 local function printed_end(bytes)
