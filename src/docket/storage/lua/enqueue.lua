@@ -108,7 +108,8 @@ for _, c in ipairs(calls) do
     if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end
     if due <= now then
       location, ready = IN_STREAM, ready + 1
-      ms, seq = string.match(call('XADD', STREAM, '*', c[7] and SHORT .. string.sub(key, 1, SHORT_FIELD_SIZE - 1) or 'k', c[7] or key), '^(%d+)-(%d+)$')
+      local field = c[7] and SHORT .. string.sub(key, 1, SHORT_FIELD_SIZE - 1) or 'k'
+      ms, seq = string.match(call('XADD', STREAM, '*', field, c[7] or key), '^(%d+)-(%d+)$')
     else
       wait_for_time(key, due)
     end

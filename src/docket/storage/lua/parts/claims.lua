@@ -214,14 +214,17 @@ end
 -- Adds the entries of a stream.
 local function add_entries(entries, stream, raw)
   local ids, keys, n = entries.ids, entries.keys, #entries.ids
-  -- Neighbours often share the field of a short entry, and so the beginning of their keys.
-  local byte, hex, field, beginning = string.byte, #raw >= MANY_KEYS and digits_of_bytes(), nil, nil
+  -- Neighbours often share the field of a short entry, and so the beginning of their keys. The table
+  -- `hex` is made when it is needed.
+  local byte, are_many, hex, field, beginning = string.byte, #raw >= MANY_KEYS, nil, nil, nil
   for i = 1, #raw do
     local e = raw[i]
     local fields = e[2]
     local name, key = fields[1], fields[2]
     if name ~= 'k' then
-      if hex and name ~= field and is_short(name, key) then field, beginning = name, string.sub(name, 2) end
+      if are_many and name ~= field and is_short(name, key) then
+        hex, field, beginning = hex or digits_of_bytes(), name, string.sub(name, 2)
+      end
       if name == field and #key == KEY_END_SIZE then
         -- The same as entry_key, which costs less for a few entries.
         local a, b, c, d, f, g, h, j, k, l, m, o = byte(key, 1, KEY_END_SIZE)
