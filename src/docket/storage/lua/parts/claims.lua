@@ -214,8 +214,8 @@ end
 -- Adds the entries of a stream.
 local function add_entries(entries, stream, raw)
   local ids, keys, n = entries.ids, entries.keys, #entries.ids
-  -- Neighbours often share the field of a short entry, and so the beginning of their keys. The table
-  -- `hex` is made when it is needed.
+  -- Neighbours often share the field of a short entry, and so the beginning of their keys. The
+  -- table `hex` is made when it is needed.
   local byte, are_many, hex, field, beginning = string.byte, #raw >= MANY_KEYS, nil, nil, nil
   for i = 1, #raw do
     local e = raw[i]
