@@ -35,7 +35,9 @@ demo: $(READY) ## run the demo, with the dashboard; at a terminal until Ctrl-C
 test: $(READY) ## run every test, fault tests included, and some of them on other servers
 	@$(MAKE) --no-print-directory -k -j 2 tests-on-one-server tests-on-other-servers
 
+# In a new checkout one process compiles the tests first: otherwise all test processes compile them.
 tests-on-one-server:
+	@[ -d tests/__pycache__ ] || $(BIN)/python -m pytest -n 0 --collect-only -q >/dev/null
 	$(PYTEST) -m "not large"
 tests-on-other-servers:
 	bash tests/servers.sh some $(PYTEST)
