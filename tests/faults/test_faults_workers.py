@@ -129,6 +129,7 @@ async def test_a_paused_worker_does_not_begin_the_rest_of_its_batch_when_it_wake
     for execution in (first, *rest):
         await execution.get_result(timeout=WAIT_LIMIT)
     sleeper.wake()
+    await eventually(lambda: harness.reports.count("finish", "first") == 2, "its event loop goes on")
     await eventually(lambda: "lost its lease" in sleeper.output, "the sleeper has learnt what happened")
     afterwards = await docket.add(tasks.nap, key="afterwards")(0)
     await afterwards.get_result(timeout=WAIT_LIMIT)
