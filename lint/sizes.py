@@ -1,4 +1,4 @@
-"""Small pieces: a module or a Lua file has at most 400 lines, a class 250, a function 60."""
+"""No monsters: a module or a Lua file has at most 600 lines, a class 400, a function 60."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lint.exceptions import Exceptions
 from lint.source import files
 
-MODULE, CLASS, FUNCTION = 400, 250, 60
+MODULE, CLASS, FUNCTION = 600, 400, 60
 
 # Pieces that are longer, with the reason. An entry that is no longer needed is an error.
 EXCEPTIONS: dict[str, str] = {}

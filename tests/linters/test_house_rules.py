@@ -33,22 +33,22 @@ def function(lines: int, name: str = "work") -> str:
 
 
 def test_a_module_a_class_and_a_function_of_the_largest_size_pass(package: Package) -> None:
-    package(module_py="\n" * 400, class_py="class Task:\n" + "    x = 1\n" * 249, function_py=function(60))
+    package(module_py="\n" * 600, class_py="class Task:\n" + "    x = 1\n" * 399, function_py=function(60))
     assert list(sizes.check()) == []
 
 
 def test_a_line_more_is_too_long(package: Package) -> None:
     package(
-        module_py="\n" * 401,
-        class_py="class Task:\n" + "    x = 1\n" * 250,
+        module_py="\n" * 601,
+        class_py="class Task:\n" + "    x = 1\n" * 400,
         function_py=function(61),
-        script_lua="-- a line\n" * 401,
+        script_lua="-- a line\n" * 601,
     )
     assert list(sizes.check()) == [
-        "docket/class.py:Task: 251 lines, at most 250",
+        "docket/class.py:Task: 401 lines, at most 400",
         "docket/function.py:work: 61 lines, at most 60",
-        "docket/module.py: 401 lines, at most 400",
-        "docket/script.lua: 401 lines, at most 400",
+        "docket/module.py: 601 lines, at most 600",
+        "docket/script.lua: 601 lines, at most 600",
     ]
 
 
