@@ -14,7 +14,7 @@ import psutil
 
 from bench.function_tasks import blocks, computes, computes_briefly, nothing, nothing_in_child
 from docket import Docket, Worker
-from docket.worker.children import available_processors
+from docket.worker.children.children import available_processors
 
 # How often the lag of the event loop is sampled.
 SAMPLE_SECONDS = 0.01

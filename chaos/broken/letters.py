@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.nemesis.workers import KillWorker
-from docket.worker import failure_notes
+from docket.worker.running import failure_notes
 
 from .base import BrokenBuild
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docket.worker.pause_rules import PauseRules
+from docket.worker.running.pause_rules import PauseRules
 
 from .base import BrokenBuild, change_script
 

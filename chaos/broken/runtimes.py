@@ -8,7 +8,8 @@ from chaos.nemesis.workers import KillWorker
 from docket.child.messages import RunResult
 from docket.dependencies.timeout import Timeout
 from docket.errors import ProcessLost
-from docket.worker import child_process, children, threads
+from docket.worker.children import child_process, children
+from docket.worker.running import threads
 
 from .base import BrokenBuild
 

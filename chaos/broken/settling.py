@@ -8,7 +8,8 @@ from chaos.nemesis.network import LateMessages, Reset
 from chaos.nemesis.server import ReadOnly
 from chaos.nemesis.workers import KillWorker
 from docket.ledger import SettleResult
-from docket.worker import direct_delivery, runner, settler
+from docket.worker.claiming import direct_delivery
+from docket.worker.running import runner, settler
 
 from .base import BrokenBuild
 

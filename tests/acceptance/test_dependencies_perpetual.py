@@ -9,7 +9,7 @@ import pytest
 from docket import Docket, Execution, ExecutionState, Perpetual, Retry, TaskKey, Worker
 from docket.dependencies import CompletionHandler, current_execution
 from docket.testing import Clock
-from docket.worker import seeder
+from docket.worker.fleet import seeder
 from tests.running import run_everything, running, worker_for
 from tests.times import later, now
 from tests.waiting import ends, eventually, wait_until_scheduled, within

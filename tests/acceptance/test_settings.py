@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, Worker
-from docket.worker.settings_check import SettingsCheck
+from docket.worker.fleet.settings_check import SettingsCheck
 from tests.waiting import ends
 
 
@@ -56,7 +56,7 @@ async def test_workers_that_disagree_say_so(docket: Docket, producer: Docket, ca
 async def test_the_leader_notices_a_producer_that_comes_later(
     docket: Docket, producer: Docket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("docket.worker.settings_check.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("docket.worker.fleet.settings_check.EVERY_SECONDS", 0.01)
     compared = SettingsCheck.compare
 
     async def compare(agreement: SettingsCheck) -> None:

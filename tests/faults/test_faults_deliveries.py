@@ -16,7 +16,8 @@ import pytest
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
 from docket.storage.records import read_due
-from docket.worker import fetcher, sweeper
+from docket.worker.claiming import fetcher
+from docket.worker.lease import sweeper
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from . import tasks

@@ -15,7 +15,7 @@ import pytest
 
 from chaos.proxy import Proxy
 from docket import ConcurrencyLimit, CurrentWorker, Docket, ExecutionState, Worker
-from docket.worker import unknown_deliveries
+from docket.worker.claiming import unknown_deliveries
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Harness

@@ -14,7 +14,7 @@ from chaos.proxy import Proxy
 from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, Worker
 from docket.storage import scripts
 from docket.storage import server as storage_server
-from docket.worker import settler
+from docket.worker.running import settler
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Harness

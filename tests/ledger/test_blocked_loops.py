@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from docket.ledger import SettleResult, requeue
-from docket.worker.activity import Activity
-from docket.worker.prefetch import Prefetcher
-from docket.worker.runs import Run
-from docket.worker.slots import Slots
-from docket.worker.watchdog import LOOP_BLOCKED_SECONDS, Watchdog
+from docket.worker.claiming.prefetch import Prefetcher
+from docket.worker.lease.activity import Activity
+from docket.worker.lease.watchdog import LOOP_BLOCKED_SECONDS, Watchdog
+from docket.worker.running.runs import Run
+from docket.worker.running.slots import Slots
 from tests.waiting import eventually
 
 from .ledger_client import LedgerClient

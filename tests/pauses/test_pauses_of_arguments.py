@@ -146,7 +146,7 @@ async def test_a_worker_with_an_outdated_rule_runs_the_task(
     async with worker_for(docket) as worker, running(worker):
         await add_all(docket, recorder.serve, [1])
         await held(docket, 1)
-        monkeypatch.setattr("docket.worker.pause_rules.PauseRules._on_message", lambda self, message: None)
+        monkeypatch.setattr("docket.worker.running.pause_rules.PauseRules._on_message", lambda self, message: None)
         await docket.resume(recorder.serve, "number", "==", 1)
         await eventually(lambda: recorder.served == [1], "it runs")
         await docket.add(recorder.serve)(1)

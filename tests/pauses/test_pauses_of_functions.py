@@ -9,7 +9,7 @@ import pytest
 from docket import ConcurrencyLimit, Disposition, Docket, ExecutionState, Perpetual, Worker
 from docket.errors import NotPaused, TooManyPauses
 from docket.ledger import pauses as stored_pauses
-from docket.worker import releaser
+from docket.worker.fleet import releaser
 from tests.running import run_everything
 from tests.times import later, now, soon
 from tests.waiting import eventually

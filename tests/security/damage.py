@@ -21,7 +21,7 @@ from docket.storage import records
 from docket.strikelist.instructions import Strike
 from docket.strikelist.stored import StoredRules
 from docket.strikelist.values import RuleValues
-from docket.worker.direct_delivery import read_delivery
+from docket.worker.claiming.direct_delivery import read_delivery
 
 from .forgeries import finished_record, task_record
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, Execution, Worker
-from docket.worker import sweeper
+from docket.worker.lease import sweeper
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually
 

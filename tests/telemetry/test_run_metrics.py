@@ -12,7 +12,7 @@ from docket import ConcurrencyLimit, Docket, Perpetual, RateLimit, Retry, Worker
 from docket.dependencies import CompletionHandler, TaskOutcome
 from docket.execution import Execution
 from docket.instrumentation import instruments
-from docket.worker import reporter
+from docket.worker.running import reporter
 from tests.waiting import SECONDS
 
 from .metric_totals import MetricTotals

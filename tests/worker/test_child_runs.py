@@ -15,9 +15,9 @@ from docket.child.messages import FrameReader, MessageKind, RunRequest, RunResul
 from docket.child.shared_words import SharedWords, new_memory
 from docket.child.tickets import TicketReader, Tickets
 from docket.dependencies import Process
-from docket.worker.child_calls import ChildCall
-from docket.worker.child_channel import ChildChannel
-from docket.worker.child_runs import ChildRuns
+from docket.worker.children.child_calls import ChildCall
+from docket.worker.children.child_channel import ChildChannel
+from docket.worker.children.child_runs import ChildRuns
 from tests.waiting import WAIT_LIMIT
 
 

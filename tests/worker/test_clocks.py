@@ -11,8 +11,8 @@ import pytest
 
 from docket import Cron, CurrentExecution, CurrentWorker, Docket, Execution, Worker
 from docket.model.times import from_ms
-from docket.worker import server_clock
-from docket.worker.server_clock import ServerClock, arrival_clock
+from docket.worker.lease import server_clock
+from docket.worker.lease.server_clock import ServerClock, arrival_clock
 from tests.running import at_work
 from tests.waiting import eventually
 

@@ -20,9 +20,10 @@ from docket.execution import TaskFunction
 from docket.ledger import Delivery, Ledger, ReservedSlot
 from docket.storage.server import Server
 from docket.testing import Clock
-from docket.worker import fetcher, renewer, unknown_deliveries
-from docket.worker.direct_delivery import DirectDelivery, Offer
-from docket.worker.slots import Slots
+from docket.worker.claiming import fetcher, unknown_deliveries
+from docket.worker.claiming.direct_delivery import DirectDelivery, Offer
+from docket.worker.lease import renewer
+from docket.worker.running.slots import Slots
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
 from tests.waiting import SECONDS, eventually, reaches

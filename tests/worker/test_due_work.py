@@ -10,7 +10,7 @@ import pytest
 
 from docket import Docket, Worker
 from docket.ledger import Ledger, Staged
-from docket.worker import stager
+from docket.worker.fleet import stager
 from tests.waiting import SECONDS, ends
 
 

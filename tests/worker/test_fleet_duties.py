@@ -16,8 +16,9 @@ import pytest
 from docket import Docket, Worker
 from docket.ledger import Duty, Reclaimed
 from docket.storage.server import Server
-from docket.worker import lease, sampler
-from docket.worker.reclaimer import Reclaimer
+from docket.worker.fleet import sampler
+from docket.worker.lease import lease
+from docket.worker.lease.reclaimer import Reclaimer
 from tests.nodes import command_counts
 from tests.running import at_work
 from tests.waiting import eventually

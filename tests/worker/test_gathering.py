@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from docket.child.messages import RunRequest
 from docket.dependencies import Process
-from docket.worker.child_calls import ChildCall
-from docket.worker.gathering import Gathering
+from docket.worker.children.child_calls import ChildCall
+from docket.worker.children.gathering import Gathering
 
 
 class FakeRuns:

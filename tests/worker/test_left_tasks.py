@@ -13,9 +13,9 @@ import pytest
 
 from docket import Docket, Keyring, Worker
 from docket.storage.records import TASK_HEADER, read_task
-from docket.worker import redelivery_delays
-from docket.worker.left_tasks import LONGEST_PACE_MS, MOST_REASONS, LeftTasks
-from docket.worker.slots import Slots
+from docket.worker.claiming.left_tasks import LONGEST_PACE_MS, MOST_REASONS, LeftTasks
+from docket.worker.running import redelivery_delays
+from docket.worker.running.slots import Slots
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 

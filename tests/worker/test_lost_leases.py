@@ -9,7 +9,7 @@ import pytest
 
 from docket import Docket
 from docket.ledger import Delivery
-from docket.worker.direct_delivery import Offer
+from docket.worker.claiming.direct_delivery import Offer
 from tests.running import worker_at_work
 from tests.times import later
 from tests.waiting import eventually, within
@@ -29,30 +29,30 @@ async def test_a_delivery_that_comes_between_the_loss_of_a_lease_and_the_new_id_
         record = await redis.hget(docket.keys.tasks, "stale")
     assert isinstance(record, bytes)
     async with worker_at_work(docket) as worker:
-        staff, old = worker.staff, worker.id
+        parts, old = worker.staff, worker.id
         # On a slow network the worker takes a while to subscribe under its new id.
         subscribing, subscribed = asyncio.Event(), asyncio.Event()
-        subscribe = staff.cancel_listener.open
+        subscribe = parts.cancel_listener.open
 
         async def subscribe_slowly(id: str) -> None:
             subscribing.set()
             await subscribed.wait()
             await subscribe(id)
 
-        monkeypatch.setattr(staff.cancel_listener, "open", subscribe_slowly)
+        monkeypatch.setattr(parts.cancel_listener, "open", subscribe_slowly)
         async with docket.redis() as redis:
             # In this order: an id that is in neither registers again. Ids that were lost long ago
             # are forgotten.
             await redis.zadd(docket.key("lost"), {old: time.time() * 1000})
             await redis.zrem(docket.keys.leases, old)
-        staff.registration.renew_now()
+        parts.registration.renew_now()
         await within(subscribing.wait())
-        assert not staff.registration.lapsed, "it has a new lease"
+        assert not parts.registration.lapsed, "it has a new lease"
         # The answer to a claim of the former id.
-        await staff.fetcher._intake.receive(old, [Delivery("stale", record, 1, 0.0)])
+        await parts.fetcher._intake.receive(old, [Delivery("stale", record, 1, 0.0)])
         await asyncio.sleep(0)
         assert started == []
-        assert staff.fetcher._direct_delivery.state is Offer.NONE
+        assert parts.fetcher._direct_delivery.state is Offer.NONE
         subscribed.set()
         await docket.add(note)("under the new id")
         await eventually(lambda: started == ["under the new id"], "it works under its new id")

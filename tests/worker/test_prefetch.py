@@ -8,10 +8,10 @@ import asyncio
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
-from docket.worker import prefetch
-from docket.worker.prefetch import Prefetcher
-from docket.worker.runs import CancelReason, Run, Runs
-from docket.worker.slots import Slots
+from docket.worker.claiming import prefetch
+from docket.worker.claiming.prefetch import Prefetcher
+from docket.worker.running.runs import CancelReason, Run, Runs
+from docket.worker.running.slots import Slots
 from tests.run_log import RunLog
 from tests.running import worker_at_work
 from tests.waiting import SECONDS, eventually

@@ -12,10 +12,10 @@ import pytest
 
 from docket import CurrentWorker, Docket, ExecutionState, TaskKey, Worker
 from docket.ledger import Delivery, Entry
-from docket.worker import intake, isolation
-from docket.worker.process_runs import ProcessRuns
-from docket.worker.runs import CancelReason, Run, Runs
-from docket.worker.slots import Slots
+from docket.worker.claiming import intake, isolation
+from docket.worker.claiming.process_runs import ProcessRuns
+from docket.worker.running.runs import CancelReason, Run, Runs
+from docket.worker.running.slots import Slots
 from tests.run_log import RunLog
 from tests.running import worker_at_work
 from tests.waiting import eventually

@@ -17,7 +17,8 @@ from docket import CurrentExecution, CurrentWorker, Docket, Execution, Execution
 from docket.errors import TaskNotRegistered
 from docket.ledger import Ledger, Settlement, unknown_function
 from docket.ledger.settlements import UnknownItem
-from docket.worker import fetcher, sweeper
+from docket.worker.claiming import fetcher
+from docket.worker.lease import sweeper
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually
 

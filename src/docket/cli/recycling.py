@@ -21,12 +21,12 @@ class Recycling:
         thread."""
         if not worker.is_working or worker.is_stopping:
             return None
-        staff = worker.staff
-        runs = staff.run_settler.ended_runs
+        parts = worker.staff
+        runs = parts.run_settler.ended_runs
         if self.max_tasks is not None and runs >= self.max_tasks:
             return f"it has run {runs:,} tasks"
         if self.max_memory is not None and (memory := memory_in_use()) > self.max_memory:
             return f"it holds {show_size(memory)} of memory"
-        if staff.threads.abandoned * 2 > staff.threads.count:
-            return f"{staff.threads.abandoned} of its threads are abandoned"
+        if parts.threads.abandoned * 2 > parts.threads.count:
+            return f"{parts.threads.abandoned} of its threads are abandoned"
         return None

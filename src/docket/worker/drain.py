@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .lease import LeaseView
-from .runs import CancelReason, Runs
+from .lease.lease import LeaseView
+from .running.runs import CancelReason, Runs
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

@@ -12,7 +12,7 @@ from docket.ledger.values import TaskCounts
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-    from .staff import Staff
+    from .parts import Parts
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -25,15 +25,15 @@ SHORTEST_PAUSE = 0.002
 TIMES_LEFT_BESIDE_OTHERS = 6
 
 
-async def wait_until_finished(docket: Docket, staff: Staff) -> None:
+async def wait_until_finished(docket: Docket, parts: Parts) -> None:
     """Returns when no task of the docket is waiting or running, here or elsewhere. Tasks that a
     pause holds do not count, nor do tasks that no live worker can read."""
-    runs, pause = staff.runs, SHORTEST_PAUSE
+    runs, pause = parts.runs, SHORTEST_PAUSE
     while True:
         if len(runs):
             pause = SHORTEST_PAUSE
         await runs.wait_idle()
-        if await _nothing_is_left(docket, staff) and not len(runs):
+        if await _nothing_is_left(docket, parts) and not len(runs):
             return
         await docket.server.clock.idle(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
@@ -49,24 +49,24 @@ async def _stays_held(docket: Docket) -> bool:
     return counts.unfinished == counts.held
 
 
-async def _nothing_is_left(docket: Docket, staff: Staff) -> bool:
+async def _nothing_is_left(docket: Docket, parts: Parts) -> bool:
     try:
         counts = await docket.ledger.count()
         if counts.unknown:
-            await staff.unknown_functions.fail_waiting()
+            await parts.unknown_functions.fail_waiting()
         if counts.unfinished == counts.held:
             return counts.unfinished == 0 or await _stays_held(docket)
-        return await _only_unreadable_are_left(docket, staff, counts)
+        return await _only_unreadable_are_left(docket, parts, counts)
     except TRANSIENT:
         # The server cannot be reached: the worker asks again. The services log the reason.
         return False
 
 
-async def _only_unreadable_are_left(docket: Docket, staff: Staff, counts: TaskCounts) -> bool:
+async def _only_unreadable_are_left(docket: Docket, parts: Parts, counts: TaskCounts) -> bool:
     """Whether nothing runs, and this worker could not read any of the tasks that wait: they are of
     a newer release, or sealed with a key that it does not have. They are not failed, because a
     worker that can read them may start."""
-    left = staff.left_tasks
+    left = parts.left_tasks
     if counts.running or left.count < counts.unfinished - counts.held:
         return False
     keys: set[str] = set()
@@ -75,7 +75,7 @@ async def _only_unreadable_are_left(docket: Docket, staff: Staff, counts: TaskCo
             return False
         keys.update(row.key for row in page if not row.task.is_held)
     left.forget_except(keys)
-    others = any(row.id != staff.registration.id for row in await docket.ledger.list_workers())
+    others = any(row.id != parts.registration.id for row in await docket.ledger.list_workers())
     if not keys or not left.has_left(keys, TIMES_LEFT_BESIDE_OTHERS if others else 1):
         return False
     logger.error(

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .staff import Staff
+    from .parts import Parts
     from .worker import Worker
 
 # A loop that does not respond for this long counts as blocked.
@@ -25,38 +25,38 @@ def health_problem(worker: Worker) -> str | None:
         return f"the event loop has been blocked for {lag:.0f} s"
     if registration.lapsed:
         return f"the lease has not been renewed for {registration.lease.age:.0f} s"
-    staff = worker.staff
-    return _stuck_work(staff) or _abandoned_threads(staff) or _no_children(staff) or _failing_service(staff)
+    parts = worker.staff
+    return _stuck_work(parts) or _abandoned_threads(parts) or _no_children(parts) or _failing_service(parts)
 
 
-def _stuck_work(staff: Staff) -> str | None:
+def _stuck_work(parts: Parts) -> str | None:
     """Renewals may succeed while large values do not get through, as on a slow link."""
-    longest, now = staff.lease_ms / 1000, time.monotonic()
-    storing = [now - run.storing_since for run in staff.runs.all() if run.storing_since is not None]
-    unsettled = max(staff.settler.oldest_age, *storing, 0.0)
+    longest, now = parts.lease_ms / 1000, time.monotonic()
+    storing = [now - run.storing_since for run in parts.runs.all() if run.storing_since is not None]
+    unsettled = max(parts.settler.oldest_age, *storing, 0.0)
     if unsettled > longest:
         return f"an ending has waited for {unsettled:.0f} s to be written"
-    unstarted = staff.runner.loader.oldest_age
+    unstarted = parts.runner.loader.oldest_age
     if unstarted > longest:
         return f"a claimed task has waited for {unstarted:.0f} s for its arguments"
     return None
 
 
-def _abandoned_threads(staff: Staff) -> str | None:
+def _abandoned_threads(parts: Parts) -> str | None:
     """A thread cannot be stopped, so only a new process gets its slot back."""
-    threads = staff.threads
+    threads = parts.threads
     if threads.abandoned * 2 > threads.count:
         return f"{threads.abandoned} of {threads.count} threads go on although their run was given up"
     return None
 
 
-def _no_children(staff: Staff) -> str | None:
-    problem = staff.children.problem
+def _no_children(parts: Parts) -> str | None:
+    problem = parts.children.problem
     return None if problem is None else f"no child process can be started: {problem}"
 
 
-def _failing_service(staff: Staff) -> str | None:
-    for service in (staff.fetcher, staff.runner.loader, staff.stager):
+def _failing_service(parts: Parts) -> str | None:
+    for service in (parts.fetcher, parts.runner.loader, parts.stager):
         if service.problem is not None:
             return f"{service.name} fails"
     return None

@@ -16,7 +16,7 @@ class Service(abc.ABC):
 
     name: str
     out_of_traces = True
-    # The staff sets this before the service runs.
+    # `Parts` sets this before the service runs.
     outages: Outages
 
     def __init__(self, labels: dict[str, str], most_pause: float) -> None:

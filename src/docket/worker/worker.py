@@ -21,18 +21,18 @@ from docket.ledger.workers import as_json
 from docket.model.times import check_durations, from_ms
 
 from .block_context import BlockContext
-from .children import available_processors
+from .children.children import available_processors
 from .finished import wait_until_finished
 from .health import health_problem, readiness_problem
+from .lease.server_clock import ServerClock
 from .options import WorkerOptions
-from .own_dependencies import worker_dependencies
+from .parts import Parts, Until, open_parts
 from .pending_cancels import clear_pending_cancels, raise_pending_cancel
 from .program import run_program
-from .reporter import Reporter
-from .runs import Runs
-from .server_clock import ServerClock
+from .running.own_dependencies import worker_dependencies
+from .running.reporter import Reporter
+from .running.runs import Runs
 from .session import Session
-from .staff import Staff, Until, open_staff
 from .task_list import log_start
 
 
@@ -95,18 +95,18 @@ class Worker:
         self.shared: SharedValues = SharedValues()
         # The current session and its parts, or those of the last session.
         self._session: Session | None = None
-        self._staff: Staff | None = None
+        self._parts: Parts | None = None
 
     def labels(self) -> dict[str, str]:
         """Labels for traces and metrics."""
         return {**self.docket.labels(), "docket.worker": self.name}
 
     @property
-    def staff(self) -> Staff:
+    def staff(self) -> Parts:
         """The parts of this worker. Raises NotOpen before the first run."""
-        if self._staff is None:
+        if self._parts is None:
             raise NotOpen("the worker has not run yet")
-        return self._staff
+        return self._parts
 
     @property
     def id(self) -> str:
@@ -215,11 +215,11 @@ class Worker:
         if self._session is not None:
             self._session.stop()
 
-    async def _finished(self, staff: Staff) -> None:
-        await wait_until_finished(self.docket, staff)
+    async def _finished(self, parts: Parts) -> None:
+        await wait_until_finished(self.docket, parts)
 
     async def _work(self, until: Until, *, has_to_end: bool = False) -> None:
-        """Opens the parts of the worker and serves. staff.py has their order."""
+        """Opens the parts of the worker and serves. parts.py has their order."""
         if self._stack is None:
             raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert self._session is None or self._session.is_over, "this worker is already running"
@@ -228,9 +228,9 @@ class Worker:
         log_start(self.name, self.docket.tasks, self.labels())
         try:
             async with AsyncExitStack() as stack:
-                self._staff = await open_staff(self, session, stack, has_to_end=has_to_end)
+                self._parts = await open_parts(self, session, stack, has_to_end=has_to_end)
                 raise_pending_cancel()
-                await self._staff.serve(until)
+                await self._parts.serve(until)
         except asyncio.CancelledError:
             # Cancelled during set-up: nothing runs yet, and the stack has closed the opened parts.
             clear_pending_cancels()
@@ -288,5 +288,5 @@ class Worker:
         )
 
 
-async def _never(staff: Staff) -> None:
+async def _never(parts: Parts) -> None:
     await asyncio.Event().wait()

@@ -1,0 +1,1 @@
+"""The child processes of a worker, for functions that declare `Process`."""

@@ -1,0 +1,280 @@
+"""Claims tasks as slots become free. While there is work, the fetcher sends `take`; while there is
+none, it blocks on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from docket.ledger import Delivery, Entry, Ledger, SlotOffer
+from docket.storage.server import BLOCK_SECONDS
+from docket.storage.subscriptions import Subscriptions
+from docket.worker.lease.lease import LeaseView
+from docket.worker.running.runner import Runner
+from docket.worker.running.runs import Run, Runs
+from docket.worker.running.slots import Slots
+
+from .blocked_read import BlockedRead
+from .claiming_service import Claimed, ClaimingService
+from .claims import Claims
+from .direct_delivery import DirectDelivery, Offer
+from .intake import Intake
+from .isolation import Isolation
+from .unknown_deliveries import UnknownDeliveries
+
+# Claim in chunks, so the server prepares the next one while this one runs. Each chunk costs the
+# server as much as four tasks in addition to its tasks.
+TAKE_AT_MOST = 100
+# How long a read blocks while a direct delivery is due. The slot reserved for it may be free then.
+DUE_SECONDS = 1.0
+
+
+class Fetcher(ClaimingService):
+    """Claims deliveries and passes them to the intake."""
+
+    name = "fetching"
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        subscriptions: Subscriptions,
+        slots: Slots,
+        runner: Runner,
+        runs: Runs,
+        lease: LeaseView,
+        labels: dict[str, str],
+        most_pause: float,
+    ) -> None:
+        self._intake = Intake(slots, runner, runs, lease, labels["docket.name"])
+        self.take_prefetched: Callable[[], list[Run]] = self._intake.prefetch.take_all
+        super().__init__(labels, most_pause, self._intake.refuse)
+        self._ledger = ledger
+        self._subscriptions = subscriptions
+        self._slots, self._lease = slots, lease
+        self._read = BlockedRead(ledger)
+        self._direct_delivery = DirectDelivery(
+            ledger,
+            subscriptions,
+            slots,
+            self._intake.is_known,
+            self._intake.receive_direct,
+            runner.refuse,
+            lease.age,
+            lambda: self.unknown_deliveries.check_now(),
+        )
+        self._isolation = Isolation(ledger, slots, runs, self._intake.prefetch.give_up, self._intake.process)
+        claims = self._claims = Claims(ledger, self._direct_delivery, self._isolation)
+        self.unknown_deliveries: UnknownDeliveries = UnknownDeliveries(
+            ledger, subscriptions, self._intake, self._direct_delivery, lease, labels, most_pause, claims.unanswered
+        )
+        # Whether the last `take` found nothing to prefetch.
+        self._nothing_ready = False
+        self._may_be_work = True
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            await self._intake.close()
+
+    async def step(self) -> None:
+        if self._isolation.reserved is not None:
+            await self._claim_reserved()
+            return
+        if self._isolation.is_kept_out:
+            await self._isolation.wait_for_others()
+            return
+        await self._wait_for_slot()
+        worker = self._claims.worker
+        if self._room() < 1 and (self._direct_delivery.state is not Offer.OFFERED or self._slots.are_held):
+            return
+        if self._must_take:
+            deliveries = await self._take(worker)
+            if deliveries or deliveries is None:
+                await self._receive(worker, deliveries)
+                return
+            # The read below may block for long.
+            self.clear_problem()
+            if self._slots.free < 1:
+                # There was nothing to prefetch, or a direct delivery is due for the only free slot.
+                self._nothing_ready = True
+                return
+        # A read that ends without entries needs no `take` before the next read: that read sees any
+        # task that becomes ready.
+        self._may_be_work = False
+        entries = await self._wait_for_entries(min(self._slots.free, TAKE_AT_MOST))
+        if entries:
+            self._may_be_work = True
+            await self._receive(worker, await self._claim(worker, entries))
+
+    @property
+    def _must_take(self) -> bool:
+        """Whether a `take` is needed before a blocked read: tasks may be ready already, or the
+        `take` has something to say to the server."""
+        return (
+            self._may_be_work
+            or self._lease.lapsed
+            or self._slots.free < 1
+            or self._direct_delivery.is_wanted
+            or bool(self._claims.functions)
+        )
+
+    async def open(self, worker: str, worker_json: str) -> None:
+        self._claims.worker, self._claims.worker_json = worker, worker_json
+        self._intake.worker = worker
+        await self._direct_delivery.open(worker)
+        self.unknown_deliveries.open(worker, worker_json)
+        self._subscriptions.on_gap(self, self._expect_work)
+
+    def lose(self) -> None:
+        """The worker has lost its lease: other workers have the deliveries of its id, and those
+        that still arrive must not start. `move` follows."""
+        self._intake.worker = ""
+        self._direct_delivery.forget()
+
+    async def move(self, worker: str) -> None:
+        """Continues under a new id."""
+        self._claims.worker = self._intake.worker = worker
+        self._may_be_work = True
+        self.unknown_deliveries.move(worker)
+        self._isolation.release()
+        await self._direct_delivery.open(worker)
+
+    def bring_forward(self, functions: Iterable[str]) -> None:
+        """Tasks of these functions wait for a worker that knows them."""
+        self._claims.bring_forward(functions)
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Ends the blocked read and sends a `take` now."""
+        self._may_be_work = True
+        self._read.interrupt()
+
+    def offer_slot(self) -> SlotOffer | None:
+        """The slot that a settlement offers, if one can be spared."""
+        return self._direct_delivery.with_settlement(self._read.count)
+
+    @property
+    def reading_client(self) -> int | None:
+        """The server's id of the connection that the blocked read uses. Safe to read from any
+        thread."""
+        return self._read.client_id
+
+    @property
+    def has_offer(self) -> bool:
+        return self._direct_delivery.state is Offer.OFFERED
+
+    def refuse_from_now(self) -> None:
+        """The worker begins to stop: direct deliveries go back untouched."""
+        self._direct_delivery.refuse_from_now()
+
+    async def withdraw(self) -> None:
+        """The worker takes no more work."""
+        await self._isolation.close(self._claims.worker, self._claims.worker_json)
+        await self._direct_delivery.withdraw()
+
+    async def close(self) -> None:
+        self._subscriptions.forget_gap(self)
+        self.unknown_deliveries.close()
+        await self._direct_delivery.close()
+        await self._read.close()
+
+    async def recover(self) -> None:
+        """A read whose answer was lost may have delivered a task, so the worker looks for it."""
+        await self._read.close()
+        self.recheck()
+        await self._ledger.server.revive()
+
+    def recheck(self) -> None:
+        """An answer about an offer was lost, or may have been lost: the server is asked."""
+        self.unknown_deliveries.check_now()
+        self._expect_work()
+
+    def _expect_work(self) -> None:
+        self._may_be_work = True
+
+    async def _take(self, worker: str) -> Claimed:
+        self._read.was_interrupted = False
+        reserved = self._direct_delivery.reserve_for_take()
+        count = min(self._room(), TAKE_AT_MOST)
+        deliveries = await self._claim_to_the_end(self._claims.take(worker, count, reserved))
+        self._isolation.apply_notes()
+        if self._direct_delivery.state is Offer.DUE:
+            self.unknown_deliveries.check_soon()
+        return deliveries
+
+    async def _claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> Claimed:
+        deliveries = await self._claim_to_the_end(self._claims.claim(worker, entries, gives_up=gives_up))
+        self._isolation.apply_notes()
+        return deliveries
+
+    async def _claim_reserved(self) -> None:
+        """Claims the suspect that waits for this worker once nothing else runs here, or puts it
+        back after a while."""
+        worker, entry = self._claims.worker, self._isolation.reserved
+        drained = await self._isolation.drain()
+        if entry is None or entry is not self._isolation.reserved:
+            return
+        deliveries = await self._claim(worker, [entry], gives_up=not drained)
+        if self._isolation.reserved is not entry:
+            # The server has given this worker a delivery that it does not know, so the worker is
+            # not free for the suspect.
+            self.unknown_deliveries.check_now()
+            deliveries = await self._claim(worker, [entry], gives_up=True)
+        self._isolation.release()
+        await self._receive(worker, deliveries)
+
+    async def _wait_for_slot(self) -> None:
+        """A slot that is offered may be taken back. A slot for which a direct delivery is due
+        becomes free if nothing comes."""
+        nothing_ready, self._nothing_ready = self._nothing_ready, False
+        if self._direct_delivery.state is Offer.NONE:
+            if nothing_ready:
+                await self._slots.wait()
+            while self._room() < 1:
+                await self._slots.wait_for_turnover()
+        elif self._direct_delivery.state is Offer.DUE:
+            await self._slots.wait()
+
+    def _room(self) -> int:
+        """How many tasks the worker can claim now: one
+        for each free slot, and those to prefetch."""
+        if self._slots.are_held:
+            return 0
+        return self._slots.free + (self._intake.prefetch.room() if self._may_be_work else 0)
+
+    async def _receive(self, worker: str, deliveries: Claimed) -> None:
+        if deliveries is None:
+            # The worker has no lease; the renewal finds out why. Entries that a read brought still
+            # belong to this worker.
+            self.unknown_deliveries.check_now()
+            self._lease.renew_now()
+            await self._backoff.pause()
+            return
+        if self._isolation.notes.alone is not None and deliveries:
+            await self._receive_alone(worker, deliveries[0])
+        else:
+            await self._intake.receive(worker, deliveries)
+
+    async def _receive_alone(self, worker: str, delivery: Delivery) -> None:
+        """Starts a single suspect. The server says that this worker has no other delivery, and that
+        no direct delivery is due."""
+        if not self._isolation.may_begin():
+            self._intake.refuse(delivery)
+            return
+        self._direct_delivery.dropped()
+        await self._isolation.begin(worker, delivery)
+        await self._intake.receive(worker, [delivery])
+        self._isolation.begun(worker, delivery)
+
+    async def _wait_for_entries(self, count: int) -> list[Entry]:
+        """Blocks on the server until there is work."""
+        seconds = DUE_SECONDS if self._direct_delivery.state is Offer.DUE else BLOCK_SECONDS
+        reads_front = self._isolation.reads_front
+        if not reads_front:
+            seconds = min(seconds, self._isolation.front_pause)
+        entries = await self._read.wait(self._claims.worker, count, seconds, reads_front=reads_front)
+        if self._read.was_interrupted:
+            self._may_be_work = True
+        if self._read.was_cut:
+            self.unknown_deliveries.check_now()
+        return entries

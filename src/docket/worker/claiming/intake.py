@@ -1,0 +1,147 @@
+"""The one entrance for deliveries: answers of claims, direct deliveries, and deliveries whose
+answer or message was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterable, Sequence
+
+from docket._aio import cancel_and_wait
+from docket.ledger import Delivery
+from docket.storage.records import is_suspect
+from docket.worker.lease.lease import LeaseView
+from docket.worker.running.runner import Runner
+from docket.worker.running.runs import Run, Runs
+from docket.worker.running.slots import Slots
+
+from .prefetch import Prefetcher
+from .process_runs import ProcessRuns, this_process
+
+# How often a worker whose lease has lapsed checks whether it was renewed.
+LAPSED_SECONDS = 0.02
+# Epochs of adopted runs that are remembered. A message or an answer for one of them may still come.
+MOST_REMEMBERED = 1000
+
+
+class Intake:
+    """Starts each run once. A run is known by its epoch."""
+
+    def __init__(self, slots: Slots, runner: Runner, runs: Runs, lease: LeaseView, name: str) -> None:
+        self._slots = slots
+        self._runner = runner
+        self._runs = runs
+        self._lease = lease
+        self._name = name
+        # Runs start in the context in which the worker was started: context variables of a service
+        # must not leak into tasks.
+        self._context = contextvars.copy_context()
+        self._context.run(runner.enter_context)
+        self._late_starts: set[asyncio.Task[None]] = set()
+        # In the order in which they were adopted.
+        self._adopted: dict[int, None] = {}
+        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._start, runner.requeue)
+        self.worker = ""
+        self.process: ProcessRuns = this_process()
+
+    def is_known(self, epoch: int) -> bool:
+        """Whether this worker has the run, or adopted it before."""
+        return self._runs.find(epoch) is not None or epoch in self._adopted
+
+    def epochs(self) -> list[int]:
+        """The runs of this worker: started, waiting for a slot, or ended and not yet settled."""
+        return self._runs.epochs()
+
+    def keys(self) -> set[str]:
+        """The tasks of these runs."""
+        return set(self._runs.keys())
+
+    async def is_still_ours(self, worker: str) -> bool:
+        """After a pause longer than the lease, other workers may have the tasks whose deliveries
+        waited in this worker's socket. So the lease must be renewed before they start."""
+        while self._lease.lapsed and self.worker == worker:
+            self._lease.renew_now()
+            await asyncio.sleep(LAPSED_SECONDS)
+        return self.worker == worker
+
+    async def receive(self, worker: str, deliveries: Sequence[Delivery]) -> None:
+        """Starts the deliveries of a claim. A delivery that finds no slot is prefetched."""
+        if deliveries and not await self.is_still_ours(worker):
+            return
+        slots = self._slots
+        for delivery in deliveries:
+            # A consumer group that was created again delivers once more the tasks that run here.
+            if not self.is_known(delivery.epoch):
+                run = self._runner.accept(delivery)
+                if slots.free > 0:
+                    slots.free -= 1
+                    if not self._start(run):
+                        slots.give_back()
+                else:
+                    self.prefetch.add(run)
+
+    def receive_direct(self, delivery: Delivery) -> None:
+        """Starts a direct delivery in the slot that was reserved for it."""
+        if self._lease.lapsed:
+            self._slots.give_back()
+            task = asyncio.create_task(self.receive(self.worker, [delivery]), name=f"{self._name} - claiming")
+            self._late_starts.add(task)
+            task.add_done_callback(self._late_starts.discard)
+        else:
+            self._start_or_give_back(self._runner.accept(delivery))
+
+    def reserve(self, epochs: Iterable[int]) -> None:
+        """From now on only `adopt` starts these runs: an answer or a message that comes later is
+        ignored."""
+        for epoch in epochs:
+            self._adopted[epoch] = None
+        for epoch in list(self._adopted)[: max(len(self._adopted) - MOST_REMEMBERED, 0)]:
+            del self._adopted[epoch]
+
+    def adopt(self, delivery: Delivery, *, has_slot: bool) -> None:
+        """Starts a run whose answer or message was lost. If
+        there is no slot, the run is requeued at once."""
+        if self._runs.find(delivery.epoch):
+            if has_slot:
+                self._slots.give_back()
+            return
+        self.reserve([delivery.epoch])
+        if is_suspect(delivery.record):
+            # It may have to run alone in a worker.
+            if has_slot:
+                self._slots.give_back()
+            self._runner.refuse(delivery)
+            return
+        if not has_slot and self._slots.free > 0:
+            self._slots.take()
+            has_slot = True
+        if has_slot:
+            self._start_or_give_back(self._runner.accept(delivery))
+        else:
+            self._runner.refuse(delivery)
+
+    def refuse(self, delivery: Delivery) -> None:
+        """Gives a delivery back untouched, unless its run is known."""
+        if not self.is_known(delivery.epoch):
+            self._runner.refuse(delivery)
+
+    def refuse_adopted(self, delivery: Delivery) -> None:
+        """The same for a run that was reserved for adoption."""
+        if not self._runs.find(delivery.epoch):
+            self._runner.refuse(delivery)
+
+    async def close(self) -> None:
+        await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
+        self.prefetch.give_up()
+
+    def _start_or_give_back(self, run: Run) -> None:
+        """Starts a run in a slot that was taken for it."""
+        if not self._start(run):
+            self._slots.give_back()
+
+    def _start(self, run: Run) -> bool:
+        """False if the run must not start: then it is requeued, and needs no slot."""
+        if self.process.keeps_out(self._runs):
+            self._runner.requeue(run)
+            return False
+        return self._context.run(self._runner.start, run)

@@ -1,0 +1,200 @@
+"""Runs a suspect alone in its worker process (docs/design/lease-protocol.md, Suspects)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+
+from docket._aio import Backoff, cancel_and_wait
+from docket.errors import TRANSIENT
+from docket.ledger import Delivery, Entry, Ledger, SuspectNotes
+from docket.worker.running.runs import Runs
+from docket.worker.running.slots import Slots
+
+from .process_runs import ProcessRuns
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+# A worker that cannot run a suspect now does not read the front stream for a random time in this
+# range, in seconds, so that another worker gets the suspect.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
+# How long a worker starts nothing new while it prepares to run a suspect alone. The time doubles
+# after each attempt that fails, so that long tasks cannot keep a suspect waiting for ever.
+RESERVED_SECONDS, MOST_RESERVED_SECONDS = 10.0, 3600.0
+# The interval at which a worker checks whether the other workers of its process have finished.
+CHECK_SECONDS = 0.05
+# How long a worker tries to mark a suspect's run as alone before the body begins.
+MARK_SECONDS = 1.0
+# How long a worker that stops tries to put back a reserved suspect.
+LAST_WAIT_SECONDS = 1.0
+
+
+class Isolation:
+    """Keeps the notes of claims about suspects, and acts on them.
+
+    While the worker prepares for a suspect or runs one alone, it holds all its slots, and the other
+    workers of this process begin nothing.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        slots: Slots,
+        runs: Runs,
+        on_reserve: Callable[[], None],
+        process: ProcessRuns,
+    ) -> None:
+        self._ledger = ledger
+        self._slots = slots
+        self._runs = runs
+        self._on_reserve = on_reserve
+        self._front_after = self._reserved_until = 0.0
+        self._failed_attempts = 0
+        self._process = process
+        self._process.add(runs)
+        slots.on_release = self._opened
+        self._opening: asyncio.Task[None] | None = None
+        # The ledger fills in the notes with every claim.
+        self.notes: SuspectNotes = SuspectNotes()
+        self.reserved: Entry | None = None
+
+    def ready_notes(self) -> SuspectNotes:
+        """The notes for the next claim, which reports whether this process has runs that the server
+        does not know of: those of another worker, and abandoned threads."""
+        self.notes.shares_process = self._runs.abandoned > 0 or self._process.others_live(self._runs)
+        return self.notes
+
+    @property
+    def is_kept_out(self) -> bool:
+        """Whether this worker must not begin anything, because another worker of this process runs
+        a suspect alone or is about to."""
+        return self._process.keeps_out(self._runs)
+
+    async def wait_for_others(self) -> None:
+        """Pauses for a moment, while another worker has this process to itself."""
+        await asyncio.sleep(random.uniform(SHORTEST_PAUSE, LONGEST_PAUSE))
+
+    @property
+    def front_pause(self) -> float:
+        """Seconds for which this worker still leaves the front stream to the other workers."""
+        return max(self._front_after - asyncio.get_running_loop().time(), 0.0) if self._front_after else 0.0
+
+    @property
+    def reads_front(self) -> bool:
+        return not self._front_after or self.front_pause <= 0
+
+    def apply_notes(self) -> None:
+        """Acts on the notes of a claim, after each claim. A
+        run that is to be alone begins separately (`begin`)."""
+        notes = self.notes
+        if notes.refused:
+            notes.refused = False
+            self.pause_front()
+        if notes.reserved is not None:
+            self.reserved, notes.reserved = notes.reserved, None
+            seconds = min(RESERVED_SECONDS * 2**self._failed_attempts, MOST_RESERVED_SECONDS)
+            self._reserved_until = asyncio.get_running_loop().time() + seconds
+            self._slots.hold()
+            self._process.hold(self._runs)
+            self._on_reserve()
+
+    def pause_front(self) -> None:
+        self._front_after = asyncio.get_running_loop().time() + random.uniform(SHORTEST_PAUSE, LONGEST_PAUSE)
+
+    def may_begin(self) -> bool:
+        """Reserves this process for the suspect that was just claimed. False if that is not
+        possible: a body may still run here that the server does not know of."""
+        if self._process.hold(self._runs) and not self._process.any_lives():
+            return True
+        self._process.release(self._runs)
+        self.notes.alone = None
+        self.pause_front()
+        return False
+
+    async def begin(self, worker: str, delivery: Delivery) -> None:
+        """Leaves one slot free, for this task. The other slots become free when the run ends, or
+        when it has lasted long enough to count as harmless."""
+        logger.warning("task %r was lost with its worker before: it runs alone in this worker", delivery.key)
+        self.notes.alone = None
+        self._slots.hold(leave=1)
+        with contextlib.suppress(TimeoutError, *TRANSIENT):
+            # If the mark is missing and the worker dies, the
+            # task is not buried but runs alone once more.
+            async with asyncio.timeout(MARK_SECONDS):
+                await self._ledger.isolate(worker, delivery, alone=True)
+
+    def begun(self, worker: str, delivery: Delivery) -> None:
+        """Called after the run was started. If it did not begin, because the lease is gone, the
+        slots become free again."""
+        if self._runs.find(delivery.epoch) is None:
+            self._slots.release()
+            return
+        opening = self._open_after(self.notes.alone_seconds, worker, delivery)
+        self._opening = asyncio.create_task(opening, name=f"{self._ledger.server.name} - alone:{delivery.key}")
+
+    async def _open_after(self, seconds: float, worker: str, delivery: Delivery) -> None:
+        """After `seconds` the run no longer counts as
+        alone, and the worker claims other tasks again."""
+        await asyncio.sleep(seconds)
+        backoff = Backoff(most=5.0)
+        while (run := self._runs.find(delivery.epoch)) is not None and not run.over:
+            try:
+                await self._ledger.isolate(worker, delivery, alone=False)
+            except TRANSIENT:
+                await backoff.pause()
+                continue
+            logger.info("task %r has run alone for %.0f s: its worker takes other tasks again", delivery.key, seconds)
+            self._opening = None
+            self._slots.release()
+            return
+
+    def _opened(self) -> None:
+        """Called when the slots are no longer held."""
+        self._process.release(self._runs)
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the reservation ends."""
+        return max(self._reserved_until - asyncio.get_running_loop().time(), 0.0)
+
+    async def drain(self) -> bool:
+        """Waits until nothing runs in this process. False if
+        something still runs when the reservation ends."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.seconds_left):
+                await self._runs.wait_idle()
+                await self._wait_for_process()
+        drained = not len(self._runs) and not self._process.any_lives()
+        self._failed_attempts = 0 if drained else min(self._failed_attempts + 1, 20)
+        return drained
+
+    async def _wait_for_process(self) -> None:
+        """Returns when no other worker of this process has a running body, or when a body ignores
+        its cancel and may never end."""
+        while True:
+            if not self._process.others_live(self._runs) or self._process.any_ignores_its_cancel():
+                return
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def release(self) -> None:
+        """Ends the reservation, if there is one."""
+        if self.reserved is not None:
+            self.reserved = None
+            self._slots.release()
+
+    async def close(self, worker: str, worker_json: str) -> None:
+        """The worker stops: puts back the suspect that it has reserved, for another worker."""
+        if self._opening is not None:
+            await cancel_and_wait([self._opening], "docket: the worker stops")
+        self._process.release(self._runs)
+        entry, self.reserved = self.reserved or self.notes.reserved, None
+        if entry is not None:
+            with contextlib.suppress(TimeoutError, *TRANSIENT):
+                async with asyncio.timeout(LAST_WAIT_SECONDS):
+                    await self._ledger.claim(worker, worker_json, [entry], gives_up=True)

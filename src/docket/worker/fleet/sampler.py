@@ -1,0 +1,85 @@
+"""Publishes fleet-wide gauges from one elected worker."""
+
+from __future__ import annotations
+
+import asyncio
+
+from docket.dependencies.plan import plan_count
+from docket.instrumentation import (
+    CACHE_SIZE,
+    DEAD_LETTERS,
+    DEAD_LETTERS_DROPPED,
+    FLEET_RUNNING,
+    HELD_TASKS,
+    OLDEST_WAITING_AGE,
+    QUEUE_DEPTH,
+    SCHEDULE_DEPTH,
+    SLOTS_IN_USE,
+    UNKNOWN_FUNCTION_TASKS,
+    has_receiver,
+)
+from docket.ledger import Ledger, TaskCounts
+from docket.worker.lease.registration import Identity
+from docket.worker.service import Service
+
+EVERY_SECONDS = 5.0
+_GAUGES = (
+    QUEUE_DEPTH,
+    SCHEDULE_DEPTH,
+    FLEET_RUNNING,
+    OLDEST_WAITING_AGE,
+    DEAD_LETTERS,
+    DEAD_LETTERS_DROPPED,
+    SLOTS_IN_USE,
+    UNKNOWN_FUNCTION_TASKS,
+    HELD_TASKS,
+)
+
+
+class Sampler(Service):
+    """Samples while metrics are exported. A worker that is no longer elected removes its values."""
+
+    name = "sampling"
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        docket_labels: dict[str, str],
+        identity: Identity,
+        labels: dict[str, str],
+        most_pause: float,
+    ) -> None:
+        super().__init__(labels, most_pause)
+        self._ledger = ledger
+        self._docket_labels = docket_labels
+        self._identity = identity
+
+    async def step(self) -> None:
+        if has_receiver():
+            CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
+            if await self._ledger.lead("sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
+                self._show(await self._ledger.count())
+            else:
+                self.clear()
+        self.clear_problem()
+        await asyncio.sleep(EVERY_SECONDS)
+
+    def _show(self, counts: TaskCounts) -> None:
+        waited = counts.server_ms - counts.oldest_waiting_ms if counts.oldest_waiting_ms is not None else 0.0
+        values = (
+            counts.ready + counts.parked,
+            counts.scheduled,
+            counts.running,
+            max(waited, 0.0) / 1000,
+            counts.dead,
+            counts.dropped,
+            counts.slots_in_use,
+            counts.unknown,
+            counts.held,
+        )
+        for gauge, value in zip(_GAUGES, values, strict=True):
+            gauge.set(value, self._docket_labels)
+
+    def clear(self) -> None:
+        for gauge in _GAUGES:
+            gauge.clear(self._docket_labels)

@@ -1,0 +1,84 @@
+"""Warns of settings that differ between the processes of one docket (docs/design/settings.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from docket.declaration import shared_settings
+from docket.errors import TRANSIENT
+from docket.ledger.settings import WORKER, Declaration, declare_settings
+from docket.worker.service import Service
+
+from .duties import Duties
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+EVERY_SECONDS = 30.0
+# Only workers use these settings, so a client may have other values.
+_OF_WORKERS = frozenset({"keep_failures", "max_losses"})
+
+
+class SettingsCheck(Service):
+    """Every worker compares its settings when it starts.
+    After that, the leader compares at intervals."""
+
+    name = "comparing settings"
+
+    def __init__(self, docket: Docket, worker: str, duties: Duties, labels: dict[str, str], most_pause: float) -> None:
+        super().__init__(labels, most_pause)
+        self._docket = docket
+        self._own = Declaration(WORKER, worker, shared_settings(docket))
+        self._duties = duties
+        self._reported: set[tuple[str, str]] = set()
+
+    async def begin(self) -> None:
+        """Compares before the worker starts. If the
+        server is unreachable, a later step compares."""
+        try:
+            await self.compare()
+        except TRANSIENT as error:
+            logger.debug("settings are not compared yet: %s", error)
+
+    async def step(self) -> None:
+        await asyncio.sleep(EVERY_SECONDS)
+        if self._duties.leads:
+            await self.compare()
+
+    async def compare(self) -> None:
+        for other in await declare_settings(self._docket.ledger, self._own):
+            for name, own, theirs in self._differences(other):
+                if (name, repr(theirs)) not in self._reported:
+                    self._reported.add((name, repr(theirs)))
+                    self._report(other, name, own, theirs)
+
+    def _differences(self, other: Declaration) -> Iterator[tuple[str, Any, Any]]:
+        for name, own in self._own.settings.items():
+            # A process of an older release does not declare settings that it does not know.
+            if other.settings.get(name, own) != own and (other.role == WORKER or name not in _OF_WORKERS):
+                yield name, own, other.settings[name]
+
+    def _report(self, other: Declaration, name: str, own: Any, theirs: Any) -> None:
+        logger.warning(
+            "docket %r: %s is %s here and %s at %s %s, but it must be the same everywhere. "
+            "Take both from one Docket (docket worker --app module:docket), or set it with --%s",
+            self._docket.name,
+            name,
+            _in_words(name, own),
+            _in_words(name, theirs),
+            other.role,
+            other.process,
+            name.replace("_", "-"),
+            extra=self._labels,
+        )
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name == "execution_ttl" and isinstance(value, (int, float)):
+        return f"{value / 1000:g}s"
+    return "the server" if name == "result_storage" and value is None else str(value)

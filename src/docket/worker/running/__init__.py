@@ -1,0 +1,1 @@
+"""Running: one delivery from its start to the settlement that the server has written."""

@@ -1,0 +1,132 @@
+"""The pauses that this worker knows (docs/design/pause.md). The server decides whether a pause
+holds a task, so this is only a cache."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from docket.codec.proofs import proven_body
+from docket.ledger.pauses import WHOLE_DOCKET
+from docket.storage.ignored_messages import Inquiry
+from docket.strikelist.conditions import Index, TaskToMatch
+from docket.strikelist.pauses import Pause
+from docket.worker.lease.registration import Registration
+
+if TYPE_CHECKING:
+    from docket.docket import Docket
+
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+_MOST_LOGGED = 100
+
+
+class _Matcher:
+    """Pauses of one state, to compare with tasks."""
+
+    def __init__(self, pauses: list[Pause]) -> None:
+        self._has_whole_docket = False
+        self._index = Index()
+        for pause in pauses:
+            if pause.id == WHOLE_DOCKET:
+                self._has_whole_docket = True
+            elif pause.problem is None:
+                self._index.add(pause.id, pause.rule)
+
+    def match(self, task: TaskToMatch) -> str | None:
+        id = self._index.match_call(task)
+        return WHOLE_DOCKET if id is None and self._has_whole_docket else id
+
+
+class PauseRules:
+    """Reads the pauses when they have changed, and finds the one that matches a task."""
+
+    def __init__(self, docket: Docket, registration: Registration) -> None:
+        self._docket = docket
+        self._registration = registration
+        # Whether a pause may match. Every run reads this.
+        self.may_match: bool = False
+        # Set when the pauses have changed, or may have.
+        self.changed: asyncio.Event = asyncio.Event()
+        # The ids of the pauses that are being resumed.
+        self.resuming: list[str] = []
+        # Functions, or None for all, with a pause that only other workers can read.
+        self._closed: dict[str | None, str] = {}
+        self._logged: set[str] = set()
+        self._version = b""
+        self._is_stale = False
+        self._loading = asyncio.Lock()
+        self._paused, self._resuming = _Matcher([]), _Matcher([])
+        self._inquiry = Inquiry(self.expect_change)
+
+    async def open(self) -> None:
+        """Subscribes first and then reads, so that no change is missed in between."""
+        self.close()
+        channel, subscriptions = self._docket.keys.pause_channel, self._docket.subscriptions
+        await subscriptions.listen(channel, self._on_message)
+        subscriptions.on_gap(self, self.expect_change)
+        self._docket.ledger.pause_listeners.add(self._on_version)
+        self.expect_change()
+        await self.load()
+
+    def close(self) -> None:
+        self._docket.ledger.pause_listeners.discard(self._on_version)
+        self._docket.subscriptions.forget_gap(self)
+        self._docket.subscriptions.unlisten(self._docket.keys.pause_channel, self._on_message)
+        self._inquiry.close()
+
+    def expect_change(self) -> None:
+        """The pauses are read again before the next task begins."""
+        self._is_stale = self.may_match = True
+        self.changed.set()
+
+    async def load(self) -> None:
+        """Reads the pauses if they may have changed."""
+        async with self._loading:
+            if not self._is_stale:
+                return
+            self._is_stale = False
+            try:
+                self._version, pauses = await self._docket.pause_store.read()
+            except BaseException:
+                self._is_stale = True
+                raise
+            self._paused = _Matcher([pause for pause in pauses if not pause.is_resuming])
+            self._resuming = _Matcher([pause for pause in pauses if pause.is_resuming])
+            self.resuming = [pause.id for pause in pauses if pause.is_resuming]
+            self._note_unreadable([pause for pause in pauses if pause.problem is not None])
+            self.may_match = bool(pauses) or self._is_stale
+
+    def closed(self, function: str) -> str | None:
+        """Why this worker must not begin tasks of the function: there is a pause that only another
+        worker can read, and that may be about them."""
+        return (self._closed.get(function) or self._closed.get(None)) if self._closed else None
+
+    def _note_unreadable(self, pauses: list[Pause]) -> None:
+        """A pause that nobody sealed for this docket holds nothing."""
+        self._closed = {pause.function: f"{pause}: {pause.problem}" for pause in pauses if pause.needs_other}
+        for pause in pauses:
+            if pause.id not in self._logged and len(self._logged) < _MOST_LOGGED:
+                self._logged.add(pause.id)
+                what = "its tasks are left to other workers" if pause.needs_other else "it holds nothing"
+                logger.error("%s cannot be read here, so %s (%s)", pause, what, pause.problem)
+
+    def match(self, task: TaskToMatch, *, from_front: bool) -> str | None:
+        """The id of a pause that holds the task. While a pause is being resumed, it lets the tasks
+        of the front stream pass."""
+        id = self._paused.match(task)
+        return self._resuming.match(task) if id is None and not from_front else id
+
+    def _on_version(self, version: bytes) -> None:
+        """A claim says which pauses that compare arguments are in force."""
+        if version != self._version:
+            self.expect_change()
+
+    def _on_message(self, message: bytes) -> None:
+        if proven_body(self._registration.secret, b"P", b"pauses", b"", message) is not None:
+            self.expect_change()
+        else:
+            self._docket.subscriptions.ignored.note("pauses")
+            self._inquiry.request()
