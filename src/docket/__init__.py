@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from docket import sync, testing
     from docket.agenda import Agenda
     from docket.annotations import Logged
-    from docket.changes import CancelReport
     from docket.codec import Keyring
     from docket.dependencies import (
         CallArgument,
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
     from docket.model.ending_kinds import EndingKind
     from docket.model.histograms import Histogram
     from docket.model.keeping import Keep
+    from docket.operator_verbs import CancelReport
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause
     from docket.worker import Worker
@@ -187,7 +187,7 @@ __all__ = [
 _HOMES = {
     "Agenda": "agenda",
     **dict.fromkeys(("AuditEntry", "AuditPage"), "inspection.audit"),
-    "CancelReport": "changes",
+    "CancelReport": "operator_verbs",
     **dict.fromkeys(("Place", "TaskFilter"), "inspection.task_filters"),
     "Disposition": "execution",
     "Docket": "docket",

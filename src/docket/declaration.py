@@ -16,12 +16,12 @@ from docket.ledger.settings import PRODUCER, Declaration, declare_settings
 from docket.model.times import duration_ms
 
 if TYPE_CHECKING:
-    from docket.lifetime import DocketLifetime
+    from docket.docket import Docket
 
 EVERY_SECONDS = 300.0
 
 
-def shared_settings(docket: DocketLifetime) -> dict[str, Any]:
+def shared_settings(docket: Docket) -> dict[str, Any]:
     """The settings that must agree, as JSON values."""
     storage = docket.given_result_storage
     return {
@@ -41,7 +41,7 @@ class SettingsDeclaration:
     if the event loop is closed while the docket is open.
     """
 
-    def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
+    def __init__(self, docket: Docket, ledger: Ledger) -> None:
         self._ledger = ledger
         self._own = Declaration(PRODUCER, f"{socket.gethostname()}#{os.getpid()}", shared_settings(docket))
         self._timer: asyncio.TimerHandle | None = None

@@ -1,41 +1,68 @@
-"""The docket: it schedules tasks, finds them again and changes them."""
+"""The docket: its settings and its life, and the verbs of producers, which schedule tasks and find
+them again. The verbs of operators are in `operator_verbs.py`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable
-from datetime import datetime
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, ParamSpec, TypeVar, overload
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from docket._compat import PydocketKeys
+from docket.attached import AttachedWorkers
+from docket.bulk import BulkScheduler
 from docket.call_builders import CallBuilders
 from docket.call_stream import stream_calls
 from docket.chunks import check_chunk_size, checked_calls
+from docket.codec import Keyring, Payloads
+from docket.codec.keyring import as_keyring
 from docket.dependencies import argument_check
+from docket.durability import Durability, check_durability
+from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
 from docket.execution.execution import new_execution
+from docket.execution.manual_runs import ManualRuns
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
-from docket.instrumentation import TASKS_CANCELLED, inject_context, is_tracing
-from docket.ledger import ProgressChange, Unwritten
-from docket.ledger.audit import note_cancel
+from docket.instrumentation import inject_context, is_tracing
+from docket.ledger import Ledger, ProgressChange, Unwritten
+from docket.model.keeping import Keep, as_keep, check_keep
 from docket.model.loggers import protect_own_loggers
-from docket.operations import DocketOperations
+from docket.model.losses import MAX_LOSSES, check_max_losses
+from docket.model.times import check_durations
+from docket.open_parts import OpenParts, name_keys
+from docket.operator_verbs import OperatorVerbs
 from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
-from docket.registry import TaskCollection
-from docket.spans import batch_span, request_span, task_span
+from docket.registry import Registry, TaskCollection
+from docket.spans import batch_span, task_span
+from docket.storage.keys import Keys
+from docket.storage.server import Server
+from docket.storage.subscriptions import Subscriptions
+from docket.strikelist import StrikeList
+from docket.strikelist.pauses import Pauses
+from docket.strikelist.values import RuleValues
+from docket.tasks import standard_tasks
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.credentials import CredentialProvider
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 protect_own_loggers()
 
+# Larger arguments belong in a store of their own; the task carries their address.
+MAX_PAYLOAD = 8 * 1024 * 1024
+
 __all__ = ["Docket", "DocketSnapshot", "RunningExecution", "TaskCollection", "WorkerInfo"]
 
 
-class Docket(DocketOperations, PydocketKeys):
+class Docket(OperatorVerbs, PydocketKeys):
     """Schedules tasks and finds them again. An async context manager.
 
     `url` names the server (redis://, valkey://, redis+cluster://, redis+sentinel://, memory://name,
@@ -59,7 +86,186 @@ class Docket(DocketOperations, PydocketKeys):
     what it reads besides what it writes: codecs, and `"unsigned"`.
     """
 
+    accept: frozenset[str]
+    signing: Keyring | None
+    exceptions: tuple[type[Exception], ...]
+    payloads: Payloads
+    _how_to_open: str = "use it inside `async with Docket(…) as docket:`"
+
+    def __init__(
+        self,
+        name: str = "docket",
+        url: str = "redis://localhost:6379/0",
+        heartbeat_interval: timedelta = timedelta(seconds=2),
+        missed_heartbeats: int = 5,
+        execution_ttl: timedelta = timedelta(minutes=15),
+        result_storage: Any = None,
+        enable_internal_instrumentation: bool = False,
+        credential_provider: CredentialProvider | None = None,
+        *,
+        max_payload: int = MAX_PAYLOAD,
+        add_patience: timedelta = timedelta(seconds=2),
+        max_losses: int = MAX_LOSSES,
+        keep_failures: Keep | timedelta | int | None = None,
+        durability: Durability = "primary",
+        durability_timeout: timedelta = timedelta(seconds=1),
+        pickled_strikes: bool = False,
+        codec: str = "pickle",
+        accept: Collection[str] = (),
+        signing: Keyring | str | PathLike[str] | None = None,
+        encrypt: bool = False,
+        exceptions: Collection[type[Exception]] = (),
+    ) -> None:
+        check_durations(
+            "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
+        )
+        _check(heartbeat_interval, missed_heartbeats, add_patience)
+        check_durations("Docket", durability_timeout=durability_timeout)
+        check_durability(durability, durability_timeout)
+        self.name = name
+        self.url = url
+        self.heartbeat_interval = heartbeat_interval
+        self.missed_heartbeats = missed_heartbeats
+        self.execution_ttl = execution_ttl
+        self.given_result_storage = result_storage
+        self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.credential_provider = credential_provider
+        self.max_payload = max_payload
+        self.add_patience = add_patience
+        self.durability: Durability = durability
+        self.durability_timeout = durability_timeout
+        self.max_losses: int = check_max_losses("Docket(max_losses=…)", max_losses)
+        self.given_keep_failures: Keep | timedelta | int | None = check_keep(keep_failures)
+        self._seal_with(codec, accept, signing, encrypt, exceptions)
+        self.pickled_strikes = pickled_strikes
+        self.strike_list: StrikeList = self._new_strike_list()
+        self.registry: Registry = Registry()
+        for function in standard_tasks:
+            self.registry.register(function)
+        self.server: Server = Server(url, credential_provider, name=name)
+        self.keys: Keys = name_keys(self.server, name)
+        self.attached: AttachedWorkers = AttachedWorkers()
+        self._open_parts: OpenParts | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def keep_failures(self) -> Keep:
+        """How tasks that failed for good are kept. The default depends on `execution_ttl`."""
+        return as_keep(self.given_keep_failures, self.execution_ttl)
+
+    def _seal_with(
+        self,
+        codec: str,
+        accept: Collection[str],
+        signing: Keyring | str | PathLike[str] | None,
+        encrypt: bool,
+        exceptions: Collection[type[Exception]],
+    ) -> None:
+        self.accept = frozenset((accept,) if isinstance(accept, str) else accept)
+        self.signing = as_keyring(signing)
+        self.exceptions = tuple(exceptions)
+        self.payloads = Payloads(
+            codec, self.signing, self.accept, docket=self.name, encrypt=encrypt, exceptions=exceptions
+        )
+
+    def _new_strike_list(self) -> StrikeList:
+        return StrikeList(
+            self.url,
+            self.name,
+            self.enable_internal_instrumentation,
+            self.credential_provider,
+            pickled_strikes=self.pickled_strikes,
+            payloads=self.payloads,
+        )
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        assert self._open_parts is None, "this docket is already open"
+        self._closing = None
+        parts = await OpenParts.open(self)
+        self.keys = parts.keys
+        self.attached.open()
+        self._open_parts = parts
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Closes the connections. Workers that still run on this docket requeue their tasks
+        first."""
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+        elif self._open_parts is not None and self.attached.is_inside():
+            # A task body closes its own docket: waiting for that body here would never end.
+            self._closing = asyncio.create_task(self._end_and_close(), name=f"{self.name} - closing")
+        elif self._open_parts is not None:
+            await self._end_and_close()
+
+    async def _end_and_close(self) -> None:
+        try:
+            await self.attached.end_all()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        parts, self._open_parts = self._open_parts, None
+        if parts is not None:
+            await parts.aclose()
+
+    @property
+    def _parts(self) -> OpenParts:
+        if self._open_parts is None:
+            raise NotOpen(f"the docket is not open: {self._how_to_open}")
+        return self._open_parts
+
+    # Parts of an open docket
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the docket keeps on its server. Raises NotOpen."""
+        return self._parts.ledger
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The channels that this docket listens to. Raises NotOpen."""
+        return self._parts.subscriptions
+
+    @property
+    def manual_runs(self) -> ManualRuns:
+        """The open manual runs of this docket. Raises NotOpen."""
+        return self._parts.manual_runs
+
+    @property
+    def scheduler(self) -> BulkScheduler:
+        """Writes new tasks, in batches. Raises NotOpen."""
+        return self._parts.scheduler
+
+    @property
+    def pause_store(self) -> Pauses:
+        """The pauses as they are stored."""
+        return Pauses(self.ledger, RuleValues(pickled=self.pickled_strikes), self.payloads)
+
+    @asynccontextmanager
+    async def redis(self) -> AsyncGenerator[Redis]:
+        """A redis-py client (bytes in, bytes out) on the docket's server."""
+        yield self._parts.server.client
+
+    @property
+    def result_storage(self) -> Any:
+        """The store from which clients read results by
+        `execution.result_key`, in the collection `results_collection`.
+
+        This is the store that was given. Without one, while the docket is open, it is a view of the
+        results in the task records.
+        """
+        if self.given_result_storage is not None or self._open_parts is None:
+            return self.given_result_storage
+        return self._open_parts.result_store
+
     # Names
+
+    @property
+    def _docket(self) -> Docket:
+        return self
 
     @property
     def tasks(self) -> dict[str, TaskFunction]:
@@ -69,6 +275,10 @@ class Docket(DocketOperations, PydocketKeys):
     def now(self) -> datetime:
         """The time of the docket, with its time zone. Tests can set it."""
         return self.server.clock.now()
+
+    def labels(self) -> dict[str, str]:
+        """The labels of metrics and spans that name this docket."""
+        return {"docket.name": self.name}
 
     # Registering
 
@@ -214,16 +424,6 @@ class Docket(DocketOperations, PydocketKeys):
 
     # Unfinished and finished tasks
 
-    async def cancel(self, key: str) -> None:
-        """Removes a waiting task at once. If the task runs, asks its worker to cancel the run. An
-        unknown key is not an error."""
-        with request_span(self, "cancel", {"docket.key": key}):
-            # The worker counts a cancelled run when it has ended.
-            became = await self.ledger.cancel(key)
-            if became == 1:
-                TASKS_CANCELLED.add(1, self.labels())
-        await note_cancel(self.ledger, key, became)
-
     async def get_execution(self, key: str) -> Execution[Any] | None:
         """The task of that key, finished or not, or None. Its function need not be registered
         here."""
@@ -237,4 +437,16 @@ class Docket(DocketOperations, PydocketKeys):
 
     async def write_progress(self, change: ProgressChange) -> bytes | Unwritten:
         """The progress of the task after the change, as JSON, or why it was not changed."""
-        return await self._progress_batcher.submit(change)
+        return await self._parts.progress_batcher.submit(change)
+
+    async def wait_for_strikes_loaded(self) -> None:
+        """Returns when this process applies every strike that was in force when the docket was
+        opened."""
+        await self.strike_list.wait_for_strikes_loaded()
+
+
+def _check(heartbeat_interval: timedelta, missed_heartbeats: int, add_patience: timedelta) -> None:
+    if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
+        raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
+    if add_patience < timedelta(0):
+        raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")

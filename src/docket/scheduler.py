@@ -22,7 +22,7 @@ from docket.model.times import from_ms, to_ms
 from docket.repeater import Repeater, StoreTries, error_for_caller
 
 if TYPE_CHECKING:
-    from docket.lifetime import DocketLifetime
+    from docket.docket import Docket
 
 logger: logging.Logger = logging.getLogger("docket.docket")
 
@@ -35,7 +35,7 @@ class Scheduler:
     """Sends executions to the ledger. Concurrent calls
     share a request."""
 
-    def __init__(self, docket: DocketLifetime, ledger: Ledger) -> None:
+    def __init__(self, docket: Docket, ledger: Ledger) -> None:
         self._docket = docket
         self._ledger = ledger
         self._enqueue_batch = enqueue_for(ledger, docket.durability, docket.durability_timeout)

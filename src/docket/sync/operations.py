@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from docket.changes import CancelReport
 from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.audit import AuditPage
 from docket.inspection.history import LIMIT, Endings
@@ -13,6 +12,7 @@ from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.inspection.statistics import Stats
 from docket.inspection.task_filters import TaskFilter
 from docket.ledger.history import FinishedRun
+from docket.operator_verbs import CancelReport
 from docket.strikelist import LiteralOperator, Operator
 from docket.strikelist.pauses import Pause
 
