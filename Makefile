@@ -21,9 +21,11 @@ LINTERS := types-of-tests types house-rules style
 # The length and the seed of `make chaos`.
 SECONDS ?= 60
 SEED ?= 1
+# The script of `make assembled`.
+NAME ?= settle
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests-on-one-server tests-on-other-servers test-clients test-large test-redis-py test-servers test-stress check lint $(LINTERS) faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
+.PHONY: help demo test tests-on-one-server tests-on-other-servers test-clients test-large test-redis-py test-servers test-stress check lint $(LINTERS) assembled faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -74,6 +76,9 @@ style:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+
+assembled: $(READY) ## print the Lua of a script as the server runs it (NAME=settle)
+	@$(BIN)/python -m docket.storage.scripts $(NAME)
 
 faults: $(READY) ## run only the slow fault tests
 	$(PYTEST) -m "faults and not large"

@@ -25,6 +25,22 @@ QUOTED = {
     "bytes in Redis per queued task, B": ("README.md", "docs/production/sizing.md"),
     "worker CPU per 1,000 tasks, s": ("docs/production/sizing.md",),
 }
+# Figures that a page states with their unit, outside the rows that `bench --publish` writes.
+STATED = {
+    "README.md": {
+        r"\*\*([\d,.]+) tasks a second": "drain, concurrency 100, /s",
+        r"\*\*([\d,.]+) ms": "enqueue → body, idle worker, p50, ms",
+        r"\*\*([\d,.]+) bytes": "bytes in Redis per queued task, B",
+    },
+    "docs/design/performance.md": {
+        r"first line of the body takes ([\d,.]+) ms": "enqueue → body, idle worker, p50, ms",
+        r"to the result in the\s+caller ([\d,.]+) ms": "enqueue → result, p50, ms",
+        r"A worker drains ([\d,.]+) tasks a second": "drain, concurrency 100, /s",
+        r"at concurrency 100 and ([\d,.]+) at 10": "drain, concurrency 10, /s",
+    },
+}
+# The bold figures of the README that other pages prove.
+PROVED_ELSEWHERE = {"about 10 s", "0 violations"}
 
 
 def goals() -> dict[str, str]:
@@ -42,3 +58,17 @@ def test_a_page_quotes_the_published_figure(figure: str, page: str) -> None:
     assert re.search(rf"(?<![\d,.]){re.escape(value)}(?![\d])", text), (
         f"{page} does not have the published figure {value} ({figure}): write it there"
     )
+
+
+@pytest.mark.parametrize(("page", "pattern"), [(page, pattern) for page, known in STATED.items() for pattern in known])
+def test_a_page_states_no_other_figure(page: str, pattern: str) -> None:
+    found = re.findall(pattern, (ROOT / page).read_text("utf-8"))
+    assert found, f"{page} no longer says {pattern}"
+    assert set(found) == {goals()[STATED[page][pattern]]}, f"{page}: {pattern}"
+
+
+def test_every_bold_figure_of_the_readme_is_known() -> None:
+    bold = set(re.findall(r"^\| \*\*([^*]*\d[^*]*)\*\* \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE))
+    assert bold > PROVED_ELSEWHERE
+    for figure in bold - PROVED_ELSEWHERE:
+        assert any(re.match(pattern, f"**{figure}**") for pattern in STATED["README.md"]), figure

@@ -9,8 +9,8 @@ from typing import Any
 
 from docket import Docket
 from docket.codec.packing import pack_for_script
-from docket.storage import scripts
 from docket.storage.records import TaskRecord, read_due, read_task
+from docket.storage.scripts import assemble
 
 CASES, BATCH = 1_000_000, 1_000
 _HEADER = struct.Struct("<BBBIBIIddIH")
@@ -29,7 +29,7 @@ return answer
 
 
 def script() -> str:
-    return "\n".join(scripts._linked(READ.splitlines(), ("records",), frozenset()))  # pyright: ignore[reportPrivateUsage]
+    return assemble("read", f"-- Reads records.\n-- uses: records\n{READ}").source
 
 
 def sound(chance: random.Random) -> bytes:

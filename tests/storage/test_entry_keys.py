@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from docket.ledger.entries import entry_key
-from docket.storage.scripts import part
+from docket.storage.scripts import assemble
 
-DEFINITIONS = "\n".join(line for known in part("entries").definitions.values() for line in known.lines)
-ENTRY_KEY = f"{DEFINITIONS}\nreturn entry_key({{ARGV[1], ARGV[2]}})"
-DIGITS = f"{DEFINITIONS}\nreturn digits_of_bytes()[tonumber(ARGV[1])]"
+HEAD = "-- A test.\n-- uses: entries\n"
+ENTRY_KEY = assemble("entry_key", f"{HEAD}return entry_key({{ARGV[1], ARGV[2]}})").source
+DIGITS = assemble("digits", f"{HEAD}return digits_of_bytes()[tonumber(ARGV[1])]").source
 
 
 def test_scripts_and_python_print_the_same_text(any_client: Any) -> None:

@@ -99,10 +99,9 @@ def channel_rules(keys: Keys) -> str:
     return f"&{_pattern(keys.channels)}* &{bytes_text(keys.any_task_channel[1])}"
 
 
-def called_at(source: str, line: int) -> tuple[str, ...]:
-    """The commands that a script calls in that line."""
-    lines = source.splitlines()
-    return tuple(sorted(_called(lines[line - 1]))) if 0 < line <= len(lines) else ()
+def called_in(code: str) -> tuple[str, ...]:
+    """The commands that this code of a script calls."""
+    return tuple(sorted(_called(code)))
 
 
 def _in_scripts(names: tuple[str, ...]) -> set[str]:

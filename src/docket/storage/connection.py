@@ -16,7 +16,7 @@ from docket._aio import cancel_and_wait
 from .attempts import SharedAttempt
 from .pipeline import Pipeline, Words
 from .repairs import careful_form, is_damage, unwrap
-from .scripts import Script
+from .scripts import Script, mark_script
 
 # How long the calls under way may wait for the old node after a move.
 LEAVE_SECONDS = 0.5
@@ -66,6 +66,7 @@ class Connection:
             except NoScriptError:
                 return await self.ask("EVAL", script.source, len(keys), *keys, *args, patience=patience)
         except ResponseError as error:
+            mark_script(error, script)
             if not is_damage(error):
                 raise
             try:
@@ -95,6 +96,7 @@ class Connection:
         except NoScriptError:
             return await self._ask_and_wait(pipeline, ("EVAL", script.source, len(keys), *keys, *args), wait)
         except ResponseError as error:
+            mark_script(error, script)
             if not is_damage(error):
                 raise
             source = careful_form(script).source

@@ -25,7 +25,7 @@ from .faults import mark_sent
 from .hosts import addresses, addresses_within
 from .repairs import careful_form, is_damage, unwrap
 from .replies import ParseError, error_parser
-from .scripts import Script
+from .scripts import Script, mark_script
 from .urls import Address
 
 # The least time for a step of a connection: a time-out of zero would make the socket non-blocking.
@@ -194,6 +194,7 @@ def run_script(client: Any, script: Script, keys: Sequence[bytes], args: Sequenc
         except NoScriptError:
             return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
     except ResponseError as error:
+        mark_script(error, script)
         if not is_damage(error):
             raise
         try:

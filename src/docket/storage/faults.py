@@ -29,6 +29,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from docket.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsuitable
 
+from .scripts import with_place
+
 
 class ServerGone(RedisConnectionError, ServerUnreachable):
     """ServerUnreachable, for callers that catch the client library's error as they do around its
@@ -98,7 +100,7 @@ SERVER_ERRORS = (RedisError, RedisClusterException, OSError, EOFError)
 
 def translate(error: BaseException, where: str) -> DocketError | None:
     """The docket error for a redis-py one, or None if it is not about the server."""
-    text = f"{where}: {error}"
+    text = f"{where}: {with_place(error)}"
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return ServerUnsuitable(text)
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in _server_text(error)[:60]):

@@ -8,9 +8,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from docket.errors import NotPermitted
 
-from .acl import called_at, channel_rules, key_rule
+from .acl import called_in, channel_rules, key_rule
 from .keys import Keys
-from .scripts import script_with
+from .scripts import failed_at
 
 # Texts of Redis 6.2, of Redis 7.0, and of Redis since 7.2 and Valkey, in this order.
 _KEYS = re.compile(r"can't access at least one of the keys|one of the keys used|No permissions to access a key")
@@ -18,7 +18,6 @@ _CHANNELS = re.compile(r"can't publish to the channel|one of the channels used|N
 _COMMAND = re.compile(r"permissions to run the '([^']+)' command")
 _SOME_COMMAND = re.compile(r"can't run this command")
 _USER = re.compile(r"User (\S+) has no permissions")
-_SHA, _LINE = re.compile(r"\b(?:f_)?([0-9a-f]{40})\b"), re.compile(r"@?user_script: ?(\d+)")
 
 
 def refusal(error: BaseException, where: str, user: str, keys: Keys | None) -> NotPermitted | None:
@@ -38,7 +37,7 @@ def refusal(error: BaseException, where: str, user: str, keys: Keys | None) -> N
     if (command := _COMMAND.search(text)) is not None:
         return _missing(where, user, f"run {_shown(command[1])}", f"+{command[1]}")
     if _SOME_COMMAND.search(text):
-        called = _called(text)
+        called = _called(error)
         needed = " or ".join(_shown(command) for command in called) or "a command of a script"
         return _missing(where, user, f"run {needed}", " ".join(f"+{command}" for command in called) or None)
     if isinstance(error, NoPermissionError):
@@ -55,11 +54,10 @@ def _missing(where: str, user: str, what: str, rule: str | None) -> NotPermitted
     return error
 
 
-def _called(text: str) -> tuple[str, ...]:
+def _called(error: BaseException) -> tuple[str, ...]:
     """Before 7.2, Redis does not name the command that a script may not call, but its line."""
-    sha, line = _SHA.search(text), _LINE.search(text)
-    script = script_with(sha[1]) if sha is not None else None
-    return called_at(script.source, int(line[1])) if script is not None and line is not None else ()
+    failed = failed_at(error)
+    return called_in(failed[1].text) if failed is not None else ()
 
 
 def _shown(command: str) -> str:

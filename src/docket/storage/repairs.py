@@ -10,12 +10,13 @@ from importlib.resources import files
 from typing import Any
 
 from .keys import OWN_NAMES, bytes_text
-from .scripts import Script, remember
+from .scripts import Line, Script, numbered, remember
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
 # Texts of errors after which the careful form may help.
 _DAMAGE_TEXTS = ("WRONGTYPE", "not an integer", "would overflow")
+_HERE = "repairs.py", 0
 
 
 def is_damage(error: BaseException) -> bool:
@@ -29,13 +30,27 @@ def careful_form(script: Script) -> Script:
     """The script with commands that set damaged keys aside. It answers with the script's own answer
     and the names of what it has set aside."""
     names = ", ".join(f"['{name}'] = true" for name in OWN_NAMES)
-    beginning = (files("docket.storage") / "lua" / "forms" / "careful.lua").read_text()
-    body = script.source.replace("redis.pcall", "careful_pcall").replace("redis.call", "careful_call")
-    source = (
-        beginning.replace("OWN_NAMES\n", f"{{{names}}}\n")
-        + f"local function script()\n{body}end\nlocal answer = script()\nreturn {{answer, set_aside}}\n"
-    )
-    return remember(Script(f"{script.name} (careful)", source, hashlib.sha1(source.encode()).hexdigest()))
+    lines = [
+        *(Line(text.replace("= OWN_NAMES", f"= {{{names}}}"), file, number) for text, file, number in _beginning()),
+        Line("local function script()", *_HERE),
+        *(
+            Line(_carefully(text), file, number)
+            for text, file, number in script.lines or numbered(script.name, script.source)
+        ),
+        *(Line(text, *_HERE) for text in ("end", "local answer = script()", "return {answer, set_aside}")),
+    ]
+    source = "".join(f"{line.text}\n" for line in lines)
+    sha = hashlib.sha1(source.encode()).hexdigest()
+    return remember(Script(f"{script.name} (careful)", source, sha, tuple(lines)))
+
+
+def _beginning() -> list[Line]:
+    file = "forms/careful.lua"
+    return numbered(file, (files("docket.storage") / "lua" / file).read_text())
+
+
+def _carefully(code: str) -> str:
+    return code.replace("redis.pcall", "careful_pcall").replace("redis.call", "careful_call")
 
 
 def unwrap(reply: list[Any], root: bytes) -> Any:

@@ -4,16 +4,21 @@ The header of every script and part names the parts that it uses (`-- uses: keys
 in the code means a definition in one of those parts. Each call of a script runs its whole source,
 and the server needs more time to create a function than for most commands: with all definitions of
 its parts, a script would spend most of its time on functions that it does not call.
+
+`python -m docket.storage.scripts settle` prints the script that the server runs, each line with the
+file and the line that it comes from.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 _USES = re.compile(r"^-- uses: ([\w, ]+)$", re.MULTILINE)
 _NOTHING = "nothing"
@@ -23,6 +28,20 @@ _MARK = re.compile(r"^( +)--- parts$")
 _HIDDEN = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _LOCAL = re.compile(r"local (?:function )?([\w, ]+)")
+_SHA = re.compile(r"\b(?:f_)?([0-9a-f]{40})\b")
+_ERROR_LINE = re.compile(r"@?user_script: ?(\d+)")
+
+
+class Line(NamedTuple):
+    """A line of Lua, and the file and the line where it is written."""
+
+    text: str
+    file: str
+    number: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +51,8 @@ class Script:
     name: str
     source: str
     sha: str
+    # The lines of the source, if each comes from a file.
+    lines: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +61,7 @@ class Definition:
     their own."""
 
     part: str
-    lines: tuple[str, ...]
+    lines: tuple[Line, ...]
     needs: frozenset[str]
 
 
@@ -64,19 +85,33 @@ def load_all() -> None:
 
 @cache
 def load(name: str) -> Script:
-    text = _read(f"{name}.lua")
-    lines = text.splitlines()
-    head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
-    source = _shortened(lines[0], _linked(lines[head:], used_parts(name, text), frozenset()))
-    return remember(Script(name, source, hashlib.sha1(source.encode()).hexdigest()))
+    file = f"{name}.lua"
+    return remember(_assembled(name, file, _read(file)))
 
 
-def _shortened(title: str, lines: Sequence[str]) -> str:
+def assemble(name: str, text: str) -> Script:
+    """A script that is not in a file, linked as all others are: for tests of shared parts."""
+    return _assembled(name, name, text)
+
+
+def _assembled(name: str, file: str, text: str) -> Script:
+    lines = numbered(file, text)
+    head = next(i for i, line in enumerate(lines) if not line.text.startswith("--"))
+    shortened = _shortened(lines[0], _linked(lines[head:], used_parts(name, text), frozenset()))
+    source = "".join(f"{line.text}\n" for line in shortened)
+    return Script(name, source, hashlib.sha1(source.encode()).hexdigest(), shortened)
+
+
+def numbered(file: str, text: str) -> list[Line]:
+    return [Line(line, file, number) for number, line in enumerate(text.splitlines(), 1)]
+
+
+def _shortened(title: Line, lines: Iterable[Line]) -> tuple[Line, ...]:
     """The source as the server gets it: its title, and the code without comments of their own
     lines, and without indentation. The server reads a new script from its first to its last byte
     twice."""
-    code = (line.strip() for line in lines)
-    return "\n".join([title, *(line for line in code if line and not line.startswith("--"))]) + "\n"
+    code = (Line(line.text.strip(), line.file, line.number) for line in lines)
+    return (title, *(line for line in code if line.text and not line.text.startswith("--")))
 
 
 def remember(script: Script) -> Script:
@@ -88,6 +123,29 @@ def remember(script: Script) -> Script:
 def script_with(sha: str) -> Script | None:
     """The script with that digest, if this process has used it."""
     return _loaded.get(sha)
+
+
+def mark_script(error: Exception, script: Script) -> None:
+    """Marks an error with the script that failed: Valkey 9 does not name its digest."""
+    vars(error)["script"] = script
+
+
+def failed_at(error: BaseException) -> tuple[Script, Line] | None:
+    """The script and the line that an error of the server is about, if this process has used the
+    script."""
+    text = str(error)
+    sha, number = _SHA.search(text), _ERROR_LINE.search(text)
+    script = vars(error).get("script") or (script_with(sha[1]) if sha is not None else None)
+    if script is None or number is None or not 0 < int(number[1]) <= len(script.lines):
+        return None
+    return script, script.lines[int(number[1]) - 1]
+
+
+def with_place(error: BaseException) -> str:
+    """The text of a server's error. If it is about a line of a script, with the file and the line
+    where that line is written."""
+    failed = failed_at(error)
+    return str(error) if failed is None else f"{error} ({failed[0].name}: {failed[1].place})"
 
 
 def used_parts(name: str, text: str) -> tuple[str, ...]:
@@ -102,9 +160,9 @@ def used_parts(name: str, text: str) -> tuple[str, ...]:
 def part(name: str) -> Part:
     text = _read(f"parts/{name}.lua")
     definitions: dict[str, Definition] = {}
-    for lines in _statements(text):
-        match = _LOCAL.match(lines[0])
-        assert match is not None, f"{name}: not a definition: {lines[0]}"
+    for lines in _statements(numbered(f"parts/{name}.lua", text)):
+        match = _LOCAL.match(lines[0].text)
+        assert match is not None, f"{lines[0].place}: not a definition: {lines[0].text}"
         definition = Definition(name, lines, _names(lines))
         for defined in match[1].split(","):
             assert defined.strip() not in definitions, f"{name}: {defined} is defined twice"
@@ -112,19 +170,19 @@ def part(name: str) -> Part:
     return Part(used_parts(name, text), definitions)
 
 
-def _linked(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[Definition]) -> list[str]:
+def _linked(lines: Sequence[Line], uses: tuple[str, ...], known: frozenset[Definition]) -> list[Line]:
     """The lines, preceded by the definitions that they need and that are not `known` yet. Marked
     blocks get their own definitions in the same way."""
     needed = [definition for definition in _needed(_names(lines), uses) if definition not in known]
     known = known.union(needed)
-    linked: list[str] = []
+    linked: list[Line] = []
     for definition in needed:
         linked += _with_blocks(definition.lines, _scope(definition.part), known)
     return linked + _with_blocks(lines, uses, known)
 
 
-def _with_blocks(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[Definition]) -> list[str]:
-    linked: list[str] = []
+def _with_blocks(lines: Sequence[Line], uses: tuple[str, ...], known: frozenset[Definition]) -> list[Line]:
+    linked: list[Line] = []
     at = 0
     while at < len(lines):
         end = _block_end(lines, at)
@@ -137,14 +195,14 @@ def _with_blocks(lines: Sequence[str], uses: tuple[str, ...], known: frozenset[D
     return linked
 
 
-def _block_end(lines: Sequence[str], at: int) -> int:
+def _block_end(lines: Sequence[Line], at: int) -> int:
     """The end of the block that is marked at this line: the first line with less indentation. `at`
     if the line is not a mark."""
-    mark = _MARK.match(lines[at])
+    mark = _MARK.match(lines[at].text)
     if mark is None:
         return at
     end = at + 1
-    while end < len(lines) and (not lines[end].strip() or lines[end].startswith(mark[1])):
+    while end < len(lines) and (not lines[end].text.strip() or lines[end].text.startswith(mark[1])):
         end += 1
     return end
 
@@ -193,29 +251,40 @@ def _in_order(uses: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(ordered)
 
 
-def _statements(text: str) -> list[tuple[str, ...]]:
+def _statements(lines: Sequence[Line]) -> list[tuple[Line, ...]]:
     """The statements of a part. A statement starts at the margin and ends before the next line at
     the margin that is not its `end`."""
-    found: list[list[str]] = []
-    for line in text.splitlines():
-        if line.startswith("--") or not line.strip():
+    found: list[list[Line]] = []
+    for line in lines:
+        if line.text.startswith("--") or not line.text.strip():
             continue
-        if line.startswith(" ") or line == "end":
+        if line.text.startswith(" ") or line.text == "end":
             found[-1].append(line)
         else:
             found.append([line])
     return [tuple(lines) for lines in found]
 
 
-def _names(lines: Sequence[str]) -> frozenset[str]:
+def _names(lines: Sequence[Line]) -> frozenset[str]:
     outside: list[str] = []
     at = 0
     while at < len(lines):
         end = _block_end(lines, at)
-        outside += lines[at : at + 1] if end == at else ()
+        outside += [lines[at].text] if end == at else ()
         at = max(end, at + 1)
     return frozenset(_NAME.findall(_HIDDEN.sub("", "\n".join(outside))))
 
 
 def _read(path: str) -> str:
     return (files("docket.storage") / "lua" / path).read_text()
+
+
+def show(name: str) -> str:
+    """The script that the server runs, each line with its number and where it is written."""
+    lines = load(name).lines
+    width = max(len(line.place) for line in lines)
+    return "".join(f"{number:5}  {line.place:{width}}  {line.text}\n" for number, line in enumerate(lines, 1))
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(show(name) for name in sys.argv[1:]))
