@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.nemesis.workers import KillWorker
-from docket.worker.running import failure_notes
+from docket.worker.running import final_settlements
 
 from .base import BrokenBuild
 
@@ -21,9 +21,9 @@ class FailuresNotKept(BrokenBuild):
     gap_seconds = 3.0
 
     def apply(self) -> None:
-        of_failure: Any = vars(failure_notes.FailureNotes)["of_failure"]
+        of_failure: Any = vars(final_settlements.LetterNotes)["of_failure"]
 
         def forget_some(self: Any, run: Any, *args: Any) -> Any:
             return None if run.epoch % 3 == 0 else of_failure(self, run, *args)
 
-        setattr(failure_notes.FailureNotes, "of_failure", forget_some)  # noqa: B010
+        setattr(final_settlements.LetterNotes, "of_failure", forget_some)  # noqa: B010

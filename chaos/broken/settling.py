@@ -9,7 +9,7 @@ from chaos.nemesis.server import ReadOnly
 from chaos.nemesis.workers import KillWorker
 from docket.ledger import SettleResult
 from docket.worker.claiming import direct_delivery
-from docket.worker.running import runner, settler
+from docket.worker.running import runner, settlement_writer
 
 from .base import BrokenBuild
 
@@ -26,8 +26,7 @@ class AcknowledgeFirst(BrokenBuild):
         call: Any = vars(runner.Runner)["_call"]
 
         async def acknowledge_and_call(self: Any, run: Any) -> Any:
-            outcome = self._decisions.succeeded(run, 0.0)
-            await self._run_settler.ask(run, outcome.settlement)
+            await self._closer.settle_and_wait(run, self._decisions.succeeded(run, 0.0))
             return await call(self, run)
 
         setattr(runner.Runner, "_call", acknowledge_and_call)  # noqa: B010
@@ -46,7 +45,7 @@ class SettleOnce(BrokenBuild):
             for item in batch:
                 item.on_answer(SettleResult.LOST)
 
-        setattr(settler.Settler, "_put_back", forget)  # noqa: B010
+        setattr(settlement_writer.SettlementWriter, "_put_back", forget)  # noqa: B010
 
 
 class RefusedAfterAdoption(BrokenBuild):

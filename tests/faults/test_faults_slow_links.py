@@ -14,7 +14,7 @@ from chaos.proxy import Proxy
 from docket import CurrentExecution, CurrentWorker, Execution, ExecutionState, Worker
 from docket.storage import scripts
 from docket.storage import server as storage_server
-from docket.worker.running import settler
+from docket.worker.running import settlement_writer
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 
 from .conftest import Harness
@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines in the proportion of small values to
     small rates, so that the tests take seconds."""
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 0.6)
-    monkeypatch.setattr(settler, "ANSWER_SECONDS", 0.6, raising=False)
+    monkeypatch.setattr(settlement_writer, "ANSWER_SECONDS", 0.6, raising=False)
     monkeypatch.setattr("docket.storage.pipeline.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from docket import Docket
-from docket.worker.running.log_records import LogTemplate
+from docket.worker.running.reporter import LogTemplate
 from tests.running import run_everything
 
 logger = logging.getLogger("tests.log_records")

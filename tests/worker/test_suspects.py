@@ -317,22 +317,22 @@ def test_one_worker_at_a_time_has_the_process_to_itself() -> None:
 def test_held_slots_are_not_free_until_they_are_released() -> None:
     slots = Slots(4)
     slots.take()
-    slots.hold()
+    slots.reserve_all()
     assert slots.free == 0
     slots.give_back()
     assert slots.free == 0
     slots.release()
-    assert (slots.free, slots.are_held) == (4, False)
+    assert (slots.free, slots.are_reserved) == (4, False)
 
 
 def test_slots_held_for_one_run_are_free_when_that_has_given_its_own_back() -> None:
     slots = Slots(4)
-    slots.hold(leave=1)
+    slots.reserve_all(leave=1)
     assert slots.free == 1
     slots.take()
-    assert (slots.free, slots.are_held) == (0, True)
+    assert (slots.free, slots.are_reserved) == (0, True)
     slots.give_back()
-    assert (slots.free, slots.are_held) == (4, False)
+    assert (slots.free, slots.are_reserved) == (4, False)
 
 
 async def test_a_worker_keeps_itself_free_for_longer_each_time_it_could_not_make_room(

@@ -22,7 +22,7 @@ class Recycling:
         if not worker.is_working or worker.is_stopping:
             return None
         parts = worker.staff
-        runs = parts.run_settler.ended_runs
+        runs = parts.run_closer.ended_runs
         if self.max_tasks is not None and runs >= self.max_tasks:
             return f"it has run {runs:,} tasks"
         if self.max_memory is not None and (memory := memory_in_use()) > self.max_memory:

@@ -13,7 +13,7 @@ from typing import Any
 from docket.cli.failures import StopRequested, WrongUsage
 from docket.docket import Docket
 from docket.registry import did_you_mean
-from docket.worker.running.own_dependencies import worker_dependencies
+from docket.worker.running.call import worker_dependencies
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

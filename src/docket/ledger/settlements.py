@@ -149,6 +149,12 @@ class Settlement:
     cell: int = 0
     seconds: float = 0.0
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether another run of the task follows that is not a redelivery."""
+        item = self.item.settlement if isinstance(self.item, BlockedItem) else self.item
+        return isinstance(item, RescheduleItem)
+
     def item_of_another(self) -> list[Any]:
         """The item for a batch whose other settlements have another worker id."""
         key, epoch, *rest = self.item.whole() if isinstance(self.item, CompletedItem) else self.item

@@ -33,7 +33,7 @@ def _stuck_work(parts: Parts) -> str | None:
     """Renewals may succeed while large values do not get through, as on a slow link."""
     longest, now = parts.lease_ms / 1000, time.monotonic()
     storing = [now - run.storing_since for run in parts.runs.all() if run.storing_since is not None]
-    unsettled = max(parts.settler.oldest_age, *storing, 0.0)
+    unsettled = max(parts.settlement_writer.oldest_age, *storing, 0.0)
     if unsettled > longest:
         return f"an ending has waited for {unsettled:.0f} s to be written"
     unstarted = parts.runner.loader.oldest_age

@@ -34,18 +34,14 @@ from .lease.lease_events import LeaseEvents
 from .lease.registration import Registration, declared_by
 from .lifecycles import lifecycles
 from .pending_cancels import clear_pending_cancels
-from .running.abandoned_runs import AbandonedRuns
-from .running.decisions import Decisions
-from .running.endings import endings_of
-from .running.run_counts import RunCounts
-from .running.run_settler import RunSettler
+from .running.decisions import Decisions, RunCounts
+from .running.final_settlements import FinalSettlements
+from .running.run_closer import RunCloser
 from .running.runner import Runner
 from .running.runs import Runs
-from .running.settler import Settler
-from .running.slots import Slots
-from .running.threads import Threads
-from .running.waiting_bodies import WaitingBodies
-from .running.write_patience import WritePatience
+from .running.settlement_writer import SettlementWriter, WriteDeadlines
+from .running.slots import DeadlockWarning, Slots
+from .running.threads import AbandonedRuns, Threads
 from .service import Service
 from .session import Session
 
@@ -89,27 +85,27 @@ class Parts:
         self.slots: Slots = Slots(worker.concurrency)
         self.threads: Threads = Threads(worker.threads, docket.name, labels, AbandonedRuns(self.runs, self.slots))
         self.children: Children = Children(worker, lambda: session.is_stopping)
-        self.waiting_bodies: WaitingBodies = WaitingBodies(worker.name, self.slots)
+        self.deadlock_warning: DeadlockWarning = DeadlockWarning(worker.name, self.slots)
         self.lease_ms: int = lease_length_ms(redelivery_ms, heartbeat_ms, docket.missed_heartbeats)
         events = LeaseEvents(docket, worker.name, self)
         self.registration: Registration = Registration(
             ledger, worker.name, self.lease_ms, heartbeat_ms / 1000, labels, events, worker.server_clock, self.duties
         )
         self.drain: Drain = Drain(self.runs, worker.grace_period.total_seconds(), self.registration)
-        self.write_patience: WritePatience = WritePatience(self.lease_ms / 1000, self.registration)
-        self.settler: Settler = Settler(ledger, docket.name, self.write_patience, offers=self)
+        deadlines = WriteDeadlines(self.lease_ms / 1000, self.registration)
+        self.settlement_writer: SettlementWriter = SettlementWriter(ledger, docket.name, deadlines, offers=self)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
-        run_counts, endings = RunCounts(worker.run_limits), endings_of(worker, self.write_patience)
+        run_counts, final = RunCounts(worker.run_limits), FinalSettlements(worker, deadlines)
         self.left_tasks: LeftTasks = LeftTasks(self.slots)
-        self.run_settler: RunSettler = RunSettler(self.runs, self.slots, self.settler, worker.reporter)
+        self.run_closer: RunCloser = RunCloser(self.runs, self.slots, self.settlement_writer, worker.reporter)
         self.runner: Runner = Runner(
             worker,
             self.registration,
             self.runs,
             self.slots,
-            Decisions(worker, endings, run_counts, self.left_tasks),
+            Decisions(worker, final, run_counts, self.left_tasks),
             run_counts,
-            self.run_settler,
+            self.run_closer,
             self.unknown_functions,
         )
         self.fetcher: Fetcher = Fetcher(
@@ -141,15 +137,15 @@ class Parts:
         """Starts the parts in this order. `stack` closes them
         in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
-        self.run_settler.on_superseded = self.fetcher.unknown_deliveries.check_soon
+        self.run_closer.on_superseded = self.fetcher.unknown_deliveries.check_soon
         await registration.open(list(docket.tasks), declared_by(docket.tasks))
         stack.callback(self.threads.close)
         stack.push_async_callback(self.children.close)
         # Renewal stops last: the parts below still write under the lease while they close.
         stack.push_async_callback(self._leave)
-        # The settler closes after the fetcher, so that it writes the tasks that the fetcher
+        # The writer closes after the fetcher, so that it writes the tasks that the fetcher
         # requeues while it closes.
-        stack.push_async_callback(self.settler.close)
+        stack.push_async_callback(self.settlement_writer.close)
         await registration.until_answered(lambda: self.cancel_listener.open(registration.id))
         stack.push_async_callback(self.cancel_listener.close)
         # Pushed before the fetcher opens: the fetcher may fail half-way and must close then, too.
@@ -233,7 +229,7 @@ class Parts:
     async def _leave(self) -> None:
         self._docket.attached.is_silent = not await self.registration.close(self.session.seconds_to_leave())
 
-    # Used by the settler, which sends the offer of a slot along with its settlements
+    # Used by the settlement writer, which sends the offer of a slot along with its settlements
 
     def offer_slot(self) -> SlotOffer | None:
         return self.fetcher.offer_slot()

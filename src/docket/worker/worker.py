@@ -29,7 +29,7 @@ from .options import WorkerOptions
 from .parts import Parts, Until, open_parts
 from .pending_cancels import clear_pending_cancels, raise_pending_cancel
 from .program import run_program
-from .running.own_dependencies import worker_dependencies
+from .running.call import worker_dependencies
 from .running.reporter import Reporter
 from .running.runs import Runs
 from .session import Session
@@ -189,7 +189,7 @@ class Worker:
     def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:
         """Notes that the body of a run waits for a task that has not begun."""
         if (docket.name, docket.ledger.server.url) == (self.docket.name, self.docket.url):
-            self.staff.waiting_bodies.note(execution, key)
+            self.staff.deadlock_warning.note_wait(execution, key)
 
     # Running
 

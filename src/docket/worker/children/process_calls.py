@@ -7,7 +7,6 @@ import asyncio
 import logging
 import math
 import pickle
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,6 @@ from docket.dependencies import (
     Process,
     Resolved,
     Timeout,
-    resolve,
-    resolve_immediately,
 )
 from docket.errors import DocketError, ProcessLost, TaskFailed, Undecodable
 from docket.execution import Execution
@@ -31,7 +28,6 @@ from docket.ledger import ProgressChange
 from docket.model.loggers import pass_on
 from docket.model.states import ExecutionState
 from docket.model.times import to_ms
-from docket.worker.running.own_dependencies import check_conflicts
 
 from .child_calls import ChildCall, NeverBegan, NoChild
 from .children import Children
@@ -53,18 +49,11 @@ class SealedResult:
 
 
 async def call_in_child(worker: Worker, execution: Execution, resolved: Resolved, plan: Plan) -> Any:
-    """Calls the function in a child and returns its result."""
-    in_worker, worker_level = plan.in_worker, worker.dependencies
-    assert in_worker is not None
+    """Calls the function in a child and returns its result. Limits and behaviours are resolved
+    already."""
     assert plan.process is not None
     process = _governing_process(plan, execution, plan.process)
-    if in_worker.is_immediate and not worker_level and resolve_immediately(resolved, in_worker, execution, worker):
-        return await _ProcessCall(worker, execution, resolved, process).call()
-    check_conflicts(execution.function, plan, worker_level)
-    worker.shared.enter_context()
-    async with AsyncExitStack() as stack:
-        await resolve(resolved, stack, in_worker, execution, worker_level)
-        return await _ProcessCall(worker, execution, resolved, process).call()
+    return await _ProcessCall(worker, execution, resolved, process).call()
 
 
 def _governing_process(plan: Plan, execution: Execution, declared: Process) -> Process:

@@ -85,7 +85,7 @@ class Fetcher(ClaimingService):
             return
         await self._wait_for_slot()
         worker = self._claims.worker
-        if self._room() < 1 and (self._direct_delivery.state is not Offer.OFFERED or self._slots.are_held):
+        if self._room() < 1 and (self._direct_delivery.state is not Offer.OFFERED or self._slots.are_reserved):
             return
         if self._must_take:
             deliveries = await self._take(worker)
@@ -238,7 +238,7 @@ class Fetcher(ClaimingService):
     def _room(self) -> int:
         """How many tasks the worker can claim now: one
         for each free slot, and those to prefetch."""
-        if self._slots.are_held:
+        if self._slots.are_reserved:
             return 0
         return self._slots.free + (self._intake.prefetch.room() if self._may_be_work else 0)
 

@@ -97,7 +97,7 @@ class Isolation:
             self.reserved, notes.reserved = notes.reserved, None
             seconds = min(RESERVED_SECONDS * 2**self._failed_attempts, MOST_RESERVED_SECONDS)
             self._reserved_until = asyncio.get_running_loop().time() + seconds
-            self._slots.hold()
+            self._slots.reserve_all()
             self._process.hold(self._runs)
             self._on_reserve()
 
@@ -119,7 +119,7 @@ class Isolation:
         when it has lasted long enough to count as harmless."""
         logger.warning("task %r was lost with its worker before: it runs alone in this worker", delivery.key)
         self.notes.alone = None
-        self._slots.hold(leave=1)
+        self._slots.reserve_all(leave=1)
         with contextlib.suppress(TimeoutError, *TRANSIENT):
             # If the mark is missing and the worker dies, the
             # task is not buried but runs alone once more.

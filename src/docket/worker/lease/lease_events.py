@@ -46,7 +46,7 @@ class LeaseEvents:
     def renewed(self, renewal: Renewal) -> None:
         parts, tasks = self._parts, self._docket.tasks
         parts.cancel_listener.cancel_runs(renewal.cancel_requests)
-        parts.run_settler.requeue_given_up()
+        parts.run_closer.requeue_given_up()
         if len(parts.registration.task_names) != len(tasks):
             parts.registration.register_again(list(tasks), declared_by(tasks))
 
@@ -57,7 +57,7 @@ class LeaseEvents:
         # The new lease is there before all parts know the new id.
         self._parts.fetcher.lose()
         runs.cancel_all(CancelReason.LEASE_LOST)
-        self._parts.run_settler.forget_given_up()
+        self._parts.run_closer.forget_given_up()
 
     def cut_off(self) -> None:
         """The server is unreachable, and other workers may start this worker's tasks soon."""

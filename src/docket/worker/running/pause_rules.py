@@ -1,5 +1,6 @@
-"""The pauses that this worker knows (docs/design/pause.md). The server decides whether a pause
-holds a task, so this is only a cache."""
+"""The pauses that this worker knows, and the runs that they hold before their body begins
+(docs/design/pause.md). The server decides whether a pause holds a task, so the worker has only a
+cache of them."""
 
 from __future__ import annotations
 
@@ -7,20 +8,29 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from docket._aio import Backoff
 from docket.codec.proofs import proven_body
+from docket.errors import TRANSIENT, UnknownKey
+from docket.ledger import SettleResult, hold
 from docket.ledger.pauses import WHOLE_DOCKET
 from docket.storage.ignored_messages import Inquiry
+from docket.storage.records import IN_FRONT, read_task
 from docket.strikelist.conditions import Index, TaskToMatch
 from docket.strikelist.pauses import Pause
 from docket.worker.lease.registration import Registration
 
+from .decisions import Decisions
+from .reporter import Reporter
+from .run_closer import RunCloser
+from .runs import Run, RunEnd, Unwritten
+
 if TYPE_CHECKING:
     from docket.docket import Docket
-
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 _MOST_LOGGED = 100
+_LONGEST_PAUSE = 1.0
 
 
 class _Matcher:
@@ -130,3 +140,42 @@ class PauseRules:
         else:
             self._docket.subscriptions.ignored.note("pauses")
             self._inquiry.request()
+
+
+class Holder:
+    """Asks the pauses about each run while there are any."""
+
+    def __init__(self, rules: PauseRules, closer: RunCloser, decisions: Decisions, reporter: Reporter) -> None:
+        self.rules = rules
+        self._decisions = decisions
+        self._closer = closer
+        self._report = reporter
+
+    async def judge(self, run: Run) -> RunEnd | None:
+        """The end of a run that a pause holds. The server has the last word: if it has resumed
+        the pause in the meantime, the run goes on."""
+        from_front = read_task(run.record).location == IN_FRONT
+        while True:
+            await self._load()
+            reason = self.rules.closed(run.execution.function_name)
+            if reason is not None:
+                return self._decisions.left_for_others(run, UnknownKey(reason))
+            rule = self.rules.match(run.execution, from_front=from_front)
+            if rule is None:
+                return None
+            answer = await self._closer.settle_and_wait(run, hold(run.key, run.epoch, rule))
+            if answer is not SettleResult.KEPT:
+                if answer is SettleResult.DONE:
+                    self._report.held(run.execution)
+                return Unwritten.CLOSED
+            self.rules.expect_change()
+
+    async def _load(self) -> None:
+        """A task that may have to be held does not begin while the server cannot be asked. If the
+        lease ends in the meantime, the run is cancelled."""
+        backoff = Backoff(most=_LONGEST_PAUSE)
+        while True:
+            try:
+                return await self.rules.load()
+            except TRANSIENT:
+                await asyncio.sleep(backoff.next_pause())

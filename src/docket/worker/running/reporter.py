@@ -1,8 +1,14 @@
-"""Log lines and counters of runs. The attributes are made once per function."""
+"""Log lines and counters of runs. The attributes are made once per function, and the parts that all
+lines of one kind share once per thread."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import threading
+import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,18 +26,21 @@ from docket.instrumentation import (
     TASK_PUNCTUALITY,
     TASKS_CANCELLED,
     TASKS_COMPLETED,
+    TASKS_FAILED,
+    TASKS_PERPETUATED,
     TASKS_REDELIVERED,
+    TASKS_RETRIED,
     TASKS_RUNNING,
     TASKS_STARTED,
     TASKS_STRICKEN,
+    TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
     is_measured,
 )
+from docket.ledger import Settlement
+from docket.model.ending_kinds import EndingKind
 from docket.model.texts import escaped
 from docket.model.times import from_ms
-
-from .log_records import LogTemplate
-from .outcome import Counters
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 # Logs the decisions of a task's behaviours, such as another run.
@@ -44,8 +53,78 @@ OTHERS = "(others)"
 # How much of an error's text the line of a retry has.
 _LONGEST_ERROR = 300
 
+# The counters of a run that ended in this way.
+_COUNTERS: dict[EndingKind, tuple[Any, ...]] = {
+    EndingKind.SUCCEEDED: (TASKS_SUCCEEDED,),
+    EndingKind.FAILED: (TASKS_FAILED,),
+    EndingKind.TIMED_OUT: (TASKS_FAILED,),
+    EndingKind.UNKNOWN_FUNCTION: (TASKS_FAILED,),
+    EndingKind.RETRIED: (TASKS_FAILED, TASKS_RETRIED),
+    EndingKind.CANCELLED: (TASKS_CANCELLED,),
+    EndingKind.STRUCK: (TASKS_CANCELLED,),
+    EndingKind.DROPPED: (TASKS_CANCELLED,),
+}
+
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 _traceback_of: Callable[[BaseException], TracebackType | None] = vars(BaseException)["__traceback__"].__get__
+
+
+_new_record = logging.LogRecord.__new__
+_templates: weakref.WeakSet[LogTemplate] = weakref.WeakSet()
+
+
+class LogTemplate:
+    """The parts of one kind of line: its logger, its level and its place in the code.
+
+    `Logger.info` looks for its caller on the stack and asks for the names of process and thread for
+    each line. That takes longer than a small task. Handlers, filters and levels see the same
+    records.
+    """
+
+    def __init__(self, logger: logging.Logger, level: int, function: Any) -> None:
+        self._logger = logger
+        self._level = level
+        code = function.__code__
+        self._place = code.co_filename, code.co_firstlineno, code.co_name
+        self._parts: dict[str, Any] = {}
+        self._thread = 0
+        self._loaded_at_ms = 0.0
+        _templates.add(self)
+
+    def log(self, message: str, args: tuple[Any, ...], extra: dict[str, Any]) -> None:
+        """Logs a line. `extra` may not have the name of a field of records."""
+        if logging.getLogRecordFactory() is not logging.LogRecord:
+            # The application makes its own records.
+            self._logger.handle(self._usual_record(message, args, extra))
+            return
+        now = time.time()
+        thread = threading.get_ident()
+        if thread != self._thread:
+            self._prepare(thread)
+        fields = {**self._parts, **extra}
+        fields["msg"], fields["args"] = message, args
+        fields["created"], fields["msecs"] = now, float(int(now % 1 * 1000))
+        fields["relativeCreated"] = now * 1000 - self._loaded_at_ms
+        if "taskName" in fields:
+            fields["taskName"] = _task_name()
+        record = _new_record(logging.LogRecord)
+        record.__dict__ = fields
+        self._logger.handle(record)
+
+    def _usual_record(self, message: str, args: tuple[Any, ...], extra: dict[str, Any]) -> logging.LogRecord:
+        file, line, function = self._place
+        return self._logger.makeRecord(self._logger.name, self._level, file, line, message, args, None, function, extra)
+
+    def forget(self) -> None:
+        """After a fork, in the child: the parts name the parent. To ask for the id of the process
+        is a call of the system, and would cost each line more than all else."""
+        self._thread = 0
+
+    def _prepare(self, thread: int) -> None:
+        record = self._usual_record("", (), {})
+        self._parts = dict(record.__dict__)
+        self._loaded_at_ms = record.created * 1000 - record.relativeCreated
+        self._thread = thread
 
 
 @dataclass(slots=True)
@@ -123,11 +202,11 @@ class Reporter:
         TASKS_COMPLETED.add(1, attributes)
         TASK_DURATION.record(seconds, attributes)
 
-    def count(self, execution: Execution, counters: Counters) -> None:
-        """Counts a run that is settled."""
+    def count(self, execution: Execution, kind: EndingKind, settlement: Settlement | None) -> None:
+        """Counts a run that is settled, or that a cancel has ended instead of its settlement."""
         if is_measured():
             attributes = self.attributes(execution)
-            for counter in counters:
+            for counter in _counters_of(kind, settlement is not None and settlement.goes_on):
                 counter.add(1, attributes)
 
     def log_success(self, execution: Execution, seconds: float) -> None:
@@ -216,11 +295,37 @@ class Reporter:
         )
 
 
+def _counters_of(kind: EndingKind, goes_on: bool) -> tuple[Any, ...]:
+    """The counters of a run that ended in this way, and whether another run of its task follows."""
+    counters = _COUNTERS.get(kind, ())
+    if not goes_on or kind is EndingKind.RETRIED:
+        return counters
+    # A run of a perpetual task that a limit has dropped is neither the end of the task nor a run.
+    return () if kind is EndingKind.DROPPED else (*counters, TASKS_PERPETUATED)
+
+
 def _exc_info(error: BaseException | None) -> ExcInfo | None:
     """The exception and its traceback. Its class may have a `__traceback__` of its own, which may
     raise."""
     return None if error is None else (type(error), error, _traceback_of(error))
 
+
+def _task_name() -> str | None:
+    """The name of the asyncio task that logs; Python 3.12 and later have it in every record."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return None
+    return None if task is None else task.get_name()
+
+
+def _forget_all() -> None:
+    for template in list(_templates):
+        template.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 # The two lines of every run that succeeds.
 _STARTED = LogTemplate(logger, logging.INFO, Reporter.started)

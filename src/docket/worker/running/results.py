@@ -13,12 +13,20 @@ from docket.docket import Docket
 from docket.errors import TRANSIENT, PayloadTooLarge
 from docket.ledger import Ending
 from docket.ledger.endings import APART, ELSEWHERE, VALUE
-from docket.ledger.payloads import LARGEST_CALL, LARGEST_RESULT, Payload, call_payload, result_payload
+from docket.ledger.payloads import (
+    LARGEST_CALL,
+    LARGEST_RESULT,
+    Payload,
+    call_payload,
+    published_payload,
+    result_payload,
+)
 from docket.model.states import ExecutionState
+from docket.storage.subscriptions import may_have_listeners
 from docket.worker.children.process_calls import SealedResult
 
 from .runs import Run
-from .write_patience import WritePatience
+from .settlement_writer import WriteDeadlines
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -26,9 +34,9 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 class Results:
     """Puts a value into its ending, or stores it and puts a reference to it into the ending."""
 
-    def __init__(self, docket: Docket, write_patience: WritePatience) -> None:
+    def __init__(self, docket: Docket, deadlines: WriteDeadlines) -> None:
         self._docket = docket
-        self._write_patience = write_patience
+        self._deadlines = deadlines
         self._ttl_ms = docket.ledger.ttl_ms
 
     def seal(self, run: Run, result: Any) -> bytes:
@@ -72,6 +80,14 @@ class Results:
         ending.kind, ending.payload = APART, payload.reference
         return payload
 
+    async def store_for_listeners(self, run: Run, ending: Ending) -> None:
+        """Stores a large value of a run that another one follows, but only if a caller listens.
+        Otherwise every run of a chain would leave a value on the server."""
+        payload = published_payload(run.epoch, ending.payload)
+        if await may_have_listeners(self._docket.server, self._docket.keys.task_channel(run.key)):
+            await self.store(run, payload)
+        ending.kind, ending.payload = APART, payload.reference
+
     async def store_call(self, run: Run, call: bytes | None) -> Payload | None:
         """Stores the call of the next run if it is too large for the record."""
         if call is None or len(call) <= LARGEST_CALL:
@@ -88,7 +104,7 @@ class Results:
         lease is renewed: then the task is requeued.
         """
         patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
-        clock = self._write_patience.clock(len(payload.data))
+        deadline = self._deadlines.begin(len(payload.data))
         run.storing_since = time.monotonic()
         try:
             while True:
@@ -99,10 +115,10 @@ class Results:
                 except TRANSIENT as error:
                     outages.failed(run, f"storing {len(payload.data):,} bytes for task {run.key!r}", error)
                     patience *= 2
-                    if clock.is_over:
+                    if deadline.is_over:
                         logger.error(
                             "%s bytes for task %r could not be stored for %.0f s; the task is requeued and runs again",
-                            f"{len(payload.data):,}", run.key, clock.seconds,
+                            f"{len(payload.data):,}", run.key, deadline.seconds,
                         )  # fmt: skip
                         raise asyncio.CancelledError("docket: the result cannot be stored") from error
                     await outages.pause(backoff.next_pause())

@@ -23,20 +23,18 @@ from docket.errors import PayloadRefused, UnknownKey, UnknownVersion
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import Delivery, SettleResult, unknown_function
+from docket.model.ending_kinds import EndingKind
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 from docket.worker.claiming.loader import Loader
 from docket.worker.claiming.unknown_functions import UnknownFunctions, not_registered
 
-from .calling import call
-from .decisions import Decisions
-from .holder import Holder
-from .outcome import CLOSED, STRUCK_KIND, Outcome
-from .pause_rules import PauseRules
-from .run_counts import SPENT, RunCounts
-from .run_settler import RunSettler
-from .runs import CancelReason, Run, Runs
+from .call import call
+from .decisions import SPENT, Decisions, RunCounts
+from .pause_rules import Holder, PauseRules
+from .run_closer import RunCloser
+from .runs import CancelReason, Run, RunEnd, Runs, Unwritten
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ class Runner:
         slots: Slots,
         decisions: Decisions,
         run_counts: RunCounts,
-        run_settler: RunSettler,
+        closer: RunCloser,
         unknown_functions: UnknownFunctions,
     ) -> None:
         # Runs see the worker as `CurrentWorker`.
@@ -69,10 +67,10 @@ class Runner:
         self._runs = runs
         self._decisions = decisions
         self._run_counts = run_counts
-        self._run_settler = run_settler
+        self._closer = closer
         self._unknown_functions = unknown_functions
         self.pauses: PauseRules = PauseRules(worker.docket, registration)
-        self._holder = Holder(self.pauses, run_settler, decisions, worker.reporter)
+        self._holder = Holder(self.pauses, closer, decisions, worker.reporter)
         self._task_prefix = f"{worker.docket.name} - task:"
         pause = max(worker.reconnection_delay.total_seconds(), 0.05)
         self.loader: Loader = Loader(
@@ -94,11 +92,11 @@ class Runner:
 
     def requeue(self, run: Run) -> None:
         """Gives back a run that has not begun."""
-        self._run_settler.requeue(run)
+        self._closer.requeue(run)
 
     def bury(self, run: Run, error: Exception) -> None:
         """Ends a task whose call cannot be loaded."""
-        self._run_settler.settle(run, self._decisions.unreadable(run, error))
+        self._closer.close(run, self._decisions.unreadable(run, error))
 
     def start(self, run: Run) -> bool:
         """Starts a run in a slot that the caller has taken for it. If the call is stored apart, the
@@ -131,8 +129,8 @@ class Runner:
     # The pipe
 
     async def _run(self, run: Run, never_began: Callable[[asyncio.Task[None]], None]) -> None:
-        """Each step either passes the run on or ends it with an outcome. Settle is the last step of
-        every run."""
+        """Each step either passes the run on or ends it, mostly with a settlement. To close it is
+        the last step of every run."""
         run.begun = True
         if run.task is None:
             # An eager task takes its first step before `start` has it.
@@ -144,30 +142,30 @@ class Runner:
             # event loop. Another worker may have the task by now.
             self.requeue(run)
             return
-        outcome: Outcome | None = None
+        end: RunEnd | None = None
         try:
             try:
-                outcome = self._open(run) or self._admit(run)
-                if outcome is None and self.pauses.may_match:
-                    outcome = await self._holder.judge(run)
-                if outcome is None and run.execution.is_unregistered:
-                    outcome = await self._find_function(run)
-                if outcome is None:
+                end = self._open(run) or self._admit(run)
+                if end is None and self.pauses.may_match:
+                    end = await self._holder.judge(run)
+                if end is None and run.execution.is_unregistered:
+                    end = await self._find_function(run)
+                if end is None:
                     current_execution.set(run.execution)
                     self._report.started(run.execution)
                     if is_tracing():
-                        outcome = await self._call_in_span(run)
+                        end = await self._call_in_span(run)
                     else:
-                        # The short path: `_call` makes the outcome of a plain run that succeeds.
-                        outcome = await self._call(run) or await self._decisions.decide(run)
+                        # The short path: `_call` settles a plain run that succeeds.
+                        end = await self._call(run) or await self._decisions.decide(run)
             finally:
-                self._run_settler.settle(run, outcome or self._decisions.not_run(run))
+                self._closer.close(run, end or self._decisions.not_run(run))
         except (Exception, SystemExit, KeyboardInterrupt):
             logger.exception("task %r could not be run", run.key)
 
     # Open
 
-    def _open(self, run: Run) -> Outcome | None:
+    def _open(self, run: Run) -> RunEnd | None:
         """Makes the execution. A task that cannot be read fails. A task of a newer release, or with
         a key that this worker does not have, is left for another worker."""
         try:
@@ -195,18 +193,18 @@ class Runner:
 
     # Admit
 
-    def _admit(self, run: Run) -> Outcome | None:
+    def _admit(self, run: Run) -> RunEnd | None:
         """Strikes and `run_at_most` may end the task without a run. Limits are asked by `call`,
         because they are dependencies."""
         strikes = self._docket.strike_list
         if not strikes.is_empty and strikes.is_stricken(run.execution):
             self._report.struck(run.execution)
-            return self._decisions.not_admitted(run, "struck", STRUCK_KIND)
+            return self._decisions.not_admitted(run, "struck", EndingKind.STRUCK)
         if self._run_counts.is_spent(run.key):
             return self._decisions.not_admitted(run, SPENT)
         return None
 
-    async def _find_function(self, run: Run) -> Outcome | None:
+    async def _find_function(self, run: Run) -> RunEnd | None:
         """A task whose function this worker does not know runs the worker's fallback. If there is
         no fallback, the task goes to a worker that knows the function."""
         execution = run.execution
@@ -215,16 +213,16 @@ class Runner:
             return None
         unknown, name = self._unknown_functions, execution.function_name
         settlement = unknown_function(run.key, run.epoch, only_if_known=unknown.has_to_end)
-        answer = await self._run_settler.ask(run, settlement)
+        answer = await self._closer.settle_and_wait(run, settlement)
         if answer is not SettleResult.KEPT:
             unknown.settled(name, answer)
-            return CLOSED
+            return Unwritten.CLOSED
         unknown.failed(name)
         return self._decisions.without_function(run, not_registered(name))
 
     # Call
 
-    async def _call(self, run: Run) -> Outcome | None:
+    async def _call(self, run: Run) -> RunEnd | None:
         """Calls the function. A run that succeeds and returns None ends here, unless a behaviour
         must be asked, and so does a cancelled run. For any other run, `decide` finds the result in
         the run."""
@@ -266,7 +264,7 @@ class Runner:
         run.ended, run.resolved = TaskOutcome(timedelta(seconds=seconds), result, error), resolved
         return None
 
-    async def _call_in_span(self, run: Run) -> Outcome:
+    async def _call_in_span(self, run: Run) -> RunEnd:
         execution = run.execution
         attributes = {
             **self._worker.labels(),
@@ -278,16 +276,16 @@ class Runner:
             "messaging.destination.name": self._docket.name,
             "messaging.message.id": run.key,
         }
-        outcome: Outcome | None = None
+        end: RunEnd | None = None
         try:
             with run_span(execution.function_name, execution.trace_context, attributes) as span:
-                outcome = await self._call(run) or await self._decisions.decide(run)
-                if outcome.error is not None:
-                    mark_failed(span, outcome.error)
+                end = await self._call(run) or await self._decisions.decide(run)
+                if run.error is not None:
+                    mark_failed(span, run.error)
         except Exception:
             # A span processor of the application may fail when the span ends. The body has run, so
-            # its outcome counts all the same.
-            if outcome is None:
+            # its end counts all the same.
+            if end is None:
                 raise
             logger.exception("the span of task %r could not be ended", run.key)
-        return outcome
+        return end

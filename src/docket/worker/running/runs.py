@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from docket.dependencies import AdmissionBlocked, Resolved, TaskOutcome
-    from docket.execution import Execution
+from docket.dependencies import AdmissionBlocked, Resolved, TaskOutcome
+from docket.execution import Execution
+from docket.ledger import Settlement
+from docket.model.ending_kinds import EndingKind
 
 
 class CancelReason(enum.Enum):
@@ -24,6 +24,18 @@ class CancelReason(enum.Enum):
 
 # After these a run is not settled as usual: other workers may have it.
 LOST_REASONS = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
+
+
+class Unwritten(enum.Enum):
+    """How a run ends for which nothing is written now."""
+
+    # A script has already written the end of the run.
+    CLOSED = enum.auto()
+    # The lease is lost, or may be. The run is requeued only if the lease turns out to be kept.
+    GIVEN_UP = enum.auto()
+
+
+RunEnd = Settlement | Unwritten
 
 
 @dataclass(slots=True, eq=False)
@@ -53,10 +65,29 @@ class Run:
     execution: Execution = field(init=False, repr=False)
     resolved: Resolved | None = field(init=False, repr=False)
     ended: TaskOutcome | AdmissionBlocked = field(init=False, repr=False)
+    # Set by `ends`. What statistics and metrics count once the server has accepted the settlement,
+    # if they count the run.
+    kind: EndingKind | None = None
+    # The part of the task that is reported if the run was superseded. None: the run is not
+    # reported, because its body did not begin or was reported before.
+    where: str | None = None
+    # The error of a run that failed. If the run is not reported, the task could not be read.
+    error: BaseException | None = None
 
     @property
     def is_lost(self) -> bool:
         return self.reason in LOST_REASONS
+
+    def ends(
+        self,
+        settlement: Settlement,
+        kind: EndingKind | None = None,
+        where: str | None = "worker",
+        error: BaseException | None = None,
+    ) -> Settlement:
+        """The run ends with this settlement, and in this way."""
+        self.kind, self.where, self.error = kind, where, error
+        return settlement
 
     def cancel(self, reason: CancelReason) -> None:
         """Cancels the run. A run that has not started is only marked, and then does not start."""

@@ -1,9 +1,18 @@
-"""How many runs a worker may start."""
+"""How many runs a worker may start. Warns if runs that hold all slots wait for others."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
+
+from docket.execution import Execution
+
+logger: logging.Logger = logging.getLogger("docket.worker")
+
+# Between two warnings of a deadlock, per function.
+SECONDS_BETWEEN_WARNINGS = 60.0
 
 
 class Slots:
@@ -17,10 +26,11 @@ class Slots:
         self.turnover: int = 0
         # Starts a prefetched run in a slot that was given back. False if there is none.
         self.pass_on: Callable[[], bool] | None = None
-        # How many more slots would be free if the slots were not held; None if they are not held.
-        self._held: int | None = None
+        # How many more slots would be free if they were
+        # not reserved; None if they are not reserved.
+        self._reserved: int | None = None
         self._until_empty = False
-        # Called when the slots are no longer held.
+        # Called when the slots are no longer reserved.
         self.on_release: Callable[[], None] | None = None
         self._freed = asyncio.Event()
         # The worker offers no slot before this time (`time.monotonic`).
@@ -31,7 +41,7 @@ class Slots:
 
     def give_back(self) -> None:
         self.turnover += 1
-        if self._held is not None:
+        if self._reserved is not None:
             self._keep_one()
         elif self.pass_on is None or not self.pass_on():
             self.free += 1
@@ -39,22 +49,22 @@ class Slots:
 
     @property
     def are_all_taken(self) -> bool:
-        return self.free + (self._held or 0) <= 0
+        return self.free + (self._reserved or 0) <= 0
 
     @property
-    def are_held(self) -> bool:
-        return self._held is not None
+    def are_reserved(self) -> bool:
+        return self._reserved is not None
 
-    def hold(self, *, leave: int = 0) -> None:
-        """Holds the free slots, except for `leave`, and all slots that are given back: until
+    def reserve_all(self, *, leave: int = 0) -> None:
+        """Reserves the free slots, except for `leave`, and all slots that are given back: until
         `release()` or, if some were left, until no slot is in use."""
         self._until_empty = leave > 0
-        self._held = (self._held or 0) + self.free - leave
+        self._reserved = (self._reserved or 0) + self.free - leave
         self.free = leave
 
     def release(self) -> None:
-        held, self._held = self._held, None
-        self.free += held or 0
+        reserved, self._reserved = self._reserved, None
+        self.free += reserved or 0
         if self.on_release is not None:
             self.on_release()
         self._freed.set()
@@ -69,11 +79,11 @@ class Slots:
         self.give_back()
 
     def _keep_one(self) -> None:
-        self._held = (self._held or 0) + 1
+        self._reserved = (self._reserved or 0) + 1
         self._release_if_empty()
 
     def _release_if_empty(self) -> None:
-        if self._until_empty and self._held is not None and self._held >= self.count:
+        if self._until_empty and self._reserved is not None and self._reserved >= self.count:
             self.release()
 
     async def wait(self) -> None:
@@ -85,3 +95,33 @@ class Slots:
         """Returns when the next slot is given back or the slots are released."""
         self._freed.clear()
         await self._freed.wait()
+
+
+class DeadlockWarning:
+    """Warns of task bodies that wait for other tasks of their docket while such bodies hold all
+    slots, so that the others cannot begin. In a deadlock, the last body that begins to wait finds
+    all slots taken."""
+
+    def __init__(self, worker: str, slots: Slots) -> None:
+        self._worker = worker
+        self._slots = slots
+        self._warned: dict[str, float] = {}
+
+    def note_wait(self, execution: Execution, key: str) -> None:
+        """The body of this execution waits for a task that has not begun."""
+        if not self._slots.are_all_taken:
+            return
+        name, now = execution.function_name, time.monotonic()
+        if now - self._warned.get(name, -SECONDS_BETWEEN_WARNINGS) < SECONDS_BETWEEN_WARNINGS:
+            return
+        self._warned[name] = now
+        logger.warning(
+            "%s waits for the result of task %r, which has not begun, while all %d slots of worker %s are taken. If the "
+            "other bodies wait like this, too, and no other worker runs these tasks, this is a deadlock. Raise the "
+            "concurrency, or run the awaited tasks on another worker or docket",
+            execution.call_repr(),
+            key,
+            self._slots.count,
+            self._worker,
+            extra=execution.specific_labels(),
+        )

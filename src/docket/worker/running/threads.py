@@ -13,11 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+from docket.execution import Execution
 from docket.execution.plain_functions import close_unawaited, sync_caller
 from docket.execution.run_context import current_execution
 from docket.instrumentation import THREADS_ABANDONED
 
-from .abandoned_runs import AbandonedRuns
+from .runs import Runs
+from .slots import Slots
 
 T = TypeVar("T")
 
@@ -99,6 +101,31 @@ class ThreadCall:
                 # collection.
                 self._error = None
         return self._result
+
+
+class AbandonedRuns:
+    """Runs that were given up while their thread goes on. Keeps the slot of such a run until its
+    thread returns, and counts the threads: a worker with abandoned threads does not run a suspect,
+    which has to be alone in its process."""
+
+    def __init__(self, runs: Runs, slots: Slots) -> None:
+        self._runs = runs
+        self._slots = slots
+
+    def abandon(self, execution: Execution | None) -> bool:
+        """Counts the thread of the run. Returns whether the slot of the run stays taken."""
+        self._runs.abandoned += 1
+        run = self._runs.find(execution.epoch) if execution is not None else None
+        if run is None or not run.holds_slot:
+            return False
+        run.holds_slot = False
+        self._slots.abandon()
+        return True
+
+    def thread_returned(self, *, slot_is_taken: bool) -> None:
+        self._runs.abandoned -= 1
+        if slot_is_taken:
+            self._slots.restore()
 
 
 class Threads:

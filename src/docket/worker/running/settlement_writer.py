@@ -1,4 +1,4 @@
-"""Settles runs: writes down how they ended, in batches."""
+"""Writes settlements, in batches, until the server has answered or the lease is given up."""
 
 from __future__ import annotations
 
@@ -15,18 +15,64 @@ from docket.ledger import Ledger, Settlement, SettleResult, SlotOffer, requeue
 from docket.ledger.batcher import BATCH_BYTES, batch_end
 from docket.ledger.statistics import with_kind
 from docket.ledger.tasks import BATCH
+from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
+from docket.storage.pipeline import SLOWEST_BYTES_PER_SECOND
 from docket.storage.server import ANSWER_SECONDS
-
-from .outcome import INTERRUPTED_KIND
-from .write_patience import StuckClock, WritePatience
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 OnAnswer = Callable[[SettleResult], None]
 
 
+# A write may fail for this many lease lengths.
+LEASES = 3
+
+
+class KeptLease(Protocol):
+    """`kept_seconds` is how long the worker has kept its lease. `give_up` gives the lease up."""
+
+    @property
+    def kept_seconds(self) -> float: ...
+
+    def give_up(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDeadlines:
+    """Decides when the worker stops to retry a write that never succeeds
+    (docs/design/lease-protocol.md, "Settle")."""
+
+    lease_seconds: float
+    lease: KeptLease
+
+    def begin(self, size: int) -> WriteDeadline:
+        """The deadline of a write of this size, from its first failure."""
+        return WriteDeadline(self.lease, LEASES * self.lease_seconds + size / SLOWEST_BYTES_PER_SECOND)
+
+    def give_up_lease(self) -> None:
+        self.lease.give_up()
+
+
+class WriteDeadline:
+    """Measures how long one write has failed while the lease was renewed. It stands still during an
+    outage, when renewals fail as well."""
+
+    def __init__(self, lease: KeptLease, most_seconds: float) -> None:
+        self._lease = lease
+        self._most_seconds = most_seconds
+        self._began_at = lease.kept_seconds
+
+    @property
+    def seconds(self) -> float:
+        return self._lease.kept_seconds - self._began_at
+
+    @property
+    def is_over(self) -> bool:
+        return self.seconds > self._most_seconds
+
+
 class SlotOffers(Protocol):
-    """The source of the offers that the settler sends along with settlements."""
+    """The source of the offers that the writer sends along with settlements."""
 
     def offer_slot(self) -> SlotOffer | None: ...
 
@@ -34,42 +80,43 @@ class SlotOffers(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Item:
-    """An ending that is not written yet, and since when it waits."""
+class Queued:
+    """A settlement that is not written yet, and since when it waits."""
 
     settlement: Settlement
     on_answer: OnAnswer
     since: float
-    # A factor on the usual time-out. It doubles each time the ending fails in a batch of its own.
+    # A factor on the usual time-out. It doubles each time the settlement fails in a batch of its
+    # own.
     patience: float = 1.0
-    # Measures how long the ending has failed, from its first failure in a batch of its own.
-    stuck: StuckClock | None = None
-    # Whether this is a requeue that replaces an ending that could not be written.
+    # From its first failure in a batch of its own.
+    deadline: WriteDeadline | None = None
+    # Whether this is a requeue that replaces a settlement that could not be written.
     is_last_resort: bool = False
 
 
-def _weight(item: Item) -> int:
+def _weight(item: Queued) -> int:
     return item.settlement.weight
 
 
-class Settler:
-    """Writes an ending at once if no write is under
-    way. Otherwise endings gather for the next batch.
+class SettlementWriter:
+    """Writes a settlement at once if no write is under way. Otherwise settlements gather for the
+    next batch.
 
-    The settler retries a write until the server answers: the epoch makes a repeat harmless. If a
-    batch is not answered, the next batch is half as large. If a single ending is not answered, it
-    goes behind the others with twice the time-out; if it never arrives while the lease is renewed,
-    the settler gives it up (`_shrunk`). Only `close()` stops the retries: an event loop that ends
-    cancels every task, and the endings must still be written.
+    The writer retries a write until the server answers: the epoch makes a repeat harmless. If a
+    batch is not answered, the next batch is half as large. If a single settlement is not answered,
+    it goes behind the others with twice the time-out; if it never arrives while the lease is
+    renewed, the writer gives it up (`_shrunk`). Only `close()` stops the retries: an event loop
+    that ends cancels every task, and the settlements must still be written.
     """
 
-    def __init__(self, ledger: Ledger, name: str, write_patience: WritePatience, *, offers: SlotOffers) -> None:
+    def __init__(self, ledger: Ledger, name: str, deadlines: WriteDeadlines, *, offers: SlotOffers) -> None:
         self._ledger = ledger
-        self._write_patience = write_patience
+        self._deadlines = deadlines
         self._outages = ledger.server.outages
         self._name = name
-        self._waiting: list[Item] = []
-        self._under_way: list[Item] = []
+        self._waiting: list[Queued] = []
+        self._under_way: list[Queued] = []
         self._flushing: asyncio.Task[None] | None = None
         self._storing: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(most=1.0)
@@ -79,7 +126,8 @@ class Settler:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest ending has waited to be written. Safe to call from any thread."""
+        """Seconds that the oldest settlement has waited
+        to be written. Safe to call from any thread."""
         waiting = [*self._waiting, *self._under_way]
         return time.monotonic() - min(item.since for item in waiting) if waiting else 0.0
 
@@ -88,7 +136,7 @@ class Settler:
             # The worker has stopped without waiting for this run; another worker gets its task.
             on_answer(SettleResult.LOST)
             return
-        self._waiting.append(Item(settlement, on_answer, time.monotonic()))
+        self._waiting.append(Queued(settlement, on_answer, time.monotonic()))
         if self._flushing is None:
             self._start()
 
@@ -96,8 +144,8 @@ class Settler:
         self._flushing = asyncio.create_task(self._flush(), name=f"{self._name} - settling")
 
     async def close(self) -> None:
-        """Gives up the endings that are still not written. The
-        worker waits for its endings before it calls this."""
+        """Gives up the settlements that are still not written. The worker waits for them before it
+        calls this."""
         self._closed = True
         under_way = [*self._storing, *([self._flushing] if self._flushing is not None else ())]
         await cancel_and_wait(under_way, "docket: the worker stops")
@@ -117,7 +165,7 @@ class Settler:
             if self._waiting and not self._closed:
                 self._start()
 
-    async def _send(self, batch: list[Item]) -> None:
+    async def _send(self, batch: list[Queued]) -> None:
         offer = self._offers.offer_slot()
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
@@ -149,14 +197,14 @@ class Settler:
             else:
                 _report(item, answer)
 
-    def _store_again(self, item: Item) -> None:
+    def _store_again(self, item: Queued) -> None:
         """The payload has expired, because the server was
         unreachable for longer than the payload's lifetime."""
         task = asyncio.create_task(self._store_and_submit(item), name=f"{self._name} - storing again")
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
-    async def _store_and_submit(self, item: Item) -> None:
+    async def _store_and_submit(self, item: Queued) -> None:
         payload = item.settlement.payload
         assert payload is not None
         backoff = Backoff(most=1.0)
@@ -174,9 +222,9 @@ class Settler:
             self._outages.forget(item)
         self.submit(item.settlement, item.on_answer)
 
-    def _put_back(self, batch: list[Item]) -> None:
-        """Halves the next batch. An ending that failed
-        in a batch of its own goes behind the others."""
+    def _put_back(self, batch: list[Queued]) -> None:
+        """Halves the next batch. A settlement that failed in a batch of its own goes behind the
+        others."""
         if len(batch) > 1:
             self._most, self._budget = len(batch) // 2, max(sum(map(_weight, batch)) // 2, 1)
             self._waiting = batch + self._waiting
@@ -185,21 +233,21 @@ class Settler:
             self._most = 1
             self._waiting += self._shrunk(batch[0])
 
-    def _shrunk(self, item: Item) -> list[Item]:
-        """Returns the next write to try after an ending failed in a batch of its own.
+    def _shrunk(self, item: Queued) -> list[Queued]:
+        """Returns the next write to try after a settlement failed in a batch of its own.
 
-        An ending that never arrives while the lease is renewed becomes a requeue of a few bytes. If
-        the requeue does not arrive either, the worker gives up its lease.
+        A settlement that never arrives while the lease is renewed becomes a requeue of a few bytes.
+        If the requeue does not arrive either, the worker gives up its lease.
         """
-        if item.stuck is None:
-            item.stuck = self._write_patience.clock(item.settlement.weight)
-        if not item.stuck.is_over:
+        if item.deadline is None:
+            item.deadline = self._deadlines.begin(item.settlement.weight)
+        if not item.deadline.is_over:
             return [item]
-        key, seconds = item.settlement.key, item.stuck.seconds
+        key, seconds = item.settlement.key, item.deadline.seconds
         if item.is_last_resort:
             logger.error("task %r could not be requeued for %.0f s; the worker gives up its lease", key, seconds)
             _report(item, SettleResult.LOST)
-            self._write_patience.give_up_lease()
+            self._deadlines.give_up_lease()
             return []
         logger.error(
             "the ending of task %r could not be written for %.0f s; the task is requeued and runs again", key, seconds
@@ -207,19 +255,20 @@ class Settler:
         small = requeue(key, item.settlement.epoch, begun=True)
         small.worker = item.settlement.worker
         if item.settlement.cell:
-            small.cell, small.seconds = with_kind(item.settlement.cell, INTERRUPTED_KIND), item.settlement.seconds
-        return [Item(small, lambda _: _report(item, SettleResult.LOST), item.since, is_last_resort=True)]
+            small.cell = with_kind(item.settlement.cell, KIND_NUMBERS[EndingKind.INTERRUPTED])
+            small.seconds = item.settlement.seconds
+        return [Queued(small, lambda _: _report(item, SettleResult.LOST), item.since, is_last_resort=True)]
 
-    def _give_up(self, batch: list[Item], error: NotOpen) -> None:
+    def _give_up(self, batch: list[Queued], error: NotOpen) -> None:
         logger.error(
             "%d ending(s) could not be written: %s; other workers will run those tasks again", len(batch), error
         )
         for item in batch:
             _report(item, SettleResult.LOST)
 
-    async def _send_singly(self, batch: list[Item], error: Exception) -> None:
-        """Sends the endings of a refused batch one by one:
-        a bad settlement must not block the others."""
+    async def _send_singly(self, batch: list[Queued], error: Exception) -> None:
+        """Sends the settlements of a refused batch one by one: a bad one must not block the
+        others."""
         if len(batch) > 1:
             for number, item in enumerate(batch):
                 try:
@@ -233,7 +282,7 @@ class Settler:
         _report(batch[0], SettleResult.LOST)
 
 
-def _report(item: Item, answer: SettleResult) -> None:
+def _report(item: Queued, answer: SettleResult) -> None:
     """Calls `on_answer`. An error in it (from a metrics exporter
     or a log handler) must not affect the other items."""
     try:

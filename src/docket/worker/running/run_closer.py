@@ -1,4 +1,4 @@
-"""Settles runs: frees the slot, submits the settlement, and reports the run once it is written."""
+"""Closes runs: frees the slot, submits the settlement, and reports the run once it is written."""
 
 from __future__ import annotations
 
@@ -9,65 +9,63 @@ from functools import partial
 
 from docket.ledger import Settlement, SettleResult, requeue
 from docket.ledger.statistics import cell_of, cell_without_times
+from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 
-from .outcome import CANCELLED, GIVEN_UP, INTERRUPTED_KIND, Outcome
 from .reporter import Reporter
-from .runs import CancelReason, Run, Runs
-from .settler import Settler
+from .runs import CancelReason, Run, RunEnd, Runs, Unwritten
+from .settlement_writer import SettlementWriter
 from .slots import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 
-class RunSettler:
+class RunCloser:
     """The last step of every run."""
 
-    def __init__(self, runs: Runs, slots: Slots, settler: Settler, reporter: Reporter) -> None:
+    def __init__(self, runs: Runs, slots: Slots, writer: SettlementWriter, reporter: Reporter) -> None:
         self._runs = runs
         self._slots = slots
-        self._settler = settler
+        self._writer = writer
         self._report = reporter
         # Since the session began.
         self.ended_runs: int = 0
         # Runs that were given up while the server could not be reached, and whether their body had
         # begun.
         self._given_up: list[tuple[Run, bool]] = []
-        # Called when the server does not accept an outcome of a run that this worker believed to
+        # Called when the server does not accept the end of a run that this worker believed to
         # have: its task may be a delivery of this worker without a run.
         self.on_superseded: Callable[[], None] = lambda: None
 
-    def settle(self, run: Run, outcome: Outcome) -> None:
-        """Ends a run. Counters wait for the answer: an outcome that the server does not accept is
-        not counted."""
-        settlement = outcome.settlement
-        if settlement is None:
-            if outcome is GIVEN_UP:
+    def close(self, run: Run, end: RunEnd) -> None:
+        """Ends a run. Its settlement is counted when the server accepts it, and not before."""
+        if isinstance(end, Unwritten):
+            if end is Unwritten.GIVEN_UP:
                 self._give_up(run, begun=True)
             else:
-                self._close(run)
+                self._forget(run)
             return
         self._over(run)
-        if outcome.execution is not None:
+        if run.where is not None:
             # Code that the body left running may still hold the execution. It must not schedule
             # another run any more.
-            outcome.execution.epoch = 0
-        settlement.worker = run.worker
-        if outcome.kind:
-            _count(run, outcome.kind, settlement)
-        self._settler.submit(settlement, partial(self._settled, run, outcome))
+            run.execution.epoch = 0
+        end.worker = run.worker
+        if run.kind is not None:
+            _count(run, run.kind, end)
+        self._writer.submit(end, partial(self._settled, run, end))
 
     def requeue(self, run: Run) -> None:
         """Gives back a run that has not begun. If the lease is lost, there is nothing to write."""
         if run.is_lost:
             self._give_up(run, begun=False)
         else:
-            self.settle(run, Outcome(requeue(run.key, run.epoch)))
+            self.close(run, requeue(run.key, run.epoch))
 
-    async def ask(self, run: Run, settlement: Settlement) -> SettleResult:
-        """Submits a settlement and returns the answer. The run stays open."""
+    async def settle_and_wait(self, run: Run, settlement: Settlement) -> SettleResult:
+        """Settles a run and returns the answer. The run stays open."""
         answered: asyncio.Future[SettleResult] = asyncio.get_running_loop().create_future()
         settlement.worker = run.worker
-        self._settler.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
+        self._writer.submit(settlement, lambda answer: None if answered.done() else answered.set_result(answer))
         return await answered
 
     # Runs that were given up
@@ -77,18 +75,18 @@ class RunSettler:
         still belong to this worker, unless they were replaced."""
         given_up, self._given_up = self._given_up, []
         for run, begun in given_up:
-            kind = INTERRUPTED_KIND if begun else 0
-            self.settle(run, Outcome(requeue(run.key, run.epoch, begun=begun), kind=kind))
+            kind = EndingKind.INTERRUPTED if begun else None
+            self.close(run, run.ends(requeue(run.key, run.epoch, begun=begun), kind, where=None))
 
     def forget_given_up(self) -> None:
         """The lease is lost: other workers have these runs, and nothing is written."""
         given_up, self._given_up = self._given_up, []
         for run, _ in given_up:
-            self._close(run)
+            self._forget(run)
 
     def _give_up(self, run: Run, *, begun: bool) -> None:
         if run.reason is CancelReason.LEASE_LOST:
-            self._close(run)
+            self._forget(run)
         else:
             self._over(run)
             self._given_up.append((run, begun))
@@ -103,38 +101,38 @@ class RunSettler:
             self.ended_runs += 1
             self._slots.give_back()
 
-    def _close(self, run: Run) -> None:
+    def _forget(self, run: Run) -> None:
         self._over(run)
         self._runs.remove(run)
 
-    def _settled(self, run: Run, outcome: Outcome, answer: SettleResult) -> None:
+    def _settled(self, run: Run, settlement: Settlement, answer: SettleResult) -> None:
         self._runs.remove(run)
-        execution = outcome.execution
-        if execution is None:
-            self._unreported(run, outcome, answer)
+        if run.where is None:
+            self._unreported(run, answer)
         elif answer is SettleResult.LOST and not run.is_lost:
-            self._report.superseded(execution, outcome.where)
+            self._report.superseded(run.execution, run.where)
             self.on_superseded()
         elif answer is SettleResult.CANCELLED:
-            self._report.count(execution, CANCELLED)
-        elif outcome.counters:
-            self._report.count(execution, outcome.counters)
+            self._report.count(run.execution, EndingKind.CANCELLED, None)
+        elif run.kind is not None:
+            self._report.count(run.execution, run.kind, settlement)
 
-    def _unreported(self, run: Run, outcome: Outcome, answer: SettleResult) -> None:
-        if outcome.error is not None:
+    def _unreported(self, run: Run, answer: SettleResult) -> None:
+        if run.error is not None:
             # A task that was replaced in the meantime is not buried.
             if answer is SettleResult.DONE:
-                logger.error("task %r cannot be read and is buried: %s", run.key, outcome.error)
+                logger.error("task %r cannot be read and is buried: %s", run.key, run.error)
         elif answer is SettleResult.CANCELLED:
             self._report.never_began()
 
 
-def _count(run: Run, kind: int, settlement: Settlement) -> None:
+def _count(run: Run, kind: EndingKind, settlement: Settlement) -> None:
     """What statistics count if the settlement is accepted."""
     seconds = run.seconds
     if seconds is None:
-        settlement.cell = cell_without_times(kind)
+        settlement.cell = cell_without_times(KIND_NUMBERS[kind])
         return
     task = run.execution.record
     assert task is not None
-    settlement.cell, settlement.seconds = cell_of(kind, seconds, run.claimed_ms - task.due_ms), seconds
+    waited_ms = run.claimed_ms - task.due_ms
+    settlement.cell, settlement.seconds = cell_of(KIND_NUMBERS[kind], seconds, waited_ms), seconds
