@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from docket.cli.durations import write_duration
-from docket.model.durations import read_duration
+from docket.model.durations import read_duration, write_duration
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from dataclasses import Field, fields
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from docket.cli.app import COMMANDS
 from docket.cli.worker_options import WorkerOptions
 from docket.inspection.details import TaskDetails
 from docket.inspection.reasons import BlockingLimit, Reason
-from docket.worker import options
+from docket.model.options import declared_options
 
 from .conftest import Command
 
@@ -162,32 +162,24 @@ def test_the_list_of_commands_says_what_each_says_itself(name: str, docket_comma
     assert find(name).help.startswith(COMMANDS[name].summary)
 
 
-def test_the_worker_has_the_same_defaults_as_in_python() -> None:
-    parameters = inspect.signature(docket.Worker.run).parameters
-    options = WorkerOptions()
-    for name, parameter in parameters.items():
-        # The last is for programs written for another worker: nothing here depends on it.
-        if name in ("docket_name", "tasks", "message_batch"):
-            continue
-        assert getattr(options, name) == parameter.default, name
-    assert list(options.tasks) == list(parameters["tasks"].default)
-    assert options.docket == parameters["docket_name"].default
+def test_a_worker_program_has_the_defaults_of_the_command_line_and_of_a_worker() -> None:
+    of_the_docket, of_a_worker = (inspect.signature(owner).parameters for owner in (docket.Docket, docket.Worker))
+    expected = {name: parameter.default for name, parameter in of_a_worker.items()}
+    expected |= {"docket_name": of_the_docket["name"].default, "url": of_the_docket["url"].default}
+    for name, parameter in inspect.signature(docket.Worker.run).parameters.items():
+        assert parameter.default == (expected[name] if name in expected else getattr(WorkerOptions(), name)), name
 
 
-@pytest.mark.parametrize("field", fields(options.WorkerOptions), ids=lambda field: field.name)
-def test_an_option_of_the_worker_has_one_default_in_python_and_on_the_command_line(field: Field[Any]) -> None:
-    for signature in (inspect.signature(docket.Worker), inspect.signature(docket.Worker.run)):
-        assert signature.parameters[field.name].default == field.default
-    assert any(option.name == field.name for option in find("worker").params)
-    # Programs written for another worker give it a size of batch: nothing here depends on it.
-    if field.name != "message_batch":
-        assert getattr(WorkerOptions(), field.name) == field.default
+def test_every_parameter_of_a_worker_is_an_option_and_a_parameter_of_its_program() -> None:
+    given = set(inspect.signature(docket.Worker).parameters) - {"docket"}
+    assert given == set(declared_options(docket.Worker))
+    assert given <= set(inspect.signature(docket.Worker.run).parameters)
+    assert given <= {option.name for option in find("worker").params}
 
 
 def test_options_given_by_the_environment_reach_a_process_as_they_were() -> None:
-    options = WorkerOptions(
-        tasks=("a:b", "c:d"), grace_period=timedelta(milliseconds=1500), uvloop=False, metrics_port=0
-    )
+    worker = {"grace_period": timedelta(milliseconds=1500), "schedule_automatic_tasks": False}
+    options = WorkerOptions(tasks=("a:b", "c:d"), uvloop=False, metrics_port=0, worker=worker)
     environment = options.environment()
     assert environment["DOCKET_TASKS"] == "a:b c:d"
     command = COMMANDS["worker"].load("worker")
@@ -195,16 +187,9 @@ def test_options_given_by_the_environment_reach_a_process_as_they_were() -> None
         for name, value in environment.items():
             patch.setenv(name, value)
         context = command.make_context("worker", [])
-    for name in (
-        "docket",
-        "url",
-        "grace_period",
-        "uvloop",
-        "metrics_port",
-        "schedule_automatic_tasks",
-        "logging_level",
-    ):
+    for name in ("uvloop", "metrics_port", "logging_level"):
         assert context.params[name] == getattr(options, name), name
+    assert {name: context.params[name] for name in worker} == worker
     assert tuple(context.params["tasks"]) == options.tasks
 
 

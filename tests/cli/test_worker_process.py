@@ -48,5 +48,5 @@ def test_a_process_that_ended_before_it_was_told_to_stop_has_stopped(
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_stop)
-    assert Supervisor(WorkerOptions(name="early"), processes=1).run() == 0
+    assert Supervisor(WorkerOptions(worker={"name": "early"}), processes=1).run() == 0
     assert "will report returncode 255" not in caplog.text

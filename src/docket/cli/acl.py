@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from docket.cli.docket_options import on_docket
-from docket.cli.options import Json
 from docket.cli.output import write_json
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.storage.acl import AclRole, rules
 

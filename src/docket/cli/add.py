@@ -11,11 +11,10 @@ import typer
 from docket.cli.added import add_task, show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.durations import duration
 from docket.cli.failures import FAILED, WrongUsage
 from docket.cli.json_arguments import Arguments, read_arguments
-from docket.cli.options import Json, NewKey, tasks_option
 from docket.cli.output import printable
+from docket.cli.support.flags import Json, NewKey, duration, tasks_option
 from docket.cli.task_modules import check_tasks, load
 from docket.docket import Docket
 from docket.errors import Unserializable

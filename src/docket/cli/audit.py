@@ -8,9 +8,8 @@ import typer
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.numbers import positive
-from docket.cli.options import Json
 from docket.cli.output import write_json, write_table
+from docket.cli.support.flags import Json, positive
 from docket.docket import Docket
 from docket.inspection.audit import AuditEntry, AuditPage
 from docket.inspection.reasons import as_plain

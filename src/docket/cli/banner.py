@@ -42,7 +42,7 @@ def banner(worker: Worker) -> Banner:
     )
 
 
-def announce(worker: Worker, format: Format) -> None:
+def announce(worker: Worker, format: Format | None) -> None:
     if not logger.isEnabledFor(logging.INFO):
         return
     facts = banner(worker)

@@ -16,9 +16,8 @@ from docket.cli.docket_options import on_server
 from docket.cli.event_loop import loop_factory
 from docket.cli.logs import Level, docket_logs_only
 from docket.cli.measurement import Bench, Rate, Times
-from docket.cli.numbers import positive
-from docket.cli.options import Json
 from docket.cli.output import write_json
+from docket.cli.support.flags import Json, positive
 from docket.docket import Docket
 from docket.settings import change_settings
 

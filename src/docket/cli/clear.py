@@ -11,8 +11,8 @@ from docket.cli.confirmation import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.options import Json
 from docket.cli.output import printable, write_json
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.inspection.waiting_counts import count_waiting
 from docket.ledger.queries import Query

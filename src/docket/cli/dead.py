@@ -12,12 +12,10 @@ import typer
 from docket.cli.confirmation import Yes, ask, is_at_terminal
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed, WrongUsage
 from docket.cli.letter_filters import at_server_time, letter_id, with_filters
-from docket.cli.numbers import positive
-from docket.cli.options import Json, tasks_option
 from docket.cli.output import ago, printable, write_json, write_table
+from docket.cli.support.flags import Json, duration, positive, tasks_option
 from docket.cli.task_modules import check_tasks
 from docket.dead import Kind, Letter, Overview, Report
 from docket.docket import Docket

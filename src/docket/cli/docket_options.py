@@ -13,9 +13,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from docket.cli.durations import duration
 from docket.cli.failures import WrongUsage
-from docket.cli.numbers import positive
+from docket.cli.support.flags import duration, positive
 from docket.cli.task_modules import load
 from docket.docket import Docket
 from docket.errors import DocketError

@@ -9,9 +9,8 @@ import typer
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.durations import duration
-from docket.cli.options import Json
 from docket.cli.output import write_json, write_table
+from docket.cli.support.flags import Json, duration
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.ledger.history import FAILURE_KINDS, FinishedRun

@@ -9,8 +9,8 @@ import typer
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.options import Json
 from docket.cli.output import write_json
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.ledger.audit import audited
 from docket.ledger.foreign import Imported, import_foreign

@@ -9,9 +9,9 @@ import typer
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.options import Json
 from docket.cli.output import ago, printable, write_json, write_table
 from docket.cli.rules import ANY, Comparison, DryRun, Parameter, Value, count_matches, hint, read_target, show_matches
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.inspection.server_time import server_now
 from docket.strikelist.instructions import PauseRule

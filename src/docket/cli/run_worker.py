@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from dataclasses import asdict, fields
 from types import FrameType
-from typing import Any, Self
+from typing import Self
 
 from docket.cli.banner import announce
-from docket.cli.docket_options import DocketOptions
 from docket.cli.event_loop import loop_factory
 from docket.cli.failures import StopRequested, WrongUsage
 from docket.cli.health_pipe import HealthPipe
@@ -23,39 +21,30 @@ from docket.worker.program import run_program
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
-# Options of the command that are not arguments of the worker.
-_OWN = (
-    "tasks",
-    "logging_level",
-    "logging_format",
-    "uvloop",
-    "banner",
-    "dependencies",
-    "all_processes",
-    "max_tasks",
-    "max_memory",
-    "cwd",
-)
-
 
 def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:
     """Runs a worker until it stops, and returns the exit code."""
     # Before the worker installs its own signal handlers, no task runs that would have to finish.
     signal.signal(signal.SIGTERM, _end_at_once)
     docket = options.load()
-    docket.enable_internal_instrumentation |= options.enable_internal_instrumentation
+    docket.enable_internal_instrumentation |= options.worker["enable_internal_instrumentation"]
     check_can_be_shared(docket.url, options.all_processes)
-    check_tasks(docket, options.tasks, options.fallback_task)
-    dependencies = load_dependencies(options.dependencies)
+    check_tasks(docket, options.tasks, options.worker["fallback_task"])
+    arguments = {**options.worker, "dependencies": load_dependencies(options.worker["dependencies"])}
     announced = _worker_class(options, health_pipe)
     with asyncio.Runner(loop_factory=loop_factory(options.uvloop)) as runner:
         runner.run(
             run_program(
                 announced,
                 docket,
-                **_arguments(options),
-                dependencies=dependencies,
+                wait=options.wait,
+                until_finished=options.until_finished,
+                healthcheck_port=options.healthcheck_port,
+                healthcheck_host=options.healthcheck_host,
+                metrics_port=options.metrics_port,
+                metrics_host=options.metrics_host,
                 metrics_port_is_shared=options.recycles,
+                **arguments,
             )
         )
     return 0
@@ -70,7 +59,7 @@ def check_can_be_shared(url: str, processes: int) -> None:
 
 
 def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> None:
-    if options.app is None and options.tasks == (STANDARD_TASKS,) and options.fallback_task is None:
+    if options.app is None and options.tasks == (STANDARD_TASKS,) and options.worker["fallback_task"] is None:
         logger.warning(
             "without --tasks this worker knows only docket's built-in tasks; name yours, as in --tasks shop.tasks:tasks"
         )
@@ -78,15 +67,6 @@ def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> No
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
     raise StopRequested(0)
-
-
-def _arguments(options: WorkerOptions) -> dict[str, Any]:
-    """The arguments of the worker, without the docket's settings and the tasks."""
-    arguments = asdict(options)
-    of_the_docket = [field.name for field in fields(DocketOptions)]
-    for own in (*of_the_docket, *_OWN):
-        del arguments[own]
-    return arguments
 
 
 def _worker_class(options: WorkerOptions, health_pipe: int | None) -> type[Worker]:

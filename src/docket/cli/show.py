@@ -10,8 +10,8 @@ import typer
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import CommandFailed
-from docket.cli.options import Json
 from docket.cli.output import ago, aligned, printable, write_json
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.inspection.details import TaskDetails, read_details
 from docket.model.texts import escaped_lines

@@ -12,9 +12,8 @@ import typer
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.numbers import positive
-from docket.cli.options import Json
 from docket.cli.output import ago, printable, write_json, write_table
+from docket.cli.support.flags import Json, positive
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.ended_tasks import EndedTask

@@ -8,8 +8,8 @@ import typer
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.options import Json
 from docket.cli.output import printable, write_json, write_table
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="List and remove strikes.")

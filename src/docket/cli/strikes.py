@@ -9,7 +9,6 @@ import typer
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
-from docket.cli.options import Json
 from docket.cli.output import write_json
 from docket.cli.rules import (
     ANY,
@@ -22,6 +21,7 @@ from docket.cli.rules import (
     read_target,
     show_matches,
 )
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.strikelist import Operator, Restore, Strike, StrikeInstruction
 

@@ -124,8 +124,7 @@ class Supervisor:
 def _for_process(options: WorkerOptions, base: str, index: int, processes: int) -> WorkerOptions:
     """The options of one worker process. Each process has its own name and metrics port, the
     supervisor serves the health port, and only the first process logs the banner."""
-    return options.changed(
-        name=f"{base}-{index + 1}" if processes > 1 else base,
+    return options.named(f"{base}-{index + 1}" if processes > 1 else base).changed(
         healthcheck_port=None,
         metrics_port=None if options.metrics_port is None else options.metrics_port + index,
         banner=options.banner and index == 0,

@@ -11,9 +11,8 @@ import typer
 from docket.cli.added import add_task, show_added
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.durations import duration
-from docket.cli.options import Json, NewKey, tasks_option
 from docket.cli.output import write_json, write_table
+from docket.cli.support.flags import Json, NewKey, duration, tasks_option
 from docket.cli.task_functions import describe_task
 from docket.cli.task_modules import check_tasks
 from docket.docket import Docket

@@ -13,11 +13,9 @@ from rich.live import Live
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.durations import duration
 from docket.cli.keyboard import quitting
-from docket.cli.numbers import positive
-from docket.cli.options import Json
 from docket.cli.output import console, is_terminal, printable, write_json
+from docket.cli.support.flags import Json, duration, positive
 from docket.cli.top_screen import TopScreen
 from docket.docket import Docket
 from docket.inspection.live import LiveState, Observer

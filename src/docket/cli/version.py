@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from docket._version import __version__
-from docket.cli.options import Json
+from docket.cli.support.flags import Json
 from docket.model.texts import as_json_line
 
 app: typer.Typer = typer.Typer(add_completion=False)

@@ -12,11 +12,10 @@ import typer
 from docket._aio import cancel_and_wait
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.durations import duration
 from docket.cli.failures import FAILED, CommandFailed
-from docket.cli.options import Json
 from docket.cli.output import is_terminal, printable, write_json
 from docket.cli.progress_bar import ProgressBar
+from docket.cli.support.flags import Json, duration
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.execution import ExecutionState, ProgressEvent, StateEvent

@@ -16,8 +16,8 @@ from docket.cli.connect import check_readable, run
 from docket.cli.docket_options import on_docket
 from docket.cli.failures import WrongUsage
 from docket.cli.keyboard import quitting
-from docket.cli.numbers import whole_number
 from docket.cli.output import printable
+from docket.cli.support.flags import whole_number
 from docket.docket import Docket
 from docket.settings import settings_of
 from docket.storage.urls import hide_password

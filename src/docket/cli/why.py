@@ -8,8 +8,8 @@ import typer
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.options import Json
 from docket.cli.output import printable, write_json
+from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.inspection.reasons import Reason
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from docket.cli.event_loop import has_uvloop
 from docket.cli.failures import WrongUsage
-from docket.cli.logs import logging_to_stdout
-from docket.cli.numbers import positive, whole_number
+from docket.cli.logs import default_format, logging_to_stdout
 from docket.cli.run_worker import check_can_be_shared, run_worker, warn_of_tasks
 from docket.cli.supervisor import Supervisor
 from docket.cli.task_modules import ignore_current_folder
-from docket.cli.worker_options import DEVELOPING, WorkerOptions, flag, number, switch, with_worker_options
+from docket.cli.worker_options import WorkerOptions, with_worker_options
+from docket.model.options import DEVELOPING, Option
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 
@@ -27,12 +26,11 @@ app: typer.Typer = typer.Typer(add_completion=False)
 @with_worker_options
 def worker(
     options: WorkerOptions,
-    processes: Annotated[int, number("Start this many worker processes, and restart any that die.")] = 1,
-    reload: Annotated[bool, switch("Restart when a .py file below the current folder changes.", DEVELOPING)] = False,
-    message_batch: Annotated[
-        int, flag("Accepted for compatibility, without effect.", parser=positive, hidden=True)
-    ] = 1,
-    health_pipe: Annotated[int | None, flag("The pipe to the supervisor.", parser=whole_number(0), hidden=True)] = None,
+    processes: Annotated[int, Option("Start this many worker processes, and restart any that die.", least=1)] = 1,
+    reload: Annotated[
+        bool, Option("Restart when a .py file below the current folder changes.", panel=DEVELOPING)
+    ] = False,
+    health_pipe: Annotated[int | None, Option("The pipe to the supervisor.", is_hidden=True)] = None,
 ) -> int:
     """Run a worker.
 
@@ -43,9 +41,10 @@ def worker(
     if not options.cwd:
         ignore_current_folder()
     name_in_log = options.name if options.all_processes > 1 else None
-    options = options.changed(all_processes=max(processes, options.all_processes))
+    format = options.logging_format or default_format()
+    options = options.changed(all_processes=max(processes, options.all_processes), logging_format=format)
     _check(options, processes, reload)
-    with logging_to_stdout(options.logging_level, options.logging_format, name_in_log):
+    with logging_to_stdout(options.logging_level, format, name_in_log):
         # A process that has a supervisor has a pipe to it.
         is_alone = processes == 1 and not reload and not options.recycles
         if is_alone or health_pipe is not None:
@@ -55,8 +54,6 @@ def worker(
 
 def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
     """Finds mistakes in the options, without a server and without loading a task."""
-    if options.redelivery_timeout <= timedelta(0):
-        raise typer.BadParameter("it must be longer than 0s", param_hint="'--redelivery-timeout'")
     if options.uvloop and not has_uvloop():
         raise WrongUsage("--uvloop: uvloop is not installed; pip install 'docket[uvloop]', or omit the option")
     if os.name == "nt" and (processes > 1 or reload or options.recycles):

@@ -10,8 +10,8 @@ import typer
 
 from docket.cli.connect import opened, run
 from docket.cli.docket_options import on_docket
-from docket.cli.options import Json
 from docket.cli.output import ago, write_json, write_table
+from docket.cli.support.flags import Json
 from docket.docket import Docket, WorkerInfo
 from docket.inspection.server_time import server_now
 

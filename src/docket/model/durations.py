@@ -31,6 +31,12 @@ def read_duration(text: str) -> timedelta:
     return found
 
 
+def write_duration(length: timedelta) -> str:
+    """Writes a duration in the largest unit of which it is a multiple, as in `15m`."""
+    units = [unit for unit, one in _UNITS.items() if unit != "w" and length % one == timedelta(0)]
+    return f"{length // _UNITS[units[-1]]}{units[-1]}" if length else "0s"
+
+
 def _by_units(text: str) -> timedelta | None:
     if not text or _PART.sub("", text):
         return None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from docket.dependencies import Dependency, current_docket, current_worker, validate_dependencies
 from docket.dependencies.shared_values import SharedValues
@@ -18,6 +18,7 @@ from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
 from docket.execution.docket_view import DocketView
 from docket.ledger.workers import as_json
+from docket.model.options import NAMED_OBJECT, OPERATING, TUNING, Option, check_options, declared_options
 from docket.model.times import check_durations, from_ms
 
 from .block_context import BlockContext
@@ -25,7 +26,6 @@ from .children.children import available_processors
 from .finished import wait_until_finished
 from .health import health_problem, readiness_problem
 from .lease.server_clock import ServerClock
-from .options import WorkerOptions
 from .parts import Parts, Until, open_parts
 from .pending_cancels import clear_pending_cancels, raise_pending_cancel
 from .program import run_program
@@ -34,6 +34,9 @@ from .running.reporter import Reporter
 from .running.runs import Runs
 from .session import Session
 from .task_list import log_start
+
+# A worker with more slots than this starts no more threads, unless it is asked to.
+MOST_THREADS = 100
 
 
 class Worker:
@@ -49,28 +52,75 @@ class Worker:
     def __init__(
         self,
         docket: Docket,
-        name: str | None = None,
-        concurrency: int = 10,
-        redelivery_timeout: timedelta = timedelta(minutes=5),
-        reconnection_delay: timedelta = timedelta(seconds=5),
-        minimum_check_interval: timedelta = timedelta(milliseconds=250),
-        scheduling_resolution: timedelta = timedelta(milliseconds=250),
-        schedule_automatic_tasks: bool = True,
-        enable_internal_instrumentation: bool = False,
-        fallback_task: TaskFunction | None = None,
-        dependencies: Mapping[str, Any] | Sequence[Any] | None = None,
-        message_batch: int = 1000,
+        name: Annotated[str | None, Option("The worker's name.", metavar="NAME", default="host#pid")] = None,
+        concurrency: Annotated[int, Option("Run at most this many tasks at a time.", least=1)] = 10,
+        redelivery_timeout: Annotated[
+            timedelta,
+            Option(
+                "Give the tasks of a silent worker to other workers after this long.", is_positive=True, panel=TUNING
+            ),
+        ] = timedelta(minutes=5),
+        reconnection_delay: Annotated[
+            timedelta, Option("The longest pause between attempts to reconnect to the server.", panel=TUNING)
+        ] = timedelta(seconds=5),
+        minimum_check_interval: Annotated[
+            timedelta, Option("Accepted for compatibility, without effect: docket does not poll.", panel=TUNING)
+        ] = timedelta(milliseconds=250),
+        scheduling_resolution: Annotated[
+            timedelta, Option("Accepted for compatibility, without effect: due tasks wake the worker.", panel=TUNING)
+        ] = timedelta(milliseconds=250),
+        schedule_automatic_tasks: Annotated[
+            bool, Option("Schedule tasks that start by themselves (Perpetual, Cron).", panel=TUNING)
+        ] = True,
+        enable_internal_instrumentation: Annotated[
+            bool, Option("Also trace docket's own requests to the server.", panel=OPERATING)
+        ] = False,
+        fallback_task: Annotated[
+            TaskFunction | None,
+            Option(
+                "The function that runs tasks whose own function is unknown.",
+                metavar=NAMED_OBJECT,
+                variables=("DOCKET_FALLBACK_TASK",),
+                panel=TUNING,
+                page="operators.md#functions-that-no-worker-knows",
+            ),
+        ] = None,
+        dependencies: Annotated[
+            Mapping[str, Any] | Sequence[Any] | None,
+            Option("Dependencies of every task: a mapping or a sequence.", metavar=NAMED_OBJECT, panel=TUNING),
+        ] = None,
+        message_batch: Annotated[
+            int, Option("Accepted for compatibility, without effect.", least=1, is_hidden=True)
+        ] = 1000,
         *,
-        grace_period: timedelta = timedelta(minutes=5),
-        threads: int | None = None,
-        cpu_processes: int | None = None,
+        grace_period: Annotated[
+            timedelta,
+            Option("On shutdown, let running tasks finish for this long, then requeue them.", panel=TUNING),
+        ] = timedelta(minutes=5),
+        threads: Annotated[
+            int | None,
+            Option(
+                "Run plain functions (not async) in at most this many threads.",
+                least=1,
+                default=f"as --concurrency, up to {MOST_THREADS}",
+                page="functions.md",
+            ),
+        ] = None,
+        cpu_processes: Annotated[
+            int | None,
+            Option(
+                "Run functions that declare Process in at most this many child processes.",
+                least=1,
+                default="the number of processors",
+                page="functions.md#functions-in-processes",
+            ),
+        ] = None,
     ) -> None:
         if isinstance(docket, str):
             raise TypeError(
                 f"Worker({docket!r}): a worker takes an open docket; to start from a URL use Worker.run(url=…)"
             )
-        # WorkerOptions refuses bad values.
-        self.options: WorkerOptions = WorkerOptions.of(locals())
+        check_options(Worker, locals())
         self.docket = docket
         self.name: str = name or f"{socket.gethostname()}#{os.getpid()}"
         self.name_json: str = as_json(self.name)
@@ -84,7 +134,7 @@ class Worker:
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.fallback_task = fallback_task
         self.grace_period = grace_period
-        self.threads: int = self.options.thread_count
+        self.threads: int = threads or min(concurrency, MOST_THREADS)
         self.cpu_processes: int = cpu_processes or available_processors()
         self.dependencies: dict[str, Dependency[Any]] = worker_dependencies(dependencies)
         self.run_limits: dict[str, int] = {}
@@ -274,7 +324,8 @@ class Worker:
         """Runs a worker as a program: loads the tasks and other objects named as `module:name`,
         serves health and metrics, and stops on SIGTERM and SIGINT. Raises ServerUnreachable if the
         server does not answer within `wait`."""
-        options = WorkerOptions.among(locals())
+        given = locals()
+        options = {name: given[name] for name in declared_options(Worker)}
         check_durations("Worker.run", wait=wait)
         await run_program(
             cls,

@@ -23,11 +23,11 @@ from docket.cli.demo import shop
 from docket.cli.demo.stages import LineStage, ScreenStage, Stage
 from docket.cli.demo.story import Story
 from docket.cli.demo.summary import summary
-from docket.cli.durations import duration
 from docket.cli.failures import CommandFailed
 from docket.cli.keyboard import quitting
 from docket.cli.logs import Level, docket_logs_only
 from docket.cli.output import is_terminal
+from docket.cli.support.flags import duration
 from docket.docket import Docket
 from docket.inspection.live import Observer
 from docket.worker import Worker
