@@ -25,7 +25,7 @@ SEED ?= 1
 NAME ?= settle
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests-on-one-server tests-on-other-servers test-clients test-large test-redis-py test-servers test-stress check lint $(LINTERS) assembled faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
+.PHONY: help demo test tests-on-one-server tests-on-other-servers test-clients test-large test-redis-py sync test-servers test-stress check lint $(LINTERS) assembled faults chaos chaos-broken bench bench-quick probe docs docs-serve screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ tests-on-one-server:
 	$(PYTEST) -m "not large"
 tests-on-other-servers:
 	bash tests/servers.sh some $(PYTEST)
+
+sync: $(READY) ## write the verbs of docket.sync from those of the async docket
+	$(BIN)/python -m lint.sync_verbs
 
 test-servers: $(READY) ## run the tests of behaviours and of the contract on every kind of server
 	bash tests/servers.sh all $(PYTEST)

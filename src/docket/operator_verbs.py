@@ -102,11 +102,6 @@ class OperatorVerbs(ABC):
             with request_span(self._docket, instruction.direction, instruction.labels()):
                 await self._docket.strike_list.send_instruction(instruction)
 
-    async def wait_for_strikes_loaded(self) -> None:
-        """Returns when this process applies every strike that was in force when the docket was
-        opened."""
-        await self._docket.strike_list.wait_for_strikes_loaded()
-
     # Pauses
 
     async def pause(
@@ -308,7 +303,11 @@ class OperatorVerbs(ABC):
     # Queries
 
     async def snapshot(self) -> DocketSnapshot:
-        """All waiting and running tasks, and the workers."""
+        """All waiting and running tasks, and the workers.
+
+        A sync docket answers with executions of the async docket, to read: `get_execution(key)` has
+        the handle to wait on.
+        """
         return await take_snapshot(self._docket)
 
     async def workers(self) -> list[WorkerInfo]:

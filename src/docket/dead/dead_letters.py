@@ -72,7 +72,8 @@ class DeadLetters:
         return len(await self._ids(selection, counts, None))
 
     async def find(self, *, limit: int | None = None, **filter: Unpack[LetterFilter]) -> AsyncGenerator[Letter]:
-        """The letters that match, the newest first, read page by page. Nothing is decoded."""
+        """The letters that match, the newest first: at most `limit`, or all of them. They are read
+        page by page, and nothing is decoded."""
         found = 0
         selection = self._select(filter)
         if limit is not None and limit < 1:

@@ -12,15 +12,13 @@ from docket.chunks import check_chunk_size
 from docket.dependencies import argument_check
 from docket.docket import Docket as AsyncDocket
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.inspection.reasons import Reason
 from docket.pending_call import check_when_and_key
 
-from .dead_letters import DeadLetters
 from .execution import Execution
-from .operations import DocketOperations
 from .pending_call import PendingCall, ScheduledAtOnce
 from .prepared_execution import FoundExecution, PreparedExecution
 from .producer import HOW_TO_OPEN, Producer
+from .verbs import DeadLetters, OperatorVerbs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +37,7 @@ def _with_parameters_of(
     return lambda own: functools.wraps(init)(own)
 
 
-class Docket(DocketOperations):
+class Docket(OperatorVerbs):
     """Schedules tasks and finds them again, from any thread. It takes the settings of the async
     `docket.Docket`.
 
@@ -53,7 +51,7 @@ class Docket(DocketOperations):
     @_with_parameters_of(AsyncDocket.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._settings = args, kwargs
-        self._producer = Producer(functools.partial(_BackgroundDocket, *args, **kwargs))
+        super().__init__(Producer(functools.partial(_BackgroundDocket, *args, **kwargs)))
         # The tasks that failed for good: to look at, to retry, to edit or to discard.
         self.dead: DeadLetters = DeadLetters(self._producer)
 
@@ -203,21 +201,11 @@ class Docket(DocketOperations):
 
     # Unfinished and finished tasks
 
-    def cancel(self, key: str) -> None:
-        """Removes a waiting task at once. If the task runs, asks its worker to cancel the run. An
-        unknown key is not an error."""
-        self._producer.run(lambda docket: docket.cancel(key))
-
     def get_execution(self, key: str) -> Execution[Any] | None:
         """The task of that key, finished or not, or None. Its function need not be registered
         here."""
         found = self._producer.run(lambda docket: docket.get_execution(key))
         return None if found is None else Execution(self._producer, FoundExecution.of(found))
-
-    def why(self, key: str) -> Reason:
-        """Why the task of that key is not running, as data and as one sentence. For a task that
-        runs or has ended it says that; an unknown key is not an error."""
-        return self._producer.run(lambda docket: docket.why(key))
 
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event until it has ended."""

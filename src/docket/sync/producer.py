@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import functools
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -181,3 +181,8 @@ class Producer:
         finally:
             # Not waited for: Python may collect this generator in any thread.
             session.start(events.aclose)
+
+
+async def collected(items: AsyncIterable[T]) -> list[T]:
+    """All items of an async generator."""
+    return [item async for item in items]
