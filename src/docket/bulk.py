@@ -9,7 +9,7 @@ from typing import Any
 
 from docket.errors import ServerUnreachable
 from docket.execution import Disposition, Execution, ExecutionState, TaskFunction
-from docket.execution.shown_arguments import shower
+from docket.execution.arguments import shower
 from docket.execution.task_call import FRESH, SENT
 from docket.instrumentation import TASKS_ADDED, TASKS_SCHEDULED, is_measured
 from docket.ledger import EnqueueResult, NewTask

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from docket.bulk import BulkScheduler
 from docket.execution.manual_runs import ManualRuns
+from docket.execution.stored_results import ResultStore
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.tasks import BATCH
 from docket.model.times import duration_ms
-from docket.result_store import ResultStore
 from docket.storage.data_safety import warn_of_missing_replica
 from docket.storage.keys import Keys
 from docket.storage.server import Server

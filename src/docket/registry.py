@@ -13,8 +13,8 @@ from typing import Any
 from docket.dependencies import validate_dependencies
 from docket.errors import TaskNotRegistered
 from docket.execution import TaskFunction
-from docket.execution.function_runtimes import LAMBDA, is_generator, underlying
-from docket.execution.shown_arguments import note_function
+from docket.execution.arguments import note_function
+from docket.execution.functions import LAMBDA, is_generator, underlying
 from docket.model.bounds import check_name
 
 TaskCollection = Iterable[TaskFunction]

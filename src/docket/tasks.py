@@ -7,9 +7,9 @@ import logging
 from typing import Annotated
 
 from docket.annotations import Logged
-from docket.dependencies import CurrentDocket, CurrentExecution, CurrentWorker, Retry, TaskLogger, WorkerView
+from docket.dependencies import CurrentDocket, CurrentExecution, CurrentWorker, Retry, TaskLogger, WorkerContext
 from docket.execution import Execution, TaskFunction
-from docket.execution.docket_view import DocketView
+from docket.execution.context import DocketContext
 
 Logger = logging.LoggerAdapter[logging.Logger]
 
@@ -17,8 +17,8 @@ Logger = logging.LoggerAdapter[logging.Logger]
 async def trace(
     message: Annotated[str, Logged],
     logger: Logger = TaskLogger(),
-    docket: DocketView = CurrentDocket(),
-    worker: WorkerView = CurrentWorker(),
+    docket: DocketContext = CurrentDocket(),
+    worker: WorkerContext = CurrentWorker(),
     execution: Execution = CurrentExecution(),
 ) -> None:
     """Logs a message with its key, docket and worker."""
@@ -27,8 +27,8 @@ async def trace(
 
 async def fail(
     message: Annotated[str, Logged],
-    docket: DocketView = CurrentDocket(),
-    worker: WorkerView = CurrentWorker(),
+    docket: DocketContext = CurrentDocket(),
+    worker: WorkerContext = CurrentWorker(),
     execution: Execution = CurrentExecution(),
     retry: Retry = Retry(attempts=2),
 ) -> None:
@@ -42,7 +42,7 @@ async def sleep(seconds: Annotated[float, Logged], logger: Logger = TaskLogger()
     await asyncio.sleep(seconds)
 
 
-def _way(docket: DocketView, worker: WorkerView, execution: Execution) -> str:
+def _way(docket: DocketContext, worker: WorkerContext, execution: Execution) -> str:
     late = max((docket.now() - execution.when).total_seconds(), 0.0)
     return f"{execution.key!r} on docket {docket.name!r}, due {late:.3f} s ago, runs on worker {worker.name!r}"
 

@@ -27,7 +27,7 @@ MODULES = (
     "docket.worker",
 )
 # Exported by docket.dependencies for other packages of docket, not for users.
-INTERNAL = {"Plan", "Resolved", "SettledByLimit", "WorkerView", "argument_check", "governing", "max_losses_of"}
+INTERNAL = {"Plan", "Resolved", "SettledByLimit", "WorkerContext", "argument_check", "governing", "max_losses_of"}
 INTERNAL |= {"plan_for", "resolve", "resolve_immediately"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, TaskKey, Timeout
-from docket.execution import TaskFunction, function_runtimes
+from docket.execution import TaskFunction, functions
 from tests.running import run_with_defaults
 
 
@@ -32,7 +32,7 @@ class InTheLoop:
 
 @pytest.fixture
 def in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function_runtimes, "RUNTIMES", [InTheLoop(), *function_runtimes.RUNTIMES])
+    monkeypatch.setattr(functions, "RUNTIMES", [InTheLoop(), *functions.RUNTIMES])
 
 
 def plain(number: int) -> tuple[int, bool]:

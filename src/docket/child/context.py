@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from docket.dependencies import Dependency
 from docket.execution import Execution, ExecutionProgress
-from docket.execution.plain_functions import DONE, close_unawaited
+from docket.execution.functions import DONE, close_unawaited
 from docket.ledger import ProgressChange
 
 from .messages import MessageKind
@@ -19,7 +19,7 @@ from .pipe import Pipe
 
 if TYPE_CHECKING:
     from docket.docket import Docket
-    from docket.execution.docket_view import DocketView
+    from docket.execution.context import DocketContext
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class ChildWorker:
     def now(self) -> datetime:
         return self._docket.now()
 
-    def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:
+    def body_waits(self, execution: Execution, docket: DocketContext, key: str) -> None:
         """The worker warns of bodies that wait for other tasks only in its own process."""
 
     @property

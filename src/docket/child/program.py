@@ -18,7 +18,7 @@ from uncalled_for import get_dependency_parameters
 
 from docket.dependencies.current import needs_docket
 from docket.dependencies.process import holds_too_much
-from docket.dependencies.shared_values import SharedValues
+from docket.dependencies.resolution import SharedValues
 from docket.docket import Docket
 
 from .context import ChildWorker

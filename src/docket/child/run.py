@@ -29,9 +29,8 @@ from docket.dependencies import (
 )
 from docket.dependencies.plan import in_child
 from docket.execution import Execution
-from docket.execution.function_runtimes import is_async
-from docket.execution.plain_functions import sync_caller
-from docket.execution.run_context import current_docket, current_execution, current_worker
+from docket.execution.context import current_docket, current_execution, current_worker
+from docket.execution.functions import is_async, sync_caller
 from docket.instrumentation.tracing import continue_trace
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms

@@ -19,7 +19,7 @@ from docket.cli.task_modules import check_tasks, load
 from docket.docket import Docket
 from docket.errors import Unserializable
 from docket.execution import Disposition, Execution, TaskFunction
-from docket.execution.unregistered import unregistered_function
+from docket.execution.functions import unregistered_function
 from docket.inspection.server_time import server_now
 from docket.registry import did_you_mean, name_of
 

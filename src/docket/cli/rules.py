@@ -11,7 +11,7 @@ from docket.cli.connect import opened
 from docket.cli.failures import WrongUsage
 from docket.cli.output import printable, write_json
 from docket.docket import Docket
-from docket.execution.shown_arguments import shown_value
+from docket.execution.arguments import shown_value
 from docket.ledger import Ledger
 from docket.ledger.queries import FunctionCount, Query, count_by_function, find_all
 from docket.model import typed_texts

@@ -20,6 +20,7 @@ from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage]
 )
 
+from docket.execution.context import WorkerContext, current_docket, current_execution, current_worker
 from docket.model.times import format_duration
 
 from .admission import SettledByLimit
@@ -38,15 +39,16 @@ from .current import (
     TaskLogger,
 )
 from .debounce import Debounce
+from .declarations import validate_dependencies
+from .fingerprints import logged_fingerprints
 from .keep_failures import KeepFailures, kept_age_ms, kept_ages
-from .logged_arguments import logged_fingerprints
 from .max_losses import MaxLosses, max_losses_of
-from .passed_behaviours import governing
 from .perpetual import Perpetual
 from .plan import (
     Plan,
     get_single_dependency_of_type,
     get_single_dependency_parameter_of_type,
+    governing,
     plan_for,
 )
 from .process import Process
@@ -54,8 +56,6 @@ from .rate_limit import RateLimit
 from .resolution import Resolved, resolve, resolve_immediately
 from .retry import ExponentialRetry, ForcedRetry, Retry
 from .timeout import Timeout
-from .validation import validate_dependencies
-from .worker_view import WorkerView, current_docket, current_execution, current_worker
 
 __all__ = [
     "AdmissionBlocked",
@@ -95,7 +95,7 @@ __all__ = [
     "TaskLogger",
     "TaskOutcome",
     "Timeout",
-    "WorkerView",
+    "WorkerContext",
     "_Depends",
     "_parameter_cache",
     "argument_check",

@@ -14,13 +14,12 @@ from uncalled_for import Dependency, get_dependency_parameters, get_signature
 
 from docket._aio import Backoff
 from docket.errors import TRANSIENT
-from docket.execution.arguments import arguments_by_name
-from docket.execution.display import display_name
+from docket.execution.arguments import arguments_by_name, display_name
+from docket.execution.context import current_docket
 from docket.model.times import check_durations, duration_ms
 
 from .base import AdmissionBlocked
 from .fingerprints import fingerprint
-from .worker_view import current_docket
 
 if TYPE_CHECKING:
     from typing import Self

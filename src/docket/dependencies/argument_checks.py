@@ -14,8 +14,7 @@ from uncalled_for.introspection import (
 )
 
 from .admission import Admission
-from .passed_behaviours import BEHAVIOURS
-from .plan import plan_for
+from .plan import BEHAVIOURS, plan_for
 
 Check = Callable[..., None]
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from uncalled_for import Dependency
 
 from docket.errors import DocketError
+from docket.execution.context import WorkerContext, current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.execution import Execution
@@ -87,3 +88,20 @@ class CompletionHandler(Dependency[T_co]):
     @abc.abstractmethod
     async def on_complete(self, execution: Execution, outcome: TaskOutcome) -> bool:
         """Is called after every end of a run. True: the task runs again."""
+
+
+# Clients read these from the base class of all dependencies, which is uncalled-for's.
+for _name, _variable in {
+    "docket": current_docket,
+    "worker": current_worker,
+    "execution": current_execution,
+}.items():
+    setattr(Dependency, _name, _variable)
+
+
+@runtime_checkable
+class Immediate(Protocol):
+    """A dependency that provides its value without a
+    context manager, which costs almost nothing."""
+
+    def provide(self, execution: Execution, worker: WorkerContext) -> Any: ...

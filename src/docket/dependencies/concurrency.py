@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from uncalled_for import get_signature
 
-from docket.execution.display import display_name
+from docket.execution.arguments import display_name
+from docket.execution.context import current_docket, current_execution, current_worker
 from docket.ledger.limits import Limits, Verdict
 
 from .admission import (
@@ -23,7 +24,6 @@ from .admission import (
     superseded,
 )
 from .plan import plan_for
-from .worker_view import current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.docket import Docket

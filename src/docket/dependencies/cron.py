@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from cronsim import CronSim, CronSimError
 
+from docket.execution.context import WorkerContext
+
 from .base import TaskOutcome
 from .perpetual import Perpetual
-from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self
@@ -77,7 +78,7 @@ class Cron(Perpetual):
         except StopIteration:
             raise ValueError(f"Cron({self.expression!r}): the expression matches no time") from None
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """A copy that knows which time of the schedule this run is for."""
         bound = super().provide(execution, worker)
         bound._after = _reached(execution)

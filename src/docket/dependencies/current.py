@@ -11,9 +11,8 @@ from uncalled_for import CallArgument, Dependency
 from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUsage] - the class that _TaskArgument extends
 
 from docket.execution.arguments import arguments_by_name
+from docket.execution.context import WorkerContext, current_docket, current_execution, current_worker
 from docket.execution.progress import ExecutionProgress
-
-from .worker_view import WorkerView, current_docket, current_execution, current_worker
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _CurrentDocket(Dependency[Any]):
-    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Any:
         return execution.docket
 
     async def __aenter__(self) -> Any:
@@ -35,7 +34,7 @@ def CurrentDocket() -> Docket:
 
 
 class _CurrentWorker(Dependency[Any]):
-    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Any:
         return worker
 
     async def __aenter__(self) -> Any:
@@ -57,7 +56,7 @@ def CurrentWorker() -> Worker:
 
 
 class _CurrentExecution(Dependency[Any]):
-    def provide(self, execution: Execution, worker: WorkerView) -> Any:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Any:
         return execution
 
     async def __aenter__(self) -> Any:
@@ -70,7 +69,7 @@ def CurrentExecution() -> Execution:
 
 
 class _TaskKey(Dependency[str]):
-    def provide(self, execution: Execution, worker: WorkerView) -> str:
+    def provide(self, execution: Execution, worker: WorkerContext) -> str:
         return execution.key
 
     async def __aenter__(self) -> str:
@@ -113,7 +112,7 @@ class _LabelledLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class _TaskLogger(Dependency[Any]):
-    def provide(self, execution: Execution, worker: WorkerView) -> logging.LoggerAdapter[logging.Logger]:
+    def provide(self, execution: Execution, worker: WorkerContext) -> logging.LoggerAdapter[logging.Logger]:
         logger = logging.getLogger(f"docket.task.{execution.function_name}")
         return _LabelledLogger(logger, {**execution.docket.labels(), **worker.labels(), **execution.specific_labels()})
 
@@ -134,7 +133,7 @@ class Progress(ExecutionProgress, Dependency[Any]):
     def __init__(self) -> None:
         """The declared object belongs to no task. Each run gets its own progress."""
 
-    def provide(self, execution: Execution, worker: WorkerView) -> ExecutionProgress:
+    def provide(self, execution: Execution, worker: WorkerContext) -> ExecutionProgress:
         """The progress of this run."""
         return execution.progress
 

@@ -1,18 +1,21 @@
-"""Fingerprints of values: equal values have equal
-fingerprints in every process, whatever its hash seed."""
+"""Fingerprints of values: equal values have equal fingerprints in every process, whatever its hash
+seed. Limits compare values by them, and dead letters are found by those of `Logged` arguments."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, SupportsIndex, cast
+
+from docket.annotations import Logged
+from docket.execution.arguments import resolved_signature
 
 _MAX_DEPTH = 50
 
@@ -90,3 +93,35 @@ def _tagged(tag: bytes, *parts: bytes) -> bytes:
     """The parts, each after its length, so that different
     lists of parts never give the same bytes."""
     return tag + b"".join(b"%d:%b" % (len(part), part) for part in parts) + b";"
+
+
+def logged_fingerprints(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    """By the names of parameters, defaults included. Arguments of which only the length may be
+    logged, and those without a fingerprint, are left out."""
+    try:
+        signature = resolved_signature(function)
+        logged = Logged.annotated_parameters(signature)
+        if not logged:
+            return {}
+        bound = signature.bind_partial(*args, **kwargs)
+        bound.apply_defaults()
+    except (TypeError, ValueError):
+        return {}
+    found: dict[str, str] = {}
+    for name, mark in logged.items():
+        if mark.length_only:
+            continue
+        for shown, value in _named(name, signature.parameters[name].kind, bound.arguments.get(name)):
+            try:
+                found[shown] = fingerprint(value)
+            except Exception:
+                # The classes of arguments may raise anything.
+                continue
+    return found
+
+
+def _named(name: str, kind: Any, value: Any) -> Iterator[tuple[str, Any]]:
+    if kind.name == "VAR_KEYWORD":
+        yield from cast("dict[str, Any]", value or {}).items()
+    elif kind.name != "VAR_POSITIONAL":
+        yield name, value

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
+from docket.execution.context import WorkerContext
 from docket.model.keeping import check_age
 from docket.model.times import duration_ms
 
 from .plan import plan_for
-from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,7 +35,7 @@ class KeepFailures(Dependency[Any]):
             age = timedelta(0)
         self.age: timedelta = check_age("KeepFailures", age)
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """Itself: it has no state of a run."""
         return self
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
+from docket.execution.context import WorkerContext
 from docket.model.losses import check_max_losses
 
 from .plan import plan_for
-from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,7 +30,7 @@ class MaxLosses(Dependency[Any]):
     def __init__(self, count: int) -> None:
         self.count: int = check_max_losses("MaxLosses", count)
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """Itself: it has no state of a run."""
         return self
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket.execution.context import WorkerContext, current_execution, current_worker
 from docket.model.times import check_durations
 
 from .argument_checks import argument_check
 from .base import CompletionHandler, TaskOutcome
-from .passed_behaviours import BEHAVIOURS
-from .worker_view import WorkerView, current_execution, current_worker
+from .plan import BEHAVIOURS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -50,7 +50,7 @@ class Perpetual(CompletionHandler[Any]):
         """The same as `initial_when`, with `now` as the current time."""
         return self.initial_when
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """A copy for this run, with the arguments of the task."""
         bound = object.__new__(type(self))
         vars(bound).update(vars(self))

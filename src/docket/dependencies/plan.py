@@ -1,26 +1,32 @@
-"""The dependencies of a function, computed once, so that
-a task without dependencies has no cost for them."""
+"""The dependencies of a function, computed once, so that a task without dependencies has no cost
+for them, and the behaviours that a caller passes in their place."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
 from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
 )
 
-from docket.execution.arguments import positions_of
-from docket.execution.function_runtimes import runtime_for
+from docket.execution.arguments import arguments_by_name, positions_of
+from docket.execution.functions import runtime_for
 from docket.execution.task_call import TaskFunction
 
 from .admission import Admission
-from .passed_behaviours import BEHAVIOURS
+from .base import CompletionHandler, FailureHandler, Immediate, Runtime
 from .process import Process
-from .worker_view import Immediate
+
+if TYPE_CHECKING:
+    from docket.execution import Execution
+
+
+BEHAVIOURS = (Runtime, FailureHandler, CompletionHandler)
+_NONE: Mapping[str, Dependency[Any]] = {}
 
 D = TypeVar("D", bound=Dependency[Any])
 
@@ -119,6 +125,25 @@ def _only(plan: Plan, is_included: Callable[[Dependency[Any]], bool]) -> Plan:
         is_plain=not parameters and not annotations,
         is_immediate=not annotations and len(immediate) == len(parameters),
     )
+
+
+def passed_behaviours(plan: Plan, execution: Execution) -> Mapping[str, Dependency[Any]]:
+    """The behaviours among the arguments of a call, by
+    the name of their parameter. Most calls pass none."""
+    if len(execution.args) <= plan.first_position and plan.parameters.keys().isdisjoint(execution.kwargs):
+        return _NONE
+    arguments = arguments_by_name(execution.function, execution.args, execution.kwargs)
+    return {name: arguments[name] for name in plan.parameters if isinstance(arguments.get(name), BEHAVIOURS)}
+
+
+def governing(plan: Plan, execution: Execution, kind: type[D]) -> D | None:
+    """The dependency of a kind that applies to a task. A
+    passed dependency takes precedence over a declared one."""
+    arguments = arguments_by_name(execution.function, execution.args, execution.kwargs)
+    counting = [*passed_behaviours(plan, execution).values()]
+    counting += [declared for name, declared in plan.parameters.items() if name not in arguments]
+    counting += [mark for marks in plan.annotations.values() for mark in marks]
+    return next((dependency for dependency in counting if isinstance(dependency, kind)), None)
 
 
 def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:

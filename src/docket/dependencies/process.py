@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency, get_dependency_parameters
 
-from docket.execution.display import display_name
+from docket.execution.arguments import display_name
+from docket.execution.context import WorkerContext
 from docket.model.sizes import MIB, read_size, show_size
 
 from .current import is_current_worker
-from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self
@@ -51,7 +51,7 @@ class Process(Dependency[Any]):
     def __repr__(self) -> str:
         return f"Process(memory={self.memory}, recycle={self.recycle})"
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """Itself: it has no state of a run."""
         return self
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
+from docket.execution.context import current_docket, current_execution
 from docket.ledger.limits import Limits, Verdict
 from docket.model.times import format_duration
 
 from .admission import Admission, SettledByLimit, ask_until_answered, keep, positive_count, positive_ms, superseded
 from .base import AdmissionBlocked
-from .worker_view import current_docket, current_execution
 
 
 class RateLimit(Admission):

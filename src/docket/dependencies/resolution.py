@@ -1,24 +1,25 @@
-"""Resolves the dependencies of a run."""
+"""Resolves the dependencies of a run, and keeps the values that live as long as the worker."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from uncalled_for import Dependency, FailedDependency, Frame, frame_scope
+from uncalled_for import Dependency, FailedDependency, Frame, SharedContext, frame_scope
 from uncalled_for.functional import (
     _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the exit stack of a resolution
 )
 
 from docket.execution.arguments import arguments_by_name, positions_of
+from docket.execution.context import WorkerContext, current_worker
 
 from .admission import Admission, call_arguments
-from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Runtime
-from .passed_behaviours import passed_behaviours
-from .plan import Plan
-from .worker_view import Immediate, WorkerView, current_worker
+from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Immediate, Runtime
+from .plan import Plan, passed_behaviours
 
 if TYPE_CHECKING:
     from docket.execution import Execution
@@ -61,7 +62,7 @@ class Resolved:
             self.args = tuple(args)
 
 
-def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerView) -> bool:
+def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerContext) -> bool:
     """Fills in the dependencies that need no context manager and no cache.
 
     Returns False if the caller passed a behaviour that needs a context manager.
@@ -224,3 +225,31 @@ def _provided(function: Callable[..., Any], execution: Execution) -> dict[str, A
 
 
 __all__ = ["FailedDependency", "Resolved", "resolve", "resolve_immediately"]
+
+
+class SharedValues:
+    """The scope of `Shared` dependencies. A worker has one scope, which all its runs see, whatever
+    context they start in."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._lock = asyncio.Lock()
+        self._resolved: dict[Any, Any] = {}
+
+    def enter_context(self) -> None:
+        """Makes the scope visible in the context of the current run."""
+        SharedContext.stack.set(self._stack)
+        SharedContext.lock.set(self._lock)
+        SharedContext.resolved.set(self._resolved)
+
+    def variables(self) -> list[tuple[ContextVar[Any], Any]]:
+        """The context variables of the scope and their values, for `BlockContext` to set."""
+        return [
+            (SharedContext.stack, self._stack),
+            (SharedContext.lock, self._lock),
+            (SharedContext.resolved, self._resolved),
+        ]
+
+    async def aclose(self) -> None:
+        self._resolved.clear()
+        await self._stack.aclose()

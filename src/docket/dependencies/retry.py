@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from docket.errors import DocketError
+from docket.execution.context import WorkerContext, current_execution
 from docket.model.times import check_durations
 
 from .base import FailureHandler, TaskOutcome
-from .worker_view import WorkerView, current_execution
 
 if TYPE_CHECKING:
     from typing import Self
@@ -61,7 +61,7 @@ class Retry(FailureHandler[Any]):
         """Retries without a last attempt."""
         return cls(attempts=None, delay=delay)
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """A copy that knows the number of the attempt."""
         bound = self._copy()
         bound.attempt = execution.attempt

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket.execution.context import WorkerContext
 from docket.model.times import check_durations, format_duration
 
 from .base import Runtime
-from .worker_view import WorkerView
 
 if TYPE_CHECKING:
     from typing import Self
@@ -44,7 +44,7 @@ class Timeout(Runtime[Any]):
         # Set in a child.
         self._relay: Callable[[timedelta], None] | None = None
 
-    def provide(self, execution: Execution, worker: WorkerView) -> Self:
+    def provide(self, execution: Execution, worker: WorkerContext) -> Self:
         """A copy for this run, which may be extended."""
         return type(self)(self.base)
 

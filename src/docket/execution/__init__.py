@@ -9,9 +9,9 @@ from docket.errors import ExecutionCancelled
 from docket.ledger import FailedAttempt
 from docket.model.states import Disposition, ExecutionState
 
-from .display import compact_signature
+from .arguments import compact_signature
 from .execution import Execution
-from .plain_functions import check_cancelled, run_async
+from .functions import check_cancelled, run_async
 from .progress import ExecutionProgress, ProgressEvent
 from .task_call import TaskCall, TaskFunction
 from .waiting import StateEvent

@@ -5,38 +5,105 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from uncalled_for import get_signature
 
 from docket.errors import Undecodable, UnknownVersion, Unserializable
-from docket.ledger import FailedAttempt, Taken, TaskStatus, read_ending, read_failed_attempts
+from docket.ledger import (
+    FailedAttempt,
+    Failure,
+    RunEnding,
+    Settlement,
+    Taken,
+    TaskStatus,
+    read_ending,
+    read_failed_attempts,
+    reschedule,
+)
 from docket.ledger.endings import ELSEWHERE
+from docket.ledger.payloads import Payload
 from docket.ledger.workers import worker_name
 from docket.model.states import Disposition, ExecutionState
-from docket.model.times import from_ms
+from docket.model.times import duration_ms, from_ms, to_ms
 from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
 
-from .display import show_call
-from .identity import TaskWithRecord
-from .manual_ending import end_manual_run
-from .next_run import NextRun
+from .arguments import functions_with_logged, show_arguments_of, show_call
+from .functions import unregistered_function
+from .manual_runs import end_manual_run
 from .progress import ExecutionProgress, ProgressEvent, read_progress
-from .result_type import Result_co
-from .shown_arguments import functions_with_logged, show_arguments_of
-from .stored_endings import StoredEnding, fetch_ending
+from .stored_results import StoredEnding, fetch_ending
 from .task_call import GIVEN, KeyUse, TaskFunction
-from .unregistered import unregistered_function
 from .waiting import StateEvent, seconds_to_wait, wait_finished, watch
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from docket.docket import Docket
 
-    from .plain_functions import SyncCaller
+    from .functions import SyncCaller
+
+    Result_co = TypeVarWithDefault("Result_co", covariant=True, default=Any)
+else:
+    # Type checkers alone need the default, which `typing` has from Python 3.13 on.
+    Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Execution(TaskWithRecord, Generic[Result_co]):
+@dataclass(slots=True)
+class NextRun:
+    """The next run of a task. A behaviour decides it,
+    and the settlement of the current run stores it."""
+
+    attempt: int
+    delay: timedelta | None = None
+    when: datetime | None = None
+    function_name: str | None = None
+    call: bytes | None = None
+
+    def in_words(self) -> str:
+        """When it begins, for a log: "at once", "in 2 s", "at 2026-01-31T12:00:00+00:00"."""
+        if self.when is not None:
+            return f"at {self.when.isoformat(timespec='seconds')}"
+        seconds = self.delay.total_seconds() if self.delay is not None else 0.0
+        if seconds <= 0:
+            return "at once"
+        if seconds < 1:
+            return f"in {seconds * 1000:.3g} ms"
+        return f"in {seconds:.3g} s" if seconds < 100 else f"in {round(seconds):,} s"
+
+    def settlement(
+        self,
+        key: str,
+        epoch: int,
+        *,
+        payload: Payload | None = None,
+        is_delayed: bool = False,
+        ending: RunEnding | None = None,
+        failure: Failure | None = None,
+    ) -> Settlement:
+        """The settlement that ends the current run and schedules this one. `payload`: the call,
+        stored apart. `is_delayed`: the current run has not begun, so the next run belongs to the
+        same submission. `ending`: the ending of the current run, unless this is a retry.
+        `failure`: the failure of the current run, if this is a retry."""
+        return reschedule(
+            key,
+            epoch,
+            attempt=self.attempt,
+            delay_ms=duration_ms(self.delay) if self.delay is not None else 0,
+            due_ms=to_ms(self.when) if self.when is not None else None,
+            function_name=self.function_name,
+            call=self.call,
+            payload=payload,
+            is_delayed=is_delayed,
+            ending=ending,
+            failure=failure,
+        )
+
+
+class Execution(Generic[Result_co]):
     """A task: its call, its due time, its state and its progress. The function of an `Execution[R]`
     returns an `R`."""
 
@@ -91,6 +158,54 @@ class Execution(TaskWithRecord, Generic[Result_co]):
         self.redelivered: bool = redelivered
         self.generation: int = generation
         self._message_id = message_id
+
+    # The task itself: setting its key would only make the object refer to another task.
+
+    if TYPE_CHECKING:
+
+        @property
+        def docket(self) -> Docket: ...
+
+        @property
+        def function(self) -> TaskFunction: ...
+
+        @property
+        def function_name(self) -> str: ...
+
+        @property
+        def args(self) -> tuple[Any, ...]: ...
+
+        @property
+        def kwargs(self) -> dict[str, Any]: ...
+
+        @property
+        def key(self) -> str: ...
+
+    else:
+        # These are read for every task. attrgetter halves the cost of a Python function.
+        docket = property(attrgetter("_docket"), doc="The docket of the task.")
+        function = property(attrgetter("_function"), doc="The task function.")
+        function_name = property(attrgetter("_function_name"), doc="The name by which workers find the function.")
+        args = property(attrgetter("_args"), doc="The positional arguments.")
+        kwargs = property(attrgetter("_kwargs"), doc="The keyword arguments.")
+        key = property(attrgetter("_key"), doc="The key, which is unique among the tasks of the docket.")
+
+    @property
+    def message_id(self) -> str | None:
+        """The id of the task's stream entry, if it has one."""
+        if self._message_id is None and self.record is not None and not self.record.is_held:
+            return self.record.entry
+        return self._message_id
+
+    @message_id.setter
+    def message_id(self, id: str | None) -> None:
+        self._message_id = id
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a pause holds the task, as far as this handle knows (see `sync`). Its state is
+        QUEUED."""
+        return self.state is ExecutionState.QUEUED and self.record is not None and self.record.is_held
 
     def __repr__(self) -> str:
         return f"<Execution {self.function_name} {self.key!r} {self.state.value}>"

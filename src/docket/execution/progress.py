@@ -16,10 +16,10 @@ from docket.model.bounds import check_message
 from docket.model.times import from_ms
 
 from .events import read_event
-from .plain_functions import SyncCaller, awaitable_or_done
+from .functions import SyncCaller, awaitable_or_done
 
 if TYPE_CHECKING:
-    from .docket_view import DocketView
+    from .context import DocketContext
 
 
 logger: logging.Logger = logging.getLogger("docket.execution")
@@ -51,7 +51,7 @@ class ExecutionProgress:
     raises CancelledError if the run was given up.
     """
 
-    def __init__(self, docket: DocketView, key: str, epoch: int = 0) -> None:
+    def __init__(self, docket: DocketContext, key: str, epoch: int = 0) -> None:
         self.docket = docket
         self.key = key
         self.epoch = epoch
@@ -66,7 +66,7 @@ class ExecutionProgress:
         self.caller: SyncCaller | None = None
 
     @classmethod
-    async def create(cls, docket: DocketView, key: str) -> Self:
+    async def create(cls, docket: DocketContext, key: str) -> Self:
         """The stored progress of a task."""
         progress = cls(docket, key)
         await progress.sync()

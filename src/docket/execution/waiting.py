@@ -16,12 +16,12 @@ from docket.model.states import ExecutionState
 from docket.model.times import check_durations, from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 
+from .context import note_wait
 from .events import announces_end, is_ending, read_ending_message, read_event
 from .progress import ProgressEvent, progress_event, read_progress
-from .run_context import note_wait
 
 if TYPE_CHECKING:
-    from .docket_view import DocketView
+    from .context import DocketContext
 
 # How often a waiter reads the task again, in case the message was lost with a connection.
 SAFETY_SECONDS = 15.0
@@ -48,7 +48,7 @@ class StateEvent(TypedDict):
 
 
 @contextlib.asynccontextmanager
-async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
+async def listening(docket: DocketContext, key: str) -> AsyncGenerator[asyncio.Queue[bytes | None]]:
     """A queue of the events of one task from now on. None
     in the queue means that events may be missing."""
     inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -63,7 +63,7 @@ async def listening(docket: DocketView, key: str) -> AsyncGenerator[asyncio.Queu
         subscriptions.unlisten(channel, listener)
 
 
-def seconds_to_wait(docket: DocketView, timeout: timedelta | None, deadline: datetime | None) -> float | None:
+def seconds_to_wait(docket: DocketContext, timeout: timedelta | None, deadline: datetime | None) -> float | None:
     """How long `get_result` waits; None is for ever. Raises TypeError or ValueError for arguments
     that cannot be used."""
     if timeout is not None and deadline is not None:
@@ -78,7 +78,7 @@ def seconds_to_wait(docket: DocketView, timeout: timedelta | None, deadline: dat
 
 
 async def wait_finished(
-    docket: DocketView, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
+    docket: DocketContext, key: str, timeout: float | None, *, generation: int = 0, expect_to_wait: bool = False
 ) -> FinishedRecord:
     """Waits for the finished record of a task. Raises TimeoutError if the task does not end in
     time, and ResultExpired if there is no task to wait for.
@@ -122,7 +122,7 @@ async def wait_finished(
 
 
 async def _next_ending(
-    docket: DocketView, key: str, inbox: asyncio.Queue[bytes | None], generation: int, status: TaskStatus
+    docket: DocketContext, key: str, inbox: asyncio.Queue[bytes | None], generation: int, status: TaskStatus
 ) -> FinishedRecord | None:
     """Waits for a message that proves the end of a run. Returns its record, or None if the caller
     must read the task again: the message has no record, messages may be missing or forged, or
@@ -155,7 +155,7 @@ class Deadline:
         self._read_at = asyncio.get_running_loop().time()
         self.at: float = self._read_at + SAFETY_SECONDS
 
-    def notice(self, docket: DocketView, message: bytes) -> bool:
+    def notice(self, docket: DocketContext, message: bytes) -> bool:
         """Takes note of a message that proves nothing. Returns whether the deadline is sooner now.
 
         The event of an end is followed by the ending with its proof, so it gets some time."""
@@ -182,7 +182,7 @@ def _is_earlier(task: TaskRecord, seen: TaskRecord) -> bool:
 
 
 async def watch(
-    docket: DocketView, key: str, ready: asyncio.Event | None = None
+    docket: DocketContext, key: str, ready: asyncio.Event | None = None
 ) -> AsyncGenerator[StateEvent | ProgressEvent]:
     """Yields the current state and progress of a task, then every event until the task has ended.
     Raises TaskNotFound if there is no such task."""
@@ -242,7 +242,7 @@ class _Seen:
     secret: bytes | None
 
 
-async def _read(docket: DocketView, key: str) -> _Seen:
+async def _read(docket: DocketContext, key: str) -> _Seen:
     status = await docket.ledger.get(key, to_wait=True)
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
@@ -252,7 +252,7 @@ async def _read(docket: DocketView, key: str) -> _Seen:
     return _Seen(_state_event(key, status), progress, task, status.task is None, status.secret)
 
 
-async def _read_again(docket: DocketView, seen: _Seen) -> list[StateEvent | ProgressEvent]:
+async def _read_again(docket: DocketContext, seen: _Seen) -> list[StateEvent | ProgressEvent]:
     """The changes since the last event, as far as the records
     still show them. Returns none during an outage."""
     try:

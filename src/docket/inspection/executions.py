@@ -9,7 +9,7 @@ from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record
-from docket.execution.unregistered import unregistered_function
+from docket.execution.functions import unregistered_function
 from docket.ledger.letters import buried_record
 from docket.model.times import from_ms
 from docket.storage.records import TaskRecord

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from docket.codec.codecs import CODEC_IDS
 from docket.codec.envelope import ENCRYPTED, HEADER_SIZE
 from docket.errors import DocketError, ResultExpired, Undecodable
-from docket.execution.stored_endings import StoredEnding, fetch_ending
+from docket.execution.stored_results import StoredEnding, fetch_ending
 from docket.ledger.endings import VALUE
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from docket.errors import DocketError, Undecodable
-from docket.execution.stored_endings import fetch_ending
+from docket.execution.stored_results import fetch_ending
 from docket.ledger.endings import ERROR
 from docket.model.states import ExecutionState
 from docket.storage.letters import SEALED_TRACEBACK, LetterRecord

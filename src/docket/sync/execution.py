@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from docket import __file__ as package_file
 from docket.errors import WouldDeadlock
 from docket.execution import Disposition, ExecutionState, ProgressEvent, StateEvent, TaskFunction
-from docket.execution.result_type import Result_co
+from docket.execution.execution import Result_co
 from docket.ledger import FailedAttempt
 
 from .progress import ExecutionProgress

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from docket.execution import Execution
-from docket.execution.stored_endings import StoredEnding
+from docket.execution.stored_results import StoredEnding
 from docket.inspection.executions import StoredExecution
 
 if TYPE_CHECKING:

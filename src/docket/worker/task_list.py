@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from docket.execution import compact_signature
-from docket.execution.display import resolved_signature
+from docket.execution.arguments import resolved_signature
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

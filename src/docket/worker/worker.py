@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 
 from docket.dependencies import Dependency, current_docket, current_worker, validate_dependencies
-from docket.dependencies.shared_values import SharedValues
+from docket.dependencies.resolution import SharedValues
 from docket.docket import Docket
 from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction
-from docket.execution.docket_view import DocketView
+from docket.execution.context import DocketContext
 from docket.ledger.workers import as_json
 from docket.model.options import NAMED_OBJECT, OPERATING, TUNING, Option, check_options, declared_options
 from docket.model.times import check_durations, from_ms
@@ -236,7 +236,7 @@ class Worker:
         """Why the worker is not ready for work, or None."""
         return readiness_problem(self)
 
-    def body_waits(self, execution: Execution, docket: DocketView, key: str) -> None:
+    def body_waits(self, execution: Execution, docket: DocketContext, key: str) -> None:
         """Notes that the body of a run waits for a task that has not begun."""
         if (docket.name, docket.ledger.server.url) == (self.docket.name, self.docket.url):
             self.staff.deadlock_warning.note_wait(execution, key)

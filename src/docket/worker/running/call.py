@@ -12,7 +12,7 @@ from uncalled_for import Dependency
 
 from docket.dependencies import Plan, Resolved, plan_for, resolve, resolve_immediately
 from docket.execution import Execution
-from docket.execution.display import display_name
+from docket.execution.arguments import display_name
 from docket.worker.children.process_calls import call_in_child
 
 if TYPE_CHECKING:

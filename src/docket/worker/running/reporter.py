@@ -18,8 +18,8 @@ from docket.codec import error_text
 from docket.dependencies import TaskOutcome, format_duration
 from docket.errors import PayloadRefused
 from docket.execution import Execution
-from docket.execution.display import shows_values
-from docket.execution.next_run import NextRun
+from docket.execution.arguments import shows_values
+from docket.execution.execution import NextRun
 from docket.instrumentation import (
     PAYLOADS_REFUSED,
     TASK_DURATION,

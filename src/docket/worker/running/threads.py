@@ -14,8 +14,8 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from docket.execution import Execution
-from docket.execution.plain_functions import close_unawaited, sync_caller
-from docket.execution.run_context import current_execution
+from docket.execution.context import current_execution
+from docket.execution.functions import close_unawaited, sync_caller
 from docket.instrumentation import THREADS_ABANDONED
 
 from .runs import Runs
