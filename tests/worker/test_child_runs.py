@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from docket.child.messages import FrameReader, MessageKind, RunRequest, RunResult, frame
-from docket.child.shared_words import SharedWords, new_memory
+from docket.child.shared_counters import SharedCounters, new_memory
 from docket.child.tickets import TicketReader, Tickets
 from docket.dependencies import Process
-from docket.worker.children.child_calls import ChildCall
 from docket.worker.children.child_channel import ChildChannel
-from docket.worker.children.child_runs import ChildRuns
+from docket.worker.children.child_runs import ChildCall, ChildRuns
 from tests.waiting import WAIT_LIMIT
 
 
@@ -28,14 +27,14 @@ class Pair:
         ours, self._theirs = socket.socketpair()
         self._theirs.setblocking(False)
         memory = new_memory()
-        self.words = SharedWords(memory)
+        self.counters = SharedCounters(memory)
         os.close(memory)
         self.issued = Tickets()
         self.tickets = TicketReader(os.dup(self.issued.reading))
         self.broken: list[Exception] = []
         self.ended: list[tuple[bool, list[ChildCall]]] = []
         self.channel = ChildChannel(ours, self._received, self.broken.append)
-        self.runs = ChildRuns(self.channel, self.issued, self.words, self._run_ended)
+        self.runs = ChildRuns(self.channel, self.issued, self.counters, self._run_ended)
         self._reader = FrameReader()
 
     def _received(self, message: list[Any]) -> None:
@@ -71,7 +70,7 @@ class Pair:
         """What the child does when it comes to a run that was sent ahead."""
         if not self.tickets.take(call.number):
             return False
-        self.words.begin(call.number)
+        self.counters.begin(call.number)
         return True
 
     def done(self, number: int, **fields: Any) -> None:
@@ -81,7 +80,7 @@ class Pair:
         self.channel.close()
         self.issued.close()
         self.tickets.let_go()
-        self.words.close()
+        self.counters.close()
         self._theirs.close()
 
 
@@ -160,13 +159,13 @@ async def test_a_run_may_come_back_to_the_same_child(pair: Pair) -> None:
 
 async def test_a_child_that_dies_leaves_what_it_had_not_begun(pair: Pair) -> None:
     first, second, third = pair.send("first"), pair.send("second"), pair.send("third")
-    pair.words.begin(1)
+    pair.counters.begin(1)
     assert pair.runs.leave() == (first, True, [second, third])
 
 
 async def test_a_child_that_dies_after_the_end_of_a_run_has_not_lost_that_run(pair: Pair) -> None:
     first, second, third = pair.send("first"), pair.send("second"), pair.send("third")
-    pair.words.begin(1)
+    pair.counters.begin(1)
     pair.done(1)
     assert pair.begin(second)
     assert pair.runs.leave() == (second, True, [third])
@@ -175,7 +174,7 @@ async def test_a_child_that_dies_after_the_end_of_a_run_has_not_lost_that_run(pa
 
 async def test_a_child_that_dies_with_the_ticket_has_not_begun_the_run(pair: Pair) -> None:
     first, second = pair.send("first"), pair.send("second")
-    pair.words.begin(1)
+    pair.counters.begin(1)
     pair.done(1)
     assert pair.tickets.take(second.number)
     assert pair.runs.leave() == (second, False, [])

@@ -11,8 +11,8 @@ import pytest
 
 from docket import Docket, ExecutionState, ProcessLost
 from docket.child.settings import ChildSettings
-from docket.worker.children.child_calls import NeverBegan
 from docket.worker.children.child_process import ChildProcess
+from docket.worker.children.child_runs import NeverBegan
 from docket.worker.running import redelivery_delays
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually

@@ -32,8 +32,8 @@ from docket import (
     Worker,
 )
 from docket.codec.keyring import Keyring
-from docket.worker.children.child_calls import ChildCall
 from docket.worker.children.child_process import ChildProcess
+from docket.worker.children.child_runs import ChildCall
 from tests.nodes import keys_like
 from tests.running import run_with_defaults, worker_at_work
 from tests.spans import context_of

@@ -26,7 +26,7 @@ class Pipe:
         self._received: list[list[Any]] = []
         self._lock = threading.Lock()
 
-        # Whether the function has forked this process (copies.py).
+        # Whether the function has forked this process (forks.py).
         self.is_of_copy: bool = False
 
     def let_go(self) -> None:

@@ -22,14 +22,14 @@ from docket.dependencies.resolution import SharedValues
 from docket.docket import Docket
 
 from .context import ChildWorker
-from .copies import watch_forks
-from .limits import limit_memory
+from .forks import watch_forks
 from .memory import memory_in_use, peak_memory
 from .messages import MessageKind, RunRequest, RunResult
 from .pipe import Pipe, PipeHandler, WorkerGone
+from .rlimits import limit_memory
 from .run import ChildRun, Terminated
 from .settings import ChildSettings
-from .shared_words import SharedWords
+from .shared_counters import SharedCounters
 from .tickets import TicketReader
 
 # How often the memory of the child is read, at most.
@@ -40,11 +40,11 @@ _KNOWN = ("docket", "uncalled_for")
 
 
 class Child:
-    """What the runs of this child share: the docket, `Shared` values, the event loop."""
+    """Shared by the runs of this child: the docket, `Shared` values, the event loop."""
 
-    def __init__(self, pipe: Pipe, words: SharedWords, tickets: TicketReader, settings: ChildSettings) -> None:
+    def __init__(self, pipe: Pipe, counters: SharedCounters, tickets: TicketReader, settings: ChildSettings) -> None:
         self.pipe = pipe
-        self._words = words
+        self._counters = counters
         self._tickets = tickets
         self._measured_at = 0.0
         self._memory_limit: int | None = None
@@ -89,7 +89,7 @@ class Child:
 
     def _serve_one(self, number: int, request: RunRequest) -> None:
         began = time.monotonic()
-        self._words.begin(number)
+        self._counters.begin(number)
         self._run = run = ChildRun(self, number, request)
         if signal.getsignal(signal.SIGTERM) is not self._handler:
             # The function before has set a handler of its own.
@@ -107,7 +107,7 @@ class Child:
         """A SIGTERM that the worker has not announced for this run is not for this child: a service
         manager may send one to all processes, and the worker decides what it means."""
         run = self._run
-        if run is not None and not self.pipe.is_of_copy and self._words.ended == run.number:
+        if run is not None and not self.pipe.is_of_copy and self._counters.ended == run.number:
             run.terminate(128 + number)
 
     def limit_memory(self, size: int | None) -> None:
@@ -165,14 +165,14 @@ def main(descriptor: int, memory: int, ticket_descriptor: int) -> None:
     for inherited in (descriptor, ticket_descriptor):
         os.set_inheritable(inherited, False)
     pipe, tickets = Pipe(socket.socket(fileno=descriptor)), TicketReader(ticket_descriptor)
-    words = SharedWords(memory)
+    counters = SharedCounters(memory)
     os.close(memory)
     watch_forks(pipe, tickets)
     with contextlib.suppress(WorkerGone, ConnectionError, Terminated):
         settings: ChildSettings = pickle.loads(pipe.receive()[1])
         sys.path[:] = settings.path
         _log_to(pipe, settings.levels)
-        Child(pipe, words, tickets, settings).serve()
+        Child(pipe, counters, tickets, settings).serve()
 
 
 def _not_for_us(number: int, frame: object) -> None:

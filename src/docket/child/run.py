@@ -36,7 +36,7 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
 from .context import ChildCaller, ChildExecution, ChildProgress
-from .copies import ending_copies
+from .forks import ending_copies
 from .messages import MessageKind, RunRequest, RunResult
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a child needs from its worker's process: paths, log levels, and the docket."""
+"""The settings that a child gets from its worker's process: paths, log levels, and the docket."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _ALL = 1 << 12
 
 
 class Tickets:
-    """What the worker does: it issues tickets, and takes them back."""
+    """The worker's side: it issues tickets, and takes them back."""
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
@@ -37,7 +37,7 @@ class Tickets:
 
 
 class TicketReader:
-    """What the child does: it takes the ticket of a run before it begins the run."""
+    """The child's side: it takes the ticket of a run before it begins the run."""
 
     def __init__(self, descriptor: int) -> None:
         self._reading = socket.socket(fileno=descriptor)

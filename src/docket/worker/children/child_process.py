@@ -17,14 +17,13 @@ from typing import Any, Protocol, cast
 from docket.child.memory import RSS_UNIT, peak_memory
 from docket.child.messages import MessageKind
 from docket.child.settings import ChildSettings
-from docket.child.shared_words import SharedWords, new_memory
+from docket.child.shared_counters import SharedCounters, new_memory
 from docket.child.tickets import Tickets
 from docket.errors import ProcessLost
 from docket.model.sizes import show_size
 
-from .child_calls import ChildCall, NeverBegan
 from .child_channel import ChildChannel
-from .child_runs import ChildRuns
+from .child_runs import ChildCall, ChildRuns, NeverBegan
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -35,7 +34,7 @@ CLOSE_SECONDS = 1.0
 # `end_with_parent` comes first, because the imports of docket may take seconds on a busy machine.
 _PROGRAM = """import sys
 sys.path[:] = {path!r}
-from docket.child.limits import end_with_parent
+from docket.child.rlimits import end_with_parent
 end_with_parent({parent})
 from docket.child.program import main
 main({descriptor}, {memory}, {tickets})
@@ -43,7 +42,7 @@ main({descriptor}, {memory}, {tickets})
 
 
 class Pool(Protocol):
-    """Who hears of what happens to a child."""
+    """Callbacks of a child process."""
 
     name: str
     """The name of the docket, with which the names of asyncio tasks begin."""
@@ -72,7 +71,7 @@ class ChildProcess:
         self._has_exited = False
         self._channel: ChildChannel | None = None
         self._tickets: Tickets | None = None
-        self._words: SharedWords | None = None
+        self._counters: SharedCounters | None = None
         self._killing: asyncio.Task[None] | None = None
         self._status = 0
         self._inherited_peak = 0
@@ -103,8 +102,8 @@ class ChildProcess:
         self._inherited_peak = peak_memory()
         self._channel = ChildChannel(ours, self._received, self._broken, self._has_read)
         assert self._tickets is not None
-        assert self._words is not None
-        self.runs = ChildRuns(self._channel, self._tickets, self._words, self._run_ended)
+        assert self._counters is not None
+        self.runs = ChildRuns(self._channel, self._tickets, self._counters, self._run_ended)
         # A thread, because only `wait4` tells how much memory the process had, and it blocks.
         threading.Thread(target=self._wait, args=(process,), name=f"docket - child:{process.pid}", daemon=True).start()
         self._channel.send(MessageKind.SETUP, pickle.dumps(settings, protocol=5))
@@ -119,7 +118,7 @@ class ChildProcess:
     def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
         memory = new_memory()
         try:
-            self._words, self._tickets = SharedWords(memory), Tickets()
+            self._counters, self._tickets = SharedCounters(memory), Tickets()
             # Not `multiprocessing`: it would import the main program again, and start one process
             # more.
             program = _PROGRAM.format(
@@ -145,8 +144,8 @@ class ChildProcess:
             self._channel.close()
         if self._tickets is not None:
             self._tickets.close()
-        if self._words is not None:
-            self._words.close()
+        if self._counters is not None:
+            self._counters.close()
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         """Waits for the end of the process, so that no zombie stays behind."""
@@ -259,8 +258,8 @@ class ChildProcess:
             return
         if after:
             present = self.runs.present
-            if present is not None and self._words is not None:
-                self._words.end(present.number)
+            if present is not None and self._counters is not None:
+                self._counters.end(present.number)
             if self._channel is not None:
                 self._channel.send(MessageKind.TERMINATE)
                 self._channel.flush()

@@ -1,5 +1,5 @@
-"""The runs that were sent to one child: the present one, and those sent ahead
-(docs/design/processes.md, "Runs sent ahead")."""
+"""Calls of functions that declare `Process`, and the runs that were sent to one child: the present
+one, and those sent ahead (docs/design/processes.md, "Runs sent ahead")."""
 
 from __future__ import annotations
 
@@ -7,21 +7,91 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from docket.child.messages import MessageKind, RunResult
-from docket.child.shared_words import SharedWords
+from docket.child.messages import MessageKind, RunRequest, RunResult
+from docket.child.shared_counters import SharedCounters
 from docket.child.tickets import Tickets
+from docket.dependencies import Process
+from docket.errors import ProcessLost
 
-from .child_calls import ChildCall
 from .child_channel import ChildChannel
 
-# How many runs a child has at most, the present one included: as many as last for
-# `BACKLOG_SECONDS`, but at least and at most so many.
+if TYPE_CHECKING:
+    from .child_process import ChildProcess
+
+# Receives the messages that a child sends during a run.
+Receive = Callable[[MessageKind, list[Any]], None]
+
+# The bounds of the number of runs that a child has, the present one included. Between them, a child
+# has as many as last for `BACKLOG_SECONDS`.
 LEAST_RUNS, MOST_RUNS = 3, 16
 BACKLOG_SECONDS = 0.02
 # A run that lasts longer than this gets no others behind it.
 SHORT_SECONDS = 0.1
+
+
+class NeverBegan(ProcessLost):
+    """The process ended before it began the run, so another child may run it."""
+
+
+class NoChild(Exception):
+    """The system could not start a child. The cause says why."""
+
+
+class ChildCall:
+    """A call, from the moment at which it wants a child to its result."""
+
+    __slots__ = ("_begun", "_loop", "child", "function_name", "has_begun", "make_request", "number", "process",
+                 "receive", "result", "time_limit")  # fmt: skip
+
+    def __init__(
+        self,
+        function_name: str,
+        process: Process,
+        make_request: Callable[[], RunRequest],
+        receive: Receive,
+        time_limit: float = math.inf,
+    ) -> None:
+        """`time_limit` is the time-out of the run, in seconds."""
+        self._loop = asyncio.get_running_loop()
+        self.function_name: str = function_name
+        self.process: Process = process
+        self.make_request: Callable[[], RunRequest] = make_request
+        self.receive: Receive = receive
+        self.time_limit: float = time_limit
+        self.result: asyncio.Future[RunResult] = self._loop.create_future()
+        self._begun: asyncio.Future[None] | None = None
+        self.has_begun: bool = False
+        # The child to which it was sent, and its number there.
+        self.child: ChildProcess | None = None
+        self.number: int = 0
+
+    async def until_begun(self) -> None:
+        """Returns when a child has begun the call. Raises NoChild or NeverBegan if none will."""
+        if not self.has_begun and not self.result.done():
+            self._begun = self._loop.create_future()
+            await self._begun
+        if self.result.done():
+            # It has failed, or has ended already.
+            self.result.result()
+
+    def begin(self) -> None:
+        self.has_begun = True
+        self._wake()
+
+    def end(self, result: RunResult) -> None:
+        if not self.result.done():
+            self.result.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._begun is not None and not self._begun.done():
+            self._begun.set_result(None)
 
 
 class ChildRuns:
@@ -31,7 +101,7 @@ class ChildRuns:
         self,
         channel: ChildChannel,
         tickets: Tickets,
-        words: SharedWords,
+        counters: SharedCounters,
         ended: Callable[[bool, list[ChildCall]], None],
     ) -> None:
         """`ended` is called after the end of each run: whether the child is worn out now, and the
@@ -39,7 +109,7 @@ class ChildRuns:
         self._loop = asyncio.get_running_loop()
         self._channel = channel
         self._tickets = tickets
-        self._words = words
+        self._counters = counters
         self._ended = ended
         self._calls: deque[ChildCall] = deque()
         self._sent = 0
@@ -167,5 +237,5 @@ class ChildRuns:
         self._channel.read()
         taken = self._take_tickets()
         rest, self._calls = list(self._calls), deque()
-        has_begun = self._words.begun != self._noted_before
+        has_begun = self._counters.begun != self._noted_before
         return (rest[0] if rest else None), has_begun, [*rest[1:], *taken]

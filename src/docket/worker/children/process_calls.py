@@ -29,7 +29,7 @@ from docket.model.loggers import pass_on
 from docket.model.states import ExecutionState
 from docket.model.times import to_ms
 
-from .child_calls import ChildCall, NeverBegan, NoChild
+from .child_runs import ChildCall, NeverBegan, NoChild
 from .children import Children
 
 if TYPE_CHECKING:

@@ -157,8 +157,8 @@ class Reporter:
         return extra
 
     def _run_labels(self, execution: Execution, late: float) -> dict[str, Any]:
-        """The same as `_extra` for a run that begins or that no other run follows, in a third of
-        the time."""
+        """Makes what `_extra` makes, for a run that begins or
+        that no other run follows, in a third of the time."""
         extra: dict[str, Any] = self.labels.copy()
         extra["docket.task"], extra["docket.key"] = execution.function_name, execution.key
         extra["docket.when"], extra["docket.attempt"] = execution.when.isoformat(), execution.attempt
@@ -210,7 +210,7 @@ class Reporter:
                 counter.add(1, attributes)
 
     def log_success(self, execution: Execution, seconds: float) -> None:
-        """The same as `log_end`, for a run that succeeded and that no other run follows."""
+        """Does what `log_end` does, for a run that succeeded and that no other run follows."""
         if not logger.isEnabledFor(logging.INFO):
             return
         if execution.start_line is not None:

@@ -127,7 +127,7 @@ class RunCloser:
 
 
 def _count(run: Run, kind: EndingKind, settlement: Settlement) -> None:
-    """What statistics count if the settlement is accepted."""
+    """Adds the count for the statistics, which holds if the settlement is accepted."""
     seconds = run.seconds
     if seconds is None:
         settlement.cell = cell_without_times(KIND_NUMBERS[kind])

@@ -1,4 +1,4 @@
-"""What the operating system does for a child: ends it with its parent, and limits its memory."""
+"""Asks the operating system to end a child with its parent, and to limit its memory."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from docket.child.messages import RunRequest
 from docket.dependencies import Process
-from docket.worker.children.child_calls import ChildCall
-from docket.worker.children.gathering import Gathering
+from docket.worker.children.child_runs import ChildCall
+from docket.worker.children.children import EndBatches
 
 
 class FakeRuns:
@@ -58,9 +58,9 @@ def later() -> float:
 
 
 async def read_all(*children: Any) -> None:
-    gathering = Gathering()
+    end_batches = EndBatches()
     for child in children:
-        gathering.has_read(child)
+        end_batches.has_read(child)
     await asyncio.gather(*(child.resumed.wait() for child in children if "pause" in child.events))
 
 
@@ -113,18 +113,18 @@ async def test_an_end_does_not_wait_if_the_time_out_of_its_run_is_short() -> Non
 async def test_the_rest_of_a_large_message_is_read_as_it_comes() -> None:
     child, other = FakeChild(later(), reads=99), FakeChild(later())
     other.is_amid_message = True
-    gathering = Gathering()
-    gathering.has_read(cast(Any, other))
+    end_batches = EndBatches()
+    end_batches.has_read(cast(Any, other))
     assert other.events == []
-    gathering.has_read(cast(Any, child))
+    end_batches.has_read(cast(Any, child))
     child.is_amid_message = True
     await child.resumed.wait()
     assert child.events == ["pause", "read", "resume"]
 
 
 async def test_the_pipe_of_a_child_that_died_does_not_stay_paused() -> None:
-    child, gathering = FakeChild(later(), reads=99), Gathering()
-    gathering.has_read(cast(Any, child))
+    child, end_batches = FakeChild(later(), reads=99), EndBatches()
+    end_batches.has_read(cast(Any, child))
     child.is_alive = False
     await child.resumed.wait()
     assert child.events == ["pause", "read", "resume"]

@@ -10,7 +10,7 @@ _WORD = 8
 _SIZE = 2 * _WORD
 
 
-class SharedWords:
+class SharedCounters:
     """The number of the last run that the child has begun, and that of the run that the worker
     ends. The worker looks at the first only if the child has died: a message would cost it a step
     of its event loop for every run."""
